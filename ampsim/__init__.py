@@ -1,0 +1,55 @@
+"""Simulate how a network trains, and what it learns, on hardware that need not exist."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ampsim.errors import AmpsimError
+    from ampsim.hardware import Cluster, load_cluster
+    from ampsim.runtime import Amp, Pipeline, Sequential
+    from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
+
+try:
+    __version__ = version("ampsim")
+except PackageNotFoundError:
+    __version__ = "0.0.0+unknown"
+
+_HOMES: Final = {
+    "AmpsimError": "errors",
+    "Amp": "runtime",
+    "Cluster": "hardware",
+    "Forecast": "study",
+    "Model": "study",
+    "Pipeline": "runtime",
+    "Result": "study",
+    "Sequential": "runtime",
+    "forecast": "study",
+    "load_cluster": "hardware",
+    "load_model": "study",
+    "simulate": "study",
+}
+
+__all__ = [
+    "Amp",
+    "AmpsimError",
+    "Cluster",
+    "Forecast",
+    "Model",
+    "Pipeline",
+    "Result",
+    "Sequential",
+    "forecast",
+    "load_cluster",
+    "load_model",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that the command line starts at once."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ampsim' has no attribute {name!r}")
+    return getattr(import_module(f"ampsim.{_HOMES[name]}"), name)

@@ -1,0 +1,60 @@
+"""Where the shipped device and model files lie, and where a name or a path of the user's leads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from ampsim.errors import UnknownNameError, one_of
+
+Kind = Literal["devices", "models"]
+
+_PACKAGE = Path(__file__).parent
+_FILES: dict[Kind, tuple[str, str]] = {"devices": ("device", ".toml"), "models": ("model", ".py")}
+
+
+def shipped(kind: Kind) -> Path:
+    """Folder of the shipped files: inside the installed package, else in the checkout around it."""
+    installed = _PACKAGE / "_shipped" / kind
+    return installed if installed.is_dir() else _PACKAGE.parent / kind
+
+
+def names(kind: Kind) -> list[str]:
+    """Names of the shipped files, sorted: each is its file's name without the suffix."""
+    return sorted(path.stem for path in shipped(kind).glob(f"[!._]*{_FILES[kind][1]}"))
+
+
+def named(kind: Kind, name: str) -> Path:
+    """The shipped file of that name.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    noun, suffix = _FILES[kind]
+    if name not in names(kind):
+        raise UnknownNameError(one_of(noun, name, names(kind), label="shipped"))
+    return shipped(kind) / f"{name}{suffix}"
+
+
+def locate(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
+    """The file that a shipped name or a path of the user's leads to.
+
+    A path is what has a separator or the suffix of its kind (`.toml`, `.py`), or is a `PathLike`;
+    everything else is a name. A shipped file and a user's own file have the same standing.
+
+    Raises:
+        UnknownNameError: no shipped file has that name, or there is nothing at that path.
+    """
+    noun, suffix = _FILES[kind]
+    given = os.fspath(name_or_path)
+    has_separator = os.sep in given or bool(os.altsep and os.altsep in given)
+    if isinstance(name_or_path, str) and not has_separator and not given.endswith(suffix):
+        return named(kind, given)
+    # Path.exists raises for a name that is too long, os.path.exists does not.
+    if not os.path.exists(path := os.path.expanduser(given)):
+        known = ", ".join(names(kind)) or "none"
+        raise UnknownNameError(
+            f"no {noun} file {given!r}; give the path of a {suffix} file, or a name: {known}"
+        )
+    return Path(path)

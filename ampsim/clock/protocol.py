@@ -1,0 +1,54 @@
+"""What a worker may ask of time, whoever keeps it.
+
+A worker is written once, as ``async def``; what it awaits decides how it runs. `SimClock` jumps
+from event to event, `WallClock` really waits. See docs/decisions/0001-one-worker-two-clocks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Protocol
+
+
+class Signal(Protocol):
+    """One shot: somebody awaits it, somebody else fires it, once."""
+
+    def fire(self) -> None:
+        """Wake whoever awaits this when the present instant has settled.
+
+        Whatever ends or arrives at the same instant (`sleep`, `call_later`) comes first.
+        """
+        ...
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Wait until the signal fires."""
+        ...
+
+
+class Clock(Protocol):
+    """Time as an object: read it, wait for it, run it."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the clock was made."""
+        ...
+
+    def sleep(self, delay_s: float) -> Awaitable[None]:
+        """Wait for `delay_s` seconds of this clock."""
+        ...
+
+    def signal(self) -> Signal:
+        """Return a new signal that has not fired."""
+        ...
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call `callback` in `delay_s` seconds: one event, no coroutine."""
+        ...
+
+    def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Let `coroutine` run under this clock; an exception in it ends `run`."""
+        ...
+
+    def run(self) -> None:
+        """Run until every coroutine has ended or awaits a signal that nobody has fired."""
+        ...

@@ -1,0 +1,72 @@
+"""What ampsim says when something is wrong, one line each.
+
+A user's mistake raises a subclass of `AmpsimError`; the command line prints its text and exits with
+code 2. A programmer's mistake is an `assert` or the exception it is, and keeps its traceback.
+A message has four parts: what was expected, the value that came, where, and what to try.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class AmpsimError(Exception):
+    """Base of every error that a user can cause and can repair."""
+
+
+class OptionError(AmpsimError):
+    """An option or argument has a value that it cannot have."""
+
+
+class UnknownNameError(AmpsimError):
+    """A model, device, schedule or field of that name does not exist."""
+
+
+class FileFormatError(AmpsimError):
+    """A file that a user wrote or fetched does not say what it must say."""
+
+
+class GraphError(AmpsimError):
+    """A graph breaks a rule of the intermediate representation."""
+
+
+class OutputError(AmpsimError):
+    """A result could not be written where the user wanted it."""
+
+
+class SimulationError(AmpsimError):
+    """A run could not go on; the message names node, state and virtual time.
+
+    Attributes:
+        partial: the `ampsim.Result` of what was finished, where there is one.
+    """
+
+    partial: Any = None
+
+
+class DivergenceError(SimulationError):
+    """A loss or a weight stopped being a finite number."""
+
+
+class StuckError(SimulationError):
+    """Nothing is left to do, yet something is still waited for."""
+
+
+def one_of(kind: str, name: object, known: Iterable[str], *, label: str = "known") -> str:
+    """Sentence for an unknown name: what was asked for, the nearest known name, and all of them.
+
+    Args:
+        kind: what the name is a name of, such as "model".
+        name: what came instead of a known name.
+        known: the names that exist.
+        label: what the known names are called in the sentence.
+
+    >>> one_of("model", "treelstm", ["rnn", "tree_lstm"])
+    "no model named 'treelstm'; did you mean 'tree_lstm'? known: rnn, tree_lstm"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"no {kind} named {str(name)!r}{hint} {label}: {', '.join(names) or 'none'}"

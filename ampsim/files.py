@@ -1,0 +1,152 @@
+"""Output files, written whole or not at all, and errors that say what to do about them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Generator
+from pathlib import Path
+
+from ampsim.errors import OutputError
+
+_REASONS = {
+    errno.EACCES: ("no permission to write there", "choose a folder of your own"),
+    errno.EPERM: ("no permission to write there", "choose a folder of your own"),
+    errno.EROFS: ("the file system is read-only", "choose a folder elsewhere"),
+    errno.ENOSPC: ("the disk is full", "free some space or choose a folder on another disk"),
+    errno.EDQUOT: ("the disk quota is used up", "free some space or choose another folder"),
+    errno.EISDIR: ("it is a folder", "choose another file name"),
+    errno.EEXIST: ("it exists and is not a folder", "choose another name or remove it"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "choose another folder"),
+    errno.ENOENT: ("its folder does not exist", "create the folder or choose another"),
+    errno.ENAMETOOLONG: ("the name is too long", "choose a shorter one"),
+}
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
+    """A temporary path beside `path` which takes its place when the block ends without an error.
+
+    Whatever goes wrong in the block, Ctrl-C included, the temporary file is removed and the old
+    file, if there was one, is untouched. The temporary name keeps the suffix, which some writers
+    read the format from. A link is followed; a device or a pipe, such as `/dev/null`, cannot be
+    replaced and is written itself.
+
+    Raises:
+        OutputError: the file cannot be written; an error about another file passes as it is.
+
+    Example:
+        with replacing("out/gantt.svg") as temporary:
+            figure.savefig(temporary)
+    """
+    wanted = Path(path).expanduser()
+    target = Path(os.path.realpath(wanted))
+    direct = os.path.exists(target) and not os.path.isfile(target)
+    name = f".{target.stem[:40]}.{secrets.token_hex(6)}{target.suffix}"
+    temporary = target if direct else target.with_name(name)
+    try:
+        if os.path.isdir(target):
+            raise IsADirectoryError(errno.EISDIR, "is a folder", str(temporary))
+        yield temporary
+        if not direct:
+            assert os.path.exists(temporary), f"nothing was written to {temporary}"
+            _flush_to_disk(temporary)
+            os.replace(temporary, target)
+    except OSError as error:
+        if error.errno is None or not _concerns(error, temporary):
+            raise
+        raise _output_error("write", wanted, error) from error
+    finally:
+        if not direct:
+            _remove(temporary)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes `text` as UTF-8 with newlines as they are, whole or not at all (`replacing`).
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes `content`, whole or not at all (`replacing`).
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+
+
+def prepare_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder `path`, created with its parents where missing, and tried by writing in it.
+
+    Raises:
+        OutputError: it is a file, cannot be created or cannot be written.
+    """
+    folder = Path(path).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _output_error("create folder", folder, error) from error
+    probe = folder / f".writable.{secrets.token_hex(6)}"
+    try:
+        probe.write_bytes(b"?")
+    except OSError as error:
+        raise _output_error("write in folder", folder, error) from error
+    finally:
+        _remove(probe)
+    return folder
+
+
+def prepare_file(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to be written later; its folder is created where missing, and tried.
+
+    Raises:
+        OutputError: it is a folder, or its folder cannot be created or written.
+    """
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise _output_error("write", target, IsADirectoryError(errno.EISDIR, "is a folder"))
+    if not target.exists() or target.is_file():  # a device or a pipe is written itself
+        prepare_folder(target.parent)
+    return target
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a file's content, 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _concerns(error: OSError, temporary: Path) -> bool:
+    """Whether the error is about this output; one without a name came from a write to it."""
+    name: object = error.filename
+    return name is None or str(name) == str(temporary)
+
+
+def _output_error(attempt: str, path: Path, error: OSError) -> OutputError:
+    """The one line for a person: what, where, why, what to try."""
+    other = (str(error.strerror or error).lower(), "choose another folder")
+    reason, remedy = _REASONS.get(error.errno or 0, other)
+    return OutputError(f"cannot {attempt} {path}: {reason}; {remedy}")
+
+
+def _remove(temporary: Path) -> None:
+    """Removes what may not exist; a failure here must not hide the error that led here."""
+    with contextlib.suppress(OSError):
+        temporary.unlink()
+
+
+def _flush_to_disk(temporary: Path) -> None:
+    """Brings the content to the disk before the name, so that a power cut leaves one or the other.
+
+    Some file systems report a full disk only here.
+    """
+    with open(temporary, "rb+") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,32 @@
+"""What a device, a link and a cluster are and what they cost, read from files that users edit."""
+
+from ampsim.hardware.cluster import HOST, Cluster, Route
+from ampsim.hardware.cost import (
+    Charge,
+    charges,
+    light_is_free,
+    occupancy_s,
+    serialization_s,
+    transfer_s,
+)
+from ampsim.hardware.device import Device, Source
+from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.load import load_cluster, load_device
+
+__all__ = [
+    "FREE_LINK",
+    "HOST",
+    "Charge",
+    "Cluster",
+    "Device",
+    "Link",
+    "Route",
+    "Source",
+    "charges",
+    "light_is_free",
+    "load_cluster",
+    "load_device",
+    "occupancy_s",
+    "serialization_s",
+    "transfer_s",
+]

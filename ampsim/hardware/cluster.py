@@ -1,0 +1,109 @@
+"""A cluster: one device for each worker, and the links between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ampsim.hardware.device import Device
+from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.record import Record, Text, digest_of
+
+HOST = -1
+"""The place of the controller: a host outside the devices, linked to each of them."""
+
+WORKERS_MAX = 1_000_000
+"""Most workers that a cluster may have; chosen, to catch a slip before it fills the memory."""
+
+Place = Annotated[int, Field(ge=HOST, lt=WORKERS_MAX)]
+
+
+class Route(Record):
+    """A link of its own from one place to another; the way back is another route.
+
+    Args:
+        source: index of the sending worker, or `HOST`.
+        target: index of the receiving worker, or `HOST`.
+        link: what a message on this way waits for.
+    """
+
+    source: Place
+    target: Place
+    link: Link
+
+
+class Cluster(Record):
+    """The hardware of one run.
+
+    Args:
+        name: as users type it, or what was made of it.
+        description: what it is, in a sentence.
+        devices: one for each worker; worker w computes on `devices[w]`.
+        link: what a message between two workers, or between a worker and the host, waits for.
+        links: the ways that differ from `link`, at most one for each directed pair.
+    """
+
+    name: Text
+    description: str = ""
+    devices: Annotated[tuple[Device, ...], Field(min_length=1, max_length=WORKERS_MAX)]
+    link: Link = FREE_LINK
+    links: tuple[Route, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_links(self) -> Self:
+        """Each route joins two different places of this cluster, and only once."""
+        seen: dict[tuple[int, int], int] = {}
+        for index, route in enumerate(self.links):
+            pair = (route.source, route.target)
+            fault = _fault(pair, len(self.devices), seen.get(pair))
+            if fault:
+                raise PydanticCustomError(
+                    "links", "links[{index}]: {fault}", {"index": index, "fault": fault}
+                )
+            seen[pair] = index
+        return self
+
+    @property
+    def workers(self) -> int:
+        """Count of workers."""
+        return len(self.devices)
+
+    @cached_property
+    def _routes(self) -> Mapping[tuple[int, int], Link]:
+        """The links of their own by directed pair."""
+        return {(route.source, route.target): route.link for route in self.links}
+
+    def link_between(self, source: int, target: int) -> Link:
+        """The link from one place to another, each a worker's index or `HOST`."""
+        if source == target:
+            return FREE_LINK
+        return self._routes.get((source, target), self.link)
+
+    @property
+    def is_link_free(self) -> bool:
+        """Whether no message of this cluster ever waits for a link."""
+        return self.link.is_free and all(route.link.is_free for route in self.links)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the cluster says, 64 hexadecimal digits; independent of its files."""
+        groups = [(key, len(list(rows))) for key, rows in itertools.groupby(self.devices)]
+        content = self.model_dump(mode="json", exclude={"devices"})
+        return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
+
+
+def _fault(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
+    """What is wrong with a route, if anything."""
+    for key, place in zip(("from", "to"), pair, strict=True):
+        if place >= workers:
+            return f"{key} must be a worker below {workers} or 'host', got {place}"
+    if pair[0] == pair[1]:
+        return f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
+    if twin is not None:
+        return f"repeats from and to of links[{twin}]; keep one of the two"
+    return None

@@ -1,0 +1,128 @@
+"""A cluster file: which devices, how many of each, and the links between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from ampsim import assets
+from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, Place, Route
+from ampsim.hardware.device import Device
+from ampsim.hardware.device_file import device_of
+from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.record import Rate, Record, Seconds, Source, Text
+from ampsim.hardware.toml_file import read_table, validate
+
+
+def is_cluster(table: Mapping[str, Any]) -> bool:
+    """Whether a file's table is meant as a cluster: only clusters have links or lists of tables."""
+    has_list = any(isinstance(value, list) for value in table.values())
+    return has_list or "link" in table or "device" in table
+
+
+def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
+    """The cluster that a file's table describes; its name is the file's where none is given.
+
+    Raises:
+        FileFormatError: a key or value is wrong, here or in a device's file that it names.
+    """
+    file = validate(_ClusterFile, {"name": path.stem, **table}, label)
+    count = sum(entry.count for entry in file.device)
+    if not 1 <= count <= WORKERS_MAX:
+        raise FileFormatError(f"{label}: device must count 1 to {WORKERS_MAX} in all, got {count}")
+    devices: list[Device] = []
+    for index, entry in enumerate(file.device):
+        devices += [_device(entry, path.parent, f"{label}: device[{index}]")] * entry.count
+    _check_source(file.link, f"{label}: link")
+    routes = [_route(entry, f"{label}: links[{index}]") for index, entry in enumerate(file.links)]
+    content = {
+        "name": file.name,
+        "description": file.description,
+        "devices": tuple(devices),
+        "link": file.link,
+        "links": tuple(routes),
+    }
+    return validate(Cluster, content, label)
+
+
+def _place(value: Any) -> Any:
+    """A place as a file names it: a worker's index, or "host"."""
+    if value == "host":
+        return HOST
+    if type(value) is not int or value < 0:
+        raise PydanticCustomError("place", "no worker and not the host")
+    return value
+
+
+_NamedPlace = Annotated[Place, BeforeValidator(_place)]
+
+
+class _DeviceEntry(Record):
+    """Equal devices in a row, by a shipped name or by a file beside this one."""
+
+    name: Text | None = None
+    file: Text | None = None
+    count: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+
+
+class _RouteEntry(Record):
+    """A link of its own for one direction between two places; it inherits nothing from `link`."""
+
+    source_place: Annotated[_NamedPlace, Field(alias="from")]
+    target_place: Annotated[_NamedPlace, Field(alias="to")]
+    latency_s: Seconds = 0.0
+    bandwidth_bytes_per_s: Rate | None = None
+    source: Source | None = None
+
+
+class _ClusterFile(Record):
+    """The keys of a cluster file."""
+
+    name: Text
+    description: str = ""
+    device: list[_DeviceEntry]
+    link: Link = FREE_LINK
+    links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
+
+
+def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
+    """The device that an entry names."""
+    if (entry.name is None) == (entry.file is None):
+        raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
+    try:
+        if entry.name is not None:
+            path = assets.named("devices", entry.name)
+            return device_of(read_table(path, entry.name), path, entry.name)
+        path = assets.locate("devices", folder / os.path.expanduser(entry.file or ""))
+        table = read_table(path, str(path))
+        if is_cluster(table):
+            raise FileFormatError(f"{path}: expected a device file, got a cluster file")
+        return device_of(table, path, str(path))
+    except AmpsimError as error:
+        raise FileFormatError(f"{label}: {error}") from error
+
+
+def _route(entry: _RouteEntry, label: str) -> Route:
+    """The route that an entry describes."""
+    link = Link(
+        latency_s=entry.latency_s,
+        bandwidth_bytes_per_s=entry.bandwidth_bytes_per_s,
+        source=entry.source,
+    )
+    _check_source(link, label)
+    return Route(source=entry.source_place, target=entry.target_place, link=link)
+
+
+def _check_source(link: Link, label: str) -> None:
+    """A link that costs something says where its numbers come from."""
+    if link.source is None and not link.is_free:
+        raise FileFormatError(
+            f"{label} has no key 'source'; say where its numbers come from, "
+            f'as in source = {{kind = "assumed", text = "..."}}'
+        )

@@ -1,0 +1,102 @@
+"""How long a step occupies its device, and how long a message waits for its link.
+
+The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
+Appendix C). A device that names its memory bandwidth or its overhead departs from it: each step,
+heavy or light, then lasts its overhead plus the larger of arithmetic and memory traffic (the
+roofline of Williams, Waterman and Patterson, 2009). `docs/decisions/0003-costs.md` has the reasons.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ampsim.hardware.device import NUMBERS, Device
+from ampsim.hardware.link import Link
+from ampsim.ir.work import Work
+
+
+class Charge(NamedTuple):
+    """One thing that a device charges, or does not, and on what authority.
+
+    Args:
+        what: the cost, with its number where it has one.
+        kind: "formula", "measured", "assumed" or "datasheet".
+        text: the formula, or where the number comes from.
+    """
+
+    what: str
+    kind: str
+    text: str
+
+
+def light_is_free(device: Device) -> bool:
+    """Whether steps without heavy work cost nothing, as in the paper."""
+    return device.memory_bandwidth_bytes_per_s is None and device.operation_overhead_s == 0
+
+
+def occupancy_s(device: Device, work: Work, *, is_light: bool) -> float:
+    """Seconds for which a step of one node keeps its device from taking the next.
+
+    Args:
+        device: what the step runs on.
+        work: what the step does, of the whole message.
+        is_light: whether the step is none of those that Appendix C prices.
+
+    Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
+    """
+    if is_light and light_is_free(device):
+        return 0.0
+    compute_s = work.flop / device.flop_per_s
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    memory_s = 0.0 if bandwidth is None else work.bytes / bandwidth
+    return device.operation_overhead_s + max(compute_s, memory_s)
+
+
+def serialization_s(link: Link, payload_bytes: int) -> float:
+    """Seconds for which a message occupies its link; the next one waits for that long."""
+    bandwidth = link.bandwidth_bytes_per_s
+    return 0.0 if bandwidth is None else payload_bytes / bandwidth
+
+
+def transfer_s(link: Link, payload_bytes: int) -> float:
+    """Seconds from sending to arrival over an idle link: latency + bytes / bandwidth."""
+    return link.latency_s + serialization_s(link, payload_bytes)
+
+
+def charges(device: Device) -> list[Charge]:
+    """What the device charges for, what it does not, and where that comes from.
+
+    Returns: the rule for heavy steps, the rule for light steps, then one row for each number.
+    """
+    rows = [_heavy_rule(device), _light_rule(device)]
+    for key in NUMBERS:
+        value: float | None = getattr(device, key)
+        if value:
+            source = device.source(key)
+            rows.append(Charge(f"{key} = {value:g}", source.kind, source.text))
+    return rows
+
+
+def _heavy_rule(device: Device) -> Charge:
+    """How steps that Appendix C prices are charged."""
+    formula = _formula(device)
+    if light_is_free(device):
+        return Charge("heavy steps", "formula", f"{formula} (AMPNet, Appendix C)")
+    text = f"roofline over the FLOP of AMPNet, Appendix C: {formula}"
+    return Charge("heavy steps", "formula", text)
+
+
+def _light_rule(device: Device) -> Charge:
+    """How all other steps are charged."""
+    if light_is_free(device):
+        return Charge("light steps", "assumed", "free, as no bandwidth or overhead is named")
+    return Charge("light steps", "formula", _formula(device))
+
+
+def _formula(device: Device) -> str:
+    """The device's duration of a step in words."""
+    if device.memory_bandwidth_bytes_per_s is None:
+        step = "FLOP / flop_per_s"
+    else:
+        step = "max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s)"
+    return f"operation_overhead_s + {step}" if device.operation_overhead_s else step

@@ -1,0 +1,158 @@
+"""Reading a hardware file: TOML into a record, and every mistake into one line."""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ampsim.errors import FileFormatError
+
+SIZE_BYTES_MAX = 1_000_000
+"""Largest hardware file; chosen: a thousand times what one needs, so a larger one is a slip."""
+
+_RecordT = TypeVar("_RecordT", bound=BaseModel)
+
+_BOUNDS = {
+    "greater_than": (">", "gt"),
+    "greater_than_equal": (">=", "ge"),
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("<=", "le"),
+}
+_EXPECTED = {
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "string_type": "text in quotes",
+    "string_too_short": "text that is not empty",
+    "model_type": "a table",
+    "list_type": "a list of tables, each under double brackets",
+    "place": "a worker's index or 'host'",
+}
+
+
+def read_table(path: Path, label: str) -> dict[str, Any]:
+    """The table that a TOML file holds.
+
+    Args:
+        path: the file.
+        label: what to call it in a message: the path as the user gave it.
+
+    Raises:
+        FileFormatError: it cannot be read, is no TOML, or is empty.
+    """
+    if path.is_dir():
+        raise FileFormatError(f"{label}: expected a .toml file, got a folder; name a file in it")
+    try:
+        with path.open("rb") as file:
+            content = file.read(SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        text = f"{label}: cannot be read: {reason}; check the path and its permissions"
+        raise FileFormatError(text) from error
+    if len(content) > SIZE_BYTES_MAX:
+        raise FileFormatError(
+            f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a hardware file?"
+        )
+    table = _parse(content, label)
+    if not table:
+        raise FileFormatError(f"{label}: is empty; a device file has at least flop_per_s = 1e12")
+    return table
+
+
+def validate(record: type[_RecordT], table: Mapping[str, Any], label: str) -> _RecordT:
+    """The record that a table describes.
+
+    Raises:
+        FileFormatError: naming `label`, the key, what was expected, and the value that came.
+    """
+    try:
+        return record.model_validate(table)
+    except ValidationError as error:
+        raise FileFormatError(f"{label}: {explain(error, record)}") from error
+
+
+def explain(error: ValidationError, record: type[BaseModel]) -> str:
+    """The most telling mistake of a record in one sentence.
+
+    An unknown key comes first, because misspelling a required key also makes that one missing.
+    """
+    details = error.errors(include_url=False)
+    return _sentence(min(details, key=lambda one: one["type"] != "extra_forbidden"), record)
+
+
+def _parse(content: bytes, label: str) -> dict[str, Any]:
+    """TOML text as a table; a byte-order mark, which some editors write, is skipped."""
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{label}: expected UTF-8 text, got byte 0x{content[error.start]:02x} "
+            f"at offset {error.start}; save it as UTF-8"
+        ) from error
+    except RecursionError as error:
+        raise FileFormatError(f"{label}: is nested too deeply; write flat tables") from error
+    except ValueError as error:
+        # tomllib's own error, and int's for a number of thousands of digits.
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"{label}: is not valid TOML: {reason}") from error
+
+
+def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
+    """One pydantic error as what was expected, the value that came, and what to try."""
+    kind, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
+    key, parent = _dotted(location), _dotted(location[:-1])
+    if kind == "extra_forbidden":
+        return _unknown_key(str(location[-1]), _keys_at(record, location[:-1]), parent)
+    if kind == "missing":
+        return f"missing key {key!r}; add it{' to ' + parent if parent else ''}"
+    got = f"got {_short(detail['input'])}"
+    if kind in _BOUNDS:
+        sign, bound = _BOUNDS[kind]
+        return f"{key} must be {sign} {context[bound]:g}, {got}"
+    if kind == "literal_error":
+        return f"{key} must be {context['expected']}, {got}"
+    if kind == "float_type" and type(detail["input"]) is int:
+        return f"{key} must be a number that fits in 64 bits, {got}"
+    if kind in _EXPECTED:
+        return f"{key} must be {_EXPECTED[kind]}, {got}"
+    return f"{key}: {detail['msg']}" if key else detail["msg"]
+
+
+def _unknown_key(key: str, known: list[str], parent: str) -> str:
+    """A key without meaning: the nearest that has one, else all of them."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return f"unknown key {key!r}{' in ' + parent if parent else ''}; {hint}"
+
+
+def _dotted(location: tuple[int | str, ...]) -> str:
+    """A place in a file, as in `device[0].count`."""
+    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in location)[1:]
+
+
+def _short(value: object) -> str:
+    """A value in a message, on one line however large it is."""
+    return reprlib.repr(value)
+
+
+def _keys_at(record: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys that the table at a place in the file may have."""
+    for step in location:
+        if isinstance(step, str):
+            record = _record_of(record, step)
+    return [field.alias or name for name, field in record.model_fields.items()]
+
+
+def _record_of(record: type[BaseModel], key: str) -> type[BaseModel]:
+    """The record in the annotation of a key, inside `| None` and `list[...]` too."""
+    pending: list[Any] = [record.model_fields[key].annotation]
+    while not (isinstance(pending[-1], type) and issubclass(pending[-1], BaseModel)):
+        pending.extend(getattr(pending.pop(), "__args__", ()))
+    return pending[-1]

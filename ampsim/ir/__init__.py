@@ -1,0 +1,35 @@
+"""The intermediate representation: messages, states, nodes, graphs."""
+
+from ampsim.ir.bcast import Bcast
+from ampsim.ir.cond import Cond
+from ampsim.ir.graph import Controller, Graph, Wire
+from ampsim.ir.isu import Isu
+from ampsim.ir.loss import LossNode, LossReport
+from ampsim.ir.message import Direction, Payload, Send, Sends, Standin, State
+from ampsim.ir.node import Join, Node, ParameterizedNode, Shape
+from ampsim.ir.phi import Phi
+from ampsim.ir.work import NO_WORK, Work
+
+__all__ = [
+    "NO_WORK",
+    "Bcast",
+    "Cond",
+    "Controller",
+    "Direction",
+    "Graph",
+    "Isu",
+    "Join",
+    "LossNode",
+    "LossReport",
+    "Node",
+    "ParameterizedNode",
+    "Payload",
+    "Phi",
+    "Send",
+    "Sends",
+    "Shape",
+    "Standin",
+    "State",
+    "Wire",
+    "Work",
+]

@@ -1,0 +1,57 @@
+"""Messages: what travels between nodes, and the state that each carries.
+
+The paper keeps all dynamic behaviour here (Section 3): a message's state names its instance and its
+loop counters, and is the key of every cache, so that nodes can serve messages in any order.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+State: TypeAlias = Any
+"""A `NamedTuple` that the model declares; its first field is the instance, an int. Hashable."""
+
+Payload: TypeAlias = Any
+"""An array, a `Standin` for one, or None where a gradient is known not to be needed."""
+
+Send: TypeAlias = "tuple[int, State, Payload]"
+"""What a node's step asks to be sent: (port of this node, state, payload).
+
+Forward steps name an output port, backward steps an input port; the graph knows its partner."""
+
+Sends: TypeAlias = "tuple[Send, ...] | list[Send]"
+
+
+class Direction(IntEnum):
+    """The three kinds of message (Section 3), most urgent first."""
+
+    UPDATE = 0
+    BACKWARD = 1
+    FORWARD = 2
+
+
+class Standin:
+    """A tensor's shape without its numbers, for runs in `sleep` mode.
+
+    Offers what the runtime asks of a payload: `shape` and `nbytes`.
+    """
+
+    __slots__ = ("itemsize", "shape")
+
+    def __init__(self, shape: tuple[int, ...], itemsize: int = 4) -> None:
+        """Stand for an array of `shape` whose elements take `itemsize` bytes."""
+        self.shape = shape
+        self.itemsize = itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the array would take."""
+        size = self.itemsize
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def __repr__(self) -> str:
+        """Show the shape."""
+        return f"Standin{self.shape}"

@@ -1,0 +1,195 @@
+"""The node contract: what every operation of the intermediate representation can do.
+
+A node has named input and output ports, lives on one worker, and owns its caches and parameters.
+Four methods make an operation: `forward` and `backward` return the messages to send, `work` says
+what a step cost, `check` infers shapes when the graph is built (paper, Section 4).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from ampsim.ir.message import Direction, Payload, Sends, State
+from ampsim.ir.work import NO_WORK, Work
+
+Shape: TypeAlias = "tuple[int | str, ...]"
+"""A payload's shape while a graph is built; an extent that an instance decides has a name."""
+
+MISSING: Any = object()
+
+
+class Node(ABC):
+    """One operation of a static graph.
+
+    Attributes:
+        name: unique within its graph; parameters are called ``NAME.weight`` and so on.
+        inputs: names of the input ports, in order. A step is told a port's index.
+        outputs: names of the output ports, in order.
+        is_training: False during a validation pass: record nothing, expect nothing back.
+        is_abstract: True in `sleep` mode: float payloads are `Standin`s.
+        input_needs_gradient: for each input port, whether any parameter lies upstream of it.
+    """
+
+    inputs: tuple[str, ...] = ("input",)
+    outputs: tuple[str, ...] = ("output",)
+    is_parameterized: ClassVar[bool] = False
+    is_loss: ClassVar[bool] = False
+    waits_for_all: ClassVar[bool] = True
+    """Whether a step needs all inputs of a state; False for a `Phi`, which passes on any one."""
+    reads_values: ClassVar[bool] = False
+    """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
+
+    def __init__(self, name: str) -> None:
+        """Name the node."""
+        self.name = name
+        self.is_training = True
+        self.is_abstract = False
+        self.input_needs_gradient: tuple[bool, ...] = (True,) * len(self.inputs)
+
+    @abstractmethod
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a forward message; return (output port, state, payload) for each one to send.
+
+        Returning nothing means that the node waits for more; such a step costs nothing.
+        """
+
+    @abstractmethod
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve the gradient of output `port`; return (input port, state, gradient) to send.
+
+        A gradient is None where nothing upstream has parameters; it is passed on as None, so that
+        every forward message has its backward.
+        """
+
+    @abstractmethod
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Infer the output shapes from the input shapes.
+
+        An input shape is None only at a `Phi` whose loop has not been followed yet.
+
+        Raises:
+            GraphError: the shapes do not fit; the message names the node and the shapes.
+        """
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
+        return NO_WORK
+
+    def pending(self) -> Iterable[State]:
+        """Return the states that some cache of this node still holds; none once drained."""
+        return ()
+
+    def describe(self) -> str:
+        """Name and kind, for messages to people."""
+        return f"{self.name} ({type(self).__name__})"
+
+
+class Join:
+    """Waits until a payload has arrived at each of `ports` ports for one state, in any order."""
+
+    __slots__ = ("_ports", "waiting")
+
+    def __init__(self, ports: int) -> None:
+        """Wait for `ports` payloads a state."""
+        self._ports = ports
+        self.waiting: dict[State, list[Any]] = {}
+
+    def put(self, port: int, state: State, payload: Payload) -> list[Payload] | None:
+        """Take one payload; return all of them in port order once the last has arrived."""
+        parts = self.waiting.get(state)
+        if parts is None:
+            parts = self.waiting[state] = [MISSING] * self._ports
+            parts.append(self._ports)  # last: how many are missing
+        assert parts[port] is MISSING, f"port {port} got {state} twice"
+        parts[port] = payload
+        parts[-1] -= 1
+        if parts[-1]:
+            return None
+        del self.waiting[state]
+        parts.pop()
+        return parts
+
+
+class ParameterizedNode(Node):
+    """A node that learns: it accumulates gradients and applies them in an update step.
+
+    All parameters of a node are views into one flat vector, `theta`, which an update *replaces*:
+    whoever holds an old vector keeps the old weights.
+
+    Attributes:
+        theta: the parameters, flat; None before `initialise`.
+        version: how many updates have been applied.
+        gradient_count: gradients accumulated since the last update.
+        min_update_interval: gradients after which the node updates itself; None where the
+            controller says when (synchronous schedules).
+        seed_name: names the random stream of the initial weights; equal for replicas.
+    """
+
+    is_parameterized: ClassVar[bool] = True
+
+    def __init__(self, name: str, parameter_shapes: dict[str, tuple[int, ...]]) -> None:
+        """Declare the parameters, by name and shape."""
+        super().__init__(name)
+        self.parameter_shapes = parameter_shapes
+        self.parameter_count = sum(int(np.prod(s)) for s in parameter_shapes.values())
+        self.seed_name = name
+        self.theta: np.ndarray = np.zeros(0)
+        self.version = 0
+        self.min_update_interval: int | None = None
+        self.last_staleness = 0
+        self.reset_accumulation()
+
+    @abstractmethod
+    def initialise(self, generator: np.random.Generator) -> np.ndarray:
+        """Draw initial parameters, flat, float64."""
+
+    @abstractmethod
+    def take_gradient(self) -> np.ndarray:
+        """Return the accumulated gradient, flat, summed over messages, and start anew."""
+
+    def adopt(self, theta: np.ndarray) -> None:
+        """Use `theta` as parameters from now on; subclasses bind their views here."""
+        self.theta = theta
+
+    def views(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Cut a flat vector into this node's named parameters; views, not copies."""
+        views: dict[str, np.ndarray] = {}
+        start = 0
+        for name, shape in self.parameter_shapes.items():
+            size = int(np.prod(shape))
+            views[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return views
+
+    def count_gradient(self, state: State, version: int) -> None:
+        """Note that a gradient was accumulated whose forward step met weights of `version`."""
+        staleness = self.version - version
+        self.last_staleness = staleness
+        self.gradient_count += 1
+        self.staleness_sum += staleness
+        if staleness > self.staleness_max:
+            self.staleness_max = staleness
+        self.instances.add(state[0])
+
+    @property
+    def is_update_due(self) -> bool:
+        """Whether the node should send itself an update message."""
+        return (
+            self.min_update_interval is not None and self.gradient_count >= self.min_update_interval
+        )
+
+    def reset_accumulation(self) -> None:
+        """Forget the counts of the accumulated gradients, as an update does."""
+        self.gradient_count = 0
+        self.staleness_sum = 0
+        self.staleness_max = 0
+        self.instances: set[int] = set()
+
+    def updated(self) -> None:
+        """Count an update and start accumulating anew."""
+        self.version += 1
+        self.reset_accumulation()

@@ -1,0 +1,128 @@
+"""The rules of the representation, checked before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ampsim.errors import GraphError
+from ampsim.ir.node import Node, Shape
+
+if TYPE_CHECKING:
+    from ampsim.ir.graph import Graph
+
+Ports: TypeAlias = "list[list[tuple[int, int]]]"
+
+
+def require_connected(
+    graph: str, nodes: list[Node], edges: list[tuple[int, int, int, int]]
+) -> tuple[Ports, Ports]:
+    """Return the (sources, targets) of every port, each of which has exactly one partner.
+
+    Raises:
+        GraphError: a port has no partner, or an input port has several.
+    """
+    sources: list[list[tuple[int, int] | None]] = [[None] * len(n.inputs) for n in nodes]
+    targets: list[list[tuple[int, int] | None]] = [[None] * len(n.outputs) for n in nodes]
+    for source, source_port, target, target_port in edges:
+        if sources[target][target_port] is not None:
+            raise GraphError(
+                f"{graph}: input port {nodes[target].inputs[target_port]!r} of "
+                f"{nodes[target].describe()} has two producers; join them with a Phi"
+            )
+        sources[target][target_port] = (source, source_port)
+        targets[source][source_port] = (target, target_port)
+    _require_no_gap(graph, nodes, sources, "input")
+    _require_no_gap(graph, nodes, targets, "output")
+    return sources, targets  # pyright: ignore[reportReturnType]  # no None is left
+
+
+def _require_no_gap(
+    graph: str, nodes: list[Node], partners: list[list[tuple[int, int] | None]], side: str
+) -> None:
+    for node, ports in zip(nodes, partners, strict=True):
+        for port, partner in enumerate(ports):
+            if partner is None:
+                name = (node.inputs if side == "input" else node.outputs)[port]
+                raise GraphError(
+                    f"{graph}: {side} port {name!r} of {node.describe()} is not connected"
+                )
+
+
+def require_phi_in_loops(graph: Graph) -> None:
+    """Check that every cycle passes through a node that joins without waiting, a `Phi`.
+
+    Raises:
+        GraphError: a cycle has none, so that its first message could never arrive.
+    """
+    joins = {i for i, node in enumerate(graph.nodes) if not node.waits_for_all}
+    colour = [0] * len(graph.nodes)  # 0 unseen, 1 on the path, 2 done
+    for start in range(len(graph.nodes)):
+        stack = [(start, iter(graph.targets[start]))] if not colour[start] else []
+        colour[start] = 1 if stack else colour[start]
+        while stack:
+            node, successors = stack[-1]
+            for target, _port in successors:
+                if target in joins or colour[target] == 2:
+                    continue
+                if colour[target] == 1:
+                    path = [n for n, _ in stack]
+                    loop = " -> ".join(graph.nodes[n].name for n in path[path.index(target) :])
+                    raise GraphError(
+                        f"{graph.name}: the loop {loop} -> {graph.nodes[target].name} has no Phi; "
+                        "a loop starts at a Phi that joins its first input and what comes around"
+                    )
+                colour[target] = 1
+                stack.append((target, iter(graph.targets[target])))
+                break
+            else:
+                colour[node] = 2
+                stack.pop()
+
+
+def infer_shapes(graph: Graph) -> None:
+    """Propagate payload shapes through every port until all are known and agree.
+
+    Raises:
+        GraphError: from a node's `check`, with the producers of its inputs named; or a port's
+            shape cannot be known because nothing reaches it.
+    """
+    known: list[list[Shape | None]] = [[None] * len(node.inputs) for node in graph.nodes]
+    waiting = list(range(len(graph.nodes)))
+    visited = [False] * len(graph.nodes)
+    while waiting:
+        index = waiting.pop(0)
+        node, shapes = graph.nodes[index], known[index]
+        is_ready = None not in shapes or (not node.waits_for_all and any(shapes))
+        if not is_ready:
+            continue
+        visited[index] = True
+        outputs = _check(graph, index, tuple(shapes))
+        for (target, port), shape in zip(graph.targets[index], outputs, strict=True):
+            if known[target][port] != shape:
+                known[target][port] = shape
+                waiting.append(target)
+    for index, node in enumerate(graph.nodes):
+        if not visited[index]:
+            raise GraphError(f"{graph.name}: no message ever reaches {node.describe()}")
+
+
+def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+    try:
+        return graph.nodes[index].check(shapes)
+    except GraphError as error:
+        producers = [graph.nodes[source].name for source, _port in graph.sources[index]]
+        raise GraphError(f"{graph.name}: {error} (fed by {', '.join(producers)})") from None
+
+
+def mark_gradients(graph: Graph) -> None:
+    """Tell each node which inputs need a gradient; at a first layer, none does."""
+    learns = [node.is_parameterized for node in graph.nodes]
+    changed = True
+    while changed:
+        changed = False
+        for index, targets in enumerate(graph.targets):
+            for target, _port in targets if learns[index] else ():
+                if not learns[target]:
+                    learns[target] = changed = True
+    for node, sources in zip(graph.nodes, graph.sources, strict=True):
+        node.input_needs_gradient = tuple(learns[source] for source, _port in sources)

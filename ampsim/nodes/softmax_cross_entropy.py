@@ -1,0 +1,66 @@
+"""Softmax cross-entropy with accuracy: the loss of a classifier; starts the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ampsim.ir import Direction, Join, LossNode, LossReport, Payload, Sends, Shape, State, Work
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.light import elementwise_work
+
+
+class SoftmaxCrossEntropy(LossNode):
+    """Mean over rows of −log softmax(prediction)[label].
+
+    Inputs: ``prediction`` (rows, classes) and ``label`` (rows), integers.
+    """
+
+    inputs = ("prediction", "label")
+
+    def __init__(self, name: str) -> None:
+        """Name the node."""
+        super().__init__(name)
+        self._arrived = Join(2)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Wait for prediction and label; report and send (softmax − one-hot) / rows."""
+        parts = self._arrived.put(port, state, payload)
+        if parts is None:
+            return ()
+        logits, label = parts
+        gradient = logits if self.is_abstract else self._gradient(logits, label)
+        if not self.is_training:
+            return ()
+        return ((0, state, gradient), (1, state, None))
+
+    def _gradient(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
+        rows = len(label)
+        places = np.arange(rows)
+        shifted = logits - logits.max(axis=1, keepdims=True)
+        probability = np.exp(shifted)
+        total = probability.sum(axis=1)
+        right = shifted[places, label]
+        loss = float(np.log(total).sum(dtype=np.float64) - right.sum(dtype=np.float64))
+        correct = int(np.count_nonzero(logits.argmax(axis=1) == label))
+        self.report = LossReport(loss, correct, rows)
+        probability /= total[:, None]
+        probability[places, label] -= 1
+        probability /= rows
+        return probability
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        return elementwise_work(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, classes) and (rows)."""
+        prediction, label = known(shapes)
+        fits = len(prediction) == 2 and label == prediction[:1]
+        require(fits, self, "(rows, classes) and (rows,)", prediction, label)
+        return ()
+
+    def pending(self) -> Iterable[State]:
+        """States of which prediction or label is missing."""
+        return self._arrived.waiting.keys()

@@ -1,0 +1,91 @@
+"""What an optimizer is: a pair of pure functions over flat vectors, and a learning rate.
+
+Source: the `(init, update)` pair of Optax, `optax/_src/base.py`; here `update` returns the new
+weights themselves, since they are what a later weight version keeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ampsim.errors import OptionError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+Vector: TypeAlias = "Float[np.ndarray, ' parameters']"
+"""Parameters or their gradient, all of a node's arrays in one flat vector."""
+
+State: TypeAlias = tuple[Any, ...]
+"""What a method carries from step to step; only the method that made it looks inside."""
+
+LearningRate: TypeAlias = Callable[[int], float]
+"""Learning rate of an epoch; epochs count from 0."""
+
+Init: TypeAlias = Callable[[Vector], State]
+Update: TypeAlias = Callable[[Vector, State, Vector, float], tuple[Vector, State]]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """A method with its options: `init(theta)` and `update(gradient, state, theta, rate)`.
+
+    `update` gives `(new_theta, new_state)`. Both functions are pure: they write into none of
+    their arguments and keep none, so that old weights stay valid as versions. Results have the
+    data type of `theta`.
+
+    Args:
+        name: the method's name in `OPTIMIZERS`.
+        rate: learning rate of an epoch, to be passed to `update`.
+        init: state before the first step.
+        update: one step.
+    """
+
+    name: str
+    rate: LearningRate
+    init: Init
+    update: Update
+
+
+def check_alike(gradient: Vector, theta: Vector) -> None:
+    """Asserts what every method relies on: one flat shape, one floating data type."""
+    assert gradient.shape == theta.shape and gradient.dtype == theta.dtype, (
+        f"gradient {gradient.dtype}{gradient.shape} does not fit theta {theta.dtype}{theta.shape}"
+    )
+
+
+def positive(what: str, value: object, usual: float) -> float:
+    """`value` as a Python float.
+
+    Raises:
+        OptionError: it is no finite number above 0.
+    """
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise OptionError(f"{what} must be a number > 0, got {value!r}; try {usual}")
+    return number
+
+
+def decay_rate(what: str, value: object, usual: float) -> float:
+    """`value` as a Python float.
+
+    Raises:
+        OptionError: it is no number from 0 to below 1.
+    """
+    number = _number(value)
+    if not 0 <= number < 1:
+        raise OptionError(f"{what} must be a number >= 0 and < 1, got {value!r}; try {usual}")
+    return number
+
+
+def _number(value: object) -> float:
+    """`value` as a Python float, which leaves float32 arrays as they are; NaN if it is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    return float(value)

@@ -1,0 +1,43 @@
+"""Gradient descent with momentum.
+
+Source: velocity <- momentum * velocity + gradient; theta <- theta - rate * velocity, as
+`torch.optim.SGD(momentum=...)` without dampening. The velocity starts at 0.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate
+from ampsim.optim.learning_rate import as_schedule
+
+
+def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
+    """Gradient descent along a running sum of gradients.
+
+    Args:
+        rate: learning rate, or a function of the epoch.
+        momentum: what of the velocity remains after a step, from 0 (plain SGD) to below 1.
+
+    Raises:
+        OptionError: an argument is out of its range.
+    """
+    kept = decay_rate("momentum", momentum, usual=0.9)
+    return Optimizer("momentum", as_schedule(rate), _init, partial(_update, momentum=kept))
+
+
+def _init(theta: Vector) -> State:
+    return (np.zeros_like(theta),)
+
+
+def _update(
+    gradient: Vector, state: State, theta: Vector, rate: float, *, momentum: float
+) -> tuple[Vector, State]:
+    check_alike(gradient, theta)
+    velocity = state[0] * momentum
+    velocity += gradient
+    new_theta = velocity * float(rate)
+    np.subtract(theta, new_theta, out=new_theta)
+    return new_theta, (velocity,)

@@ -1,0 +1,13 @@
+"""Every optimizer by its name; by being listed here each gets every shared test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ampsim.optim.adam import adam
+from ampsim.optim.base import Optimizer
+from ampsim.optim.momentum import momentum
+from ampsim.optim.sgd import sgd
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "momentum": momentum, "adam": adam}
+"""Name to maker; each maker takes the learning rate first and has defaults for the rest."""

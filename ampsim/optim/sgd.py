@@ -1,0 +1,31 @@
+"""Stochastic gradient descent.
+
+Source: theta <- theta - rate * gradient, as `torch.optim.SGD`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike
+from ampsim.optim.learning_rate import as_schedule
+
+
+def sgd(rate: float | LearningRate) -> Optimizer:
+    """Plain gradient descent.
+
+    Raises:
+        OptionError: the rate is no finite number above 0.
+    """
+    return Optimizer("sgd", as_schedule(rate), _init, _update)
+
+
+def _init(theta: Vector) -> State:
+    return ()
+
+
+def _update(gradient: Vector, state: State, theta: Vector, rate: float) -> tuple[Vector, State]:
+    check_alike(gradient, theta)
+    new_theta = gradient * float(rate)
+    np.subtract(theta, new_theta, out=new_theta)
+    return new_theta, state

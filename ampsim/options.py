@@ -1,0 +1,40 @@
+"""Checks of options and arguments, each with its one line for a person."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+from ampsim.errors import OptionError
+
+
+def require_count(option: str, value: object) -> int:
+    """Return an option that counts something, as a Python int.
+
+    Raises:
+        OptionError: it is no whole number of at least 1.
+
+    >>> require_count("repeats", 3)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise OptionError(f"{option} must be a whole number >= 1, got {value!r}")
+    return int(value)
+
+
+def require_target(value: object) -> float | None:
+    """Return a target accuracy as a Python float; None, for no target, stays None.
+
+    Raises:
+        OptionError: it is no number in (0, 1].
+    """
+    if value is None:
+        return None
+    number = math.nan
+    if isinstance(value, Real) and value not in (True, False):
+        number = float(value)
+    if not 0 < number <= 1:
+        raise OptionError(
+            f"target must be an accuracy above 0 and at most 1, got {value!r}; for 97 % write 0.97"
+        )
+    return number

@@ -1,0 +1,123 @@
+"""Columns of a forecast's table as people read it: heading, cells, and how much each matters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ampsim.report.frames import Row, number, text
+from ampsim.report.words import plain
+from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
+
+Show = Callable[[Row, Row], str]
+"""Text of a cell, from its row and from the first row of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; those of the highest `rank` go first where a terminal is narrow.
+
+    Attributes:
+        heading: words over the column, lines separated by newlines.
+        show: text of a cell.
+        rank: 0 is always shown.
+        is_wanted: whether these rows need the column at all.
+    """
+
+    heading: str
+    show: Show
+    rank: int
+    is_wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
+
+
+def format_ratio(ratio: float) -> str:
+    """How many times, with two digits or as many as stand before the point.
+
+    >>> format_ratio(4.094), format_ratio(0.8), format_ratio(23.6)
+    ('4.1×', '0.80×', '24×')
+    >>> format_ratio(float("nan")) == UNKNOWN
+    True
+    """
+    if not math.isfinite(ratio):
+        return UNKNOWN
+    decimals = 0 if ratio >= 9.95 else 1 if ratio >= 0.995 else 2
+    return f"{ratio:.{decimals}f}×"
+
+
+def format_count(value: float) -> str:
+    """A small number: whole if it is whole, else three digits.
+
+    >>> format_count(7.0), format_count(10.5), format_count(2.3456)
+    ('7', '10.5', '2.35')
+    """
+    return UNKNOWN if math.isnan(value) else f"{value:.0f}" if value % 1 == 0 else f"{value:.3g}"
+
+
+def speed_ratio(row: Row, first: Row) -> float:
+    """Training throughput over that of `first`, NaN where one is unknown or zero."""
+    base = number(first, "train_per_s")
+    return number(row, "train_per_s") / base if base > 0 else math.nan
+
+
+def _count(name: str) -> Show:
+    return lambda row, first: format_count(number(row, name))
+
+
+def _seconds(name: str) -> Show:
+    return lambda row, first: format_seconds(number(row, name))
+
+
+def _rate(name: str) -> Show:
+    return lambda row, first: format_rate(number(row, name))
+
+
+def _percent(name: str) -> Show:
+    return lambda row, first: format_percent(number(row, name))
+
+
+def _interval(row: Row, first: Row) -> str:
+    low, high = number(row, "time_to_target_low_s"), number(row, "time_to_target_high_s")
+    if math.isnan(low) and math.isnan(high):
+        return UNKNOWN
+    return f"[{format_seconds(low)}, {format_seconds(high)}]"
+
+
+def _reached(row: Row, first: Row) -> str:
+    repeats = number(row, "repeats")
+    if math.isnan(repeats) or math.isnan(number(row, "repeats_reached")):
+        return UNKNOWN
+    return f"{number(row, 'repeats_reached'):.0f} of {repeats:.0f}"
+
+
+def _varies(name: str) -> Callable[[Sequence[Row]], bool]:
+    return lambda rows: len({text(row, name) for row in rows} - {""}) > 1
+
+
+def _is_missed(rows: Sequence[Row]) -> bool:
+    """Whether some row has an accuracy and did not reach the target with it."""
+    return any(
+        math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, "best_accuracy"))
+        for row in rows
+    )
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("schedule", lambda row, first: plain(text(row, "schedule"), 24), 0),
+    Column("mak", _count("max_active_keys"), 1),
+    Column("mui", _count("min_update_interval"), 2, _varies("min_update_interval")),
+    Column("replicas", _count("replicas"), 2, _varies("replicas")),
+    Column("workers", _count("workers"), 2, _varies("workers")),
+    Column("training", _rate("train_per_s"), 0),
+    Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1),
+    Column("validation", _rate("valid_per_s"), 9),
+    Column("busy", _percent("utilisation"), 4),
+    Column("staleness\nmean", _count("staleness_mean"), 5),
+    Column("staleness\nmax", _count("staleness_max"), 7),
+    Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed),
+    Column("epochs", _count("epochs_to_target"), 2),
+    Column("time to\ntarget", _seconds("time_to_target_s"), 0),
+    Column("interval", _interval, 6),
+    Column("by\nformula", _seconds("time_to_target_formula_s"), 3),
+    Column("reached", _reached, 8),
+)

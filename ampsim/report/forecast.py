@@ -1,0 +1,97 @@
+"""What the report asks of a finished forecast, whoever made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ampsim.report.frames import DataFrame, distinct, row_labels
+
+
+class Run(Protocol):
+    """One training run of one schedule."""
+
+    @property
+    def schedule(self) -> str:
+        """Name in the table's row."""
+        ...
+
+    @property
+    def repeat(self) -> int:
+        """Which of the schedule's repeats, counted up."""
+        ...
+
+    @property
+    def epochs(self) -> DataFrame:
+        """One row per epoch."""
+        ...
+
+    @property
+    def spans(self) -> DataFrame:
+        """A leading window of the training's spans."""
+        ...
+
+    @property
+    def staleness(self) -> DataFrame:
+        """Gradients counted in columns node, staleness, count."""
+        ...
+
+
+class Forecast(Protocol):
+    """A table with a row per schedule, the runs behind it, and where it came from.
+
+    One that was interrupted may say so in an attribute `interrupted`, a sentence.
+    """
+
+    @property
+    def table(self) -> DataFrame:
+        """One row per schedule that finished."""
+        ...
+
+    @property
+    def target(self) -> float | None:
+        """Validation accuracy aimed at."""
+        ...
+
+    @property
+    def runs(self) -> Sequence[Run]:
+        """In the order of the table's rows, repeats of a row beside each other and counting up."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many workers the cluster has."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster."""
+        ...
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Where it came from, nested plain values.
+
+        Two keys are shown as sections of their own: `assumptions`, a list of sentences, and
+        `costs`, a list of tables with the same keys, saying what was charged and how it is known.
+        """
+        ...
+
+
+def runs_by_row(forecast: Forecast) -> dict[str, list[Run]]:
+    """The runs of each row of the table under the row's label (`row_labels`)."""
+    groups: list[list[Run]] = []
+    for run in forecast.runs:
+        last = groups[-1][-1] if groups else None
+        if last is None or last.schedule != run.schedule or last.repeat >= run.repeat:
+            groups.append([])
+        groups[-1].append(run)
+    labels = row_labels(forecast.table)
+    if len(labels) != len(groups):
+        labels = distinct([runs[0].schedule for runs in groups])
+    return dict(zip(labels, groups, strict=True))

@@ -1,0 +1,88 @@
+"""A finished forecast as a folder: page, table, figures and manifest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from ampsim.files import prepare_folder, write_text
+from ampsim.report.convergence import convergence, has_accuracy
+from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast_text import Picture, page
+from ampsim.report.frames import joined
+from ampsim.report.gantt import gantt, gantt_comparison
+from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.naming import slugs
+from ampsim.report.saving import save
+from ampsim.report.staleness import staleness_histogram
+from ampsim.report.table import to_csv
+from ampsim.report.throughput import throughput
+from ampsim.toml_text import to_toml
+
+_INSTANCES = 4  # as in the paper's Figure 1
+
+
+def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
+    """Writes the forecast into `folder`, made if missing; gives the files in the order written.
+
+    These are manifest.toml, forecast.csv, the figures that there are data for (gantt.png and
+    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png) and forecast.md, which
+    shows them. Older files of these names are replaced.
+
+    Raises:
+        OutputError: the folder or a file in it cannot be written.
+    """
+    place = prepare_folder(folder)
+    manifest, values = place / "manifest.toml", place / "forecast.csv"
+    write_text(manifest, to_toml(forecast.manifest))
+    write_text(values, to_csv(forecast.table))
+    written = [manifest, values]
+    pictures: list[Picture] = []
+    for picture, figure in _figures(forecast):
+        written.append(save(figure, place / picture.file))
+        pictures.append(picture)
+    text = place / "forecast.md"
+    write_text(text, page(forecast, pictures))
+    return [*written, text]
+
+
+def _figures(forecast: Forecast) -> list[tuple[Picture, Figure]]:
+    """All figures with their file names and headings, in the order of the page."""
+    runs = runs_by_row(forecast)
+    return [*_learning_figures(forecast, runs), *_gantt_figures(forecast, runs)]
+
+
+def _learning_figures(
+    forecast: Forecast, runs: dict[str, list[Run]]
+) -> list[tuple[Picture, Figure]]:
+    figures: list[tuple[Picture, Figure]] = []
+    epochs = {name: [run.epochs for run in repeats] for name, repeats in runs.items()}
+    if has_accuracy(epochs):
+        picture = Picture("convergence.png", "Convergence", "Validation accuracy over virtual time")
+        figures.append((picture, convergence(epochs, target=forecast.target)))
+    if len(forecast.table):
+        picture = Picture("throughput.png", "Throughput", "Items per second of each schedule")
+        figures.append((picture, throughput(forecast.table)))
+    counts = {name: [run.staleness for run in repeats] for name, repeats in runs.items()}
+    together = {name: joined(frames) for name, frames in counts.items()}
+    if any(len(frame) for frame in together.values()):
+        picture = Picture("staleness.png", "Staleness", "Staleness of each node's gradients")
+        figures.append((picture, staleness_histogram(together)))
+    return figures
+
+
+def _gantt_figures(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """The schedules on one time axis, then each in a window of its own; first repeats only."""
+    spans = {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
+    if not spans:
+        return []
+    window_s = choose_window(spans, _INSTANCES)
+    together = gantt_comparison(spans, workers=forecast.workers, window_s=window_s)
+    picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
+    figures = [(picture, together)]
+    for name, part in slugs(spans).items():
+        window_s = choose_window({name: spans[name]}, _INSTANCES)
+        chart = gantt(spans[name], workers=forecast.workers, window_s=window_s, title=name)
+        figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
+    return figures

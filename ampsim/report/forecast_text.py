@@ -1,0 +1,113 @@
+"""The words of a forecast's page: verdict, table, figures, assumptions, how to make it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ampsim.report import markdown
+from ampsim.report.columns import format_count
+from ampsim.report.forecast import Forecast
+from ampsim.report.frames import number, rows
+from ampsim.report.table import to_markdown
+from ampsim.report.verdict import percent, verdict
+from ampsim.toml_text import is_tables, mapping, sequence
+
+_LEGEND = (
+    "mak: at most that many instances in flight (max_active_keys). Ratio: training throughput "
+    "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
+    "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
+    "target: read off the virtual clock, median of the repeats, with the interval over them; by "
+    "formula: epochs times what an epoch takes at these throughputs. All times are virtual."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure's file name, the heading over it (none if empty) and what it shows in words."""
+
+    file: str
+    heading: str
+    description: str
+
+
+def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
+    """The page in Markdown; every name that a user chose is shown letter for letter."""
+    model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
+    parts = [
+        f"# Forecast: {model} on {cluster}",
+        f"**{markdown.escape(verdict(forecast.table, forecast.target))}**",
+        _setting(forecast),
+        markdown.escape(getattr(forecast, "interrupted", None) or ""),
+        to_markdown(forecast.table).rstrip("\n") if len(forecast.table) else "",
+        _LEGEND if len(forecast.table) else "",
+        *(part for picture in pictures for part in _picture(picture)),
+        *_assumptions(forecast.manifest),
+        *_origin(forecast.manifest),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _setting(forecast: Forecast) -> str:
+    """What was asked, in one line."""
+    parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
+    if forecast.target is not None:
+        parts.append(f"target {percent(forecast.target)} validation accuracy")
+    repeats = {number(row, "repeats") for row in rows(forecast.table)}
+    known = sorted(count for count in repeats if count >= 1)
+    if known:
+        most = format_count(known[-1])
+        parts.append(f"{most} repeat{'s' if known[-1] != 1 else ''} of each schedule")
+    return f"{', '.join(parts)}."
+
+
+def _picture(picture: Picture) -> list[str]:
+    heading = [f"## {picture.heading}"] if picture.heading else []
+    return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})"]
+
+
+def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
+    """Sentences on what was taken for granted, and how each cost is known."""
+    sentences, costs = sequence(manifest.get("assumptions")), manifest.get("costs")
+    parts: list[str] = []
+    if sentences:
+        parts.append("\n".join(f"- {markdown.escape(sentence)}" for sentence in sentences))
+    if is_tables(costs):
+        tables = [mapping(table) for table in sequence(costs)]
+        headings = list(dict.fromkeys(key for table in tables for key in table))
+        lines = [[_in_words(table.get(key, "")) for key in headings] for table in tables]
+        parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
+    return ["## What is assumed", *parts] if parts else []
+
+
+def _origin(manifest: Mapping[str, Any]) -> list[str]:
+    """The manifest's values, those of tables under their path."""
+    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    values = [list(pair) for pair in _flat(rest, "")]
+    table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
+    files = (
+        "All values with every digit: [forecast.csv](forecast.csv). "
+        "Where they come from: [manifest.toml](manifest.toml)."
+    )
+    return ["## How this was made", table.rstrip("\n"), files]
+
+
+def _flat(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Dotted name and text of each value in nested tables, lists of tables counted from 1."""
+    for key, value in table.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(mapping(value), f"{name}.")
+        elif is_tables(value):
+            for index, item in enumerate(sequence(value), 1):
+                yield from _flat(mapping(item), f"{name}.{index}.")
+        elif value is not None:
+            yield name, _in_words(value)
+
+
+def _in_words(value: Any) -> str:
+    """A manifest's value in one line."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " ".join(_in_words(item) for item in sequence(value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,145 @@
+"""Gantt charts in the colours of the paper's Figure 1: who worked on which instance, and when.
+
+Orange is forward, blue backward, yellow update; the number in a box is its instance. Transfers,
+interaction and grouping of rows are not drawn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ampsim.report.axis import time_scale
+from ampsim.report.frames import DataFrame
+from ampsim.report.gantt_boxes import (
+    Window,
+    WorkerRows,
+    boxes_in,
+    check_window,
+    lanes_for,
+    whole_window,
+)
+from ampsim.report.gantt_paint import (
+    Chart,
+    legend_handles,
+    number_boxes,
+    paint_boxes,
+    paint_rows,
+)
+from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
+from ampsim.report.words import plain
+from ampsim.units import format_percent
+
+_WIDTH_IN = 10.0
+_ROW_IN = 0.3  # chosen: a row holds a number of 8 pt
+_ROWS_IN_MAX = 12.0  # chosen: more rows than fit into this height become lower
+
+
+@styled
+def gantt(
+    spans: DataFrame,
+    *,
+    workers: int,
+    window_s: Window | None = None,
+    title: str = "",
+    worker_names: Sequence[str] | None = None,
+    hide_idle: bool = True,
+) -> Figure:
+    """One schedule's Gantt chart, worker 0 on top.
+
+    Args:
+        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
+        workers: how many workers the cluster has.
+        window_s: start and end of the time shown; the whole of `spans` if not given.
+        title: heading, a user's text.
+        worker_names: a name per worker; "worker 0", "worker 1", ... if not given.
+        hide_idle: draw one line in place of the workers that are never busy in the window;
+            otherwise each keeps a dimmed row.
+
+    Raises:
+        OptionError: the window is empty or reversed.
+    """
+    rows = WorkerRows(workers, worker_names, hide_idle)
+    return _stack({title: spans}, rows, window_s, numbered=False)
+
+
+@styled
+def gantt_comparison(
+    spans_by_schedule: Mapping[str, DataFrame],
+    *,
+    workers: int,
+    window_s: Window | None = None,
+    worker_names: Sequence[str] | None = None,
+    hide_idle: bool = True,
+) -> Figure:
+    """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
+
+    The arguments are those of `gantt`.
+
+    Raises:
+        OptionError: the window is empty or reversed.
+    """
+    rows = WorkerRows(workers, worker_names, hide_idle)
+    return _stack(spans_by_schedule, rows, window_s, numbered=True)
+
+
+def _stack(
+    spans_by_name: Mapping[str, DataFrame],
+    rows: WorkerRows,
+    window_s: Window | None,
+    *,
+    numbered: bool,
+) -> Figure:
+    """Charts of all `spans_by_name`, titled with their names."""
+    assert spans_by_name, "a chart of no schedule"
+    window = check_window(window_s) if window_s else whole_window(spans_by_name.values())
+    scale = time_scale(*window)
+    boxes = [boxes_in(spans, window) for spans in spans_by_name.values()]
+    lanes = lanes_for(boxes, rows)
+    charts = [Chart(each, lanes, scale, window) for each in boxes]
+    row_pt = 72.0 * min(_ROW_IN, _ROWS_IN_MAX / (len(lanes.workers) * len(charts)))
+    figure, panels = _panels(len(charts), len(lanes.workers) * row_pt / 72.0)
+    for axes, chart in zip(panels, charts, strict=True):
+        paint_rows(axes, chart, rows, row_pt)
+        axes.tick_params(axis="x", labelbottom=axes is panels[-1])
+        axes.set_title(
+            _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
+        )
+    for index, (axes, name) in enumerate(zip(panels, spans_by_name, strict=True)):
+        mark = f"({ascii_lowercase[index]}) " if numbered and index < len(ascii_lowercase) else ""
+        axes.set_title(f"{mark}{plain(name)}")
+    panels[-1].set_xlabel(scale.label("virtual time"))
+    figure.legend(handles=legend_handles(), loc="outside upper right", ncols=4)
+    _paint_to_size(figure, panels, charts)
+    return figure
+
+
+def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
+    """A figure and `count` axes above each other, each for rows of `rows_in` inches altogether."""
+    figure = new_figure(_WIDTH_IN, 0.95 + count * (rows_in + 0.45))
+    first = figure.add_subplot(count, 1, 1)
+    others = [figure.add_subplot(count, 1, place, sharex=first) for place in range(2, count + 1)]
+    return figure, [first, *others]
+
+
+def _summary(chart: Chart) -> str:
+    """How busy the rows are, or that there is nothing to see."""
+    if not len(chart.boxes.worker):
+        return "no step takes time in this window"
+    return f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"
+
+
+def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:
+    """Lays out, freezes the layout, then paints what depends on how large the axes became."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    width, height = panels[0].get_position().transformed(figure.transFigure).size
+    width_pt = float(width) * 72.0 / figure.dpi
+    bottom, top = panels[0].get_ylim()
+    row_pt = float(height) * 72.0 / figure.dpi / abs(bottom - top)
+    for axes, chart in zip(panels, charts, strict=True):
+        paint_boxes(axes, chart, width_pt)
+    number_boxes(list(zip(panels, charts, strict=True)), width_pt, row_pt)

@@ -1,0 +1,158 @@
+"""What a Gantt chart shows, before any drawing: boxes cut to a window, and the rows they lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampsim.errors import OptionError
+from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
+from ampsim.report.style import DIRECTIONS
+from ampsim.report.words import plain
+
+Window = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRows:
+    """Which rows a chart has: for how many workers, under which names, with or without idle ones.
+
+    Attributes:
+        count: number of workers of the cluster.
+        names: a name per worker; "worker 0", "worker 1", ... where not given.
+        hide_idle: draw one line in place of the workers that are never busy in the window;
+            otherwise each keeps a dimmed row.
+    """
+
+    count: int
+    names: Sequence[str] | None = None
+    hide_idle: bool = True
+
+    def name(self, worker: int) -> str:
+        """What stands beside the row of `worker`."""
+        return f"worker {worker}" if self.names is None else plain(self.names[worker], 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Steps that take time inside a window, one entry each, in the order of the trace.
+
+    `present` holds the workers that did anything in the window, free steps included.
+    """
+
+    worker: Integers
+    start_s: Floats
+    end_s: Floats
+    instance: Integers
+    direction: NDArray[np.str_]
+    present: frozenset[int]
+
+    @property
+    def busy_s(self) -> float:
+        """Sum of the boxes' lengths."""
+        return float(np.sum(self.end_s - self.start_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The rows drawn, top to bottom: worker numbers, which of them are busy, and a closing line."""
+
+    workers: tuple[int, ...]
+    is_busy: tuple[bool, ...]
+    closing_line: str
+
+
+def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
+    """Boxes of `spans` that overlap `window_s`, cut to it. Free steps (length 0) have no box."""
+    start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
+    worker, instance = integers(spans, "worker"), integers(spans, "instance")
+    direction = np.asarray(spans["direction"], dtype=np.str_)
+    unknown = set(np.unique(direction).tolist()) - set(DIRECTIONS)
+    assert not unknown, f"directions without a colour: {sorted(unknown)}"
+    touching = (end_s >= window_s[0]) & (start_s < window_s[1])
+    drawn = (end_s > start_s) & (end_s > window_s[0]) & (start_s < window_s[1])
+    return Boxes(
+        worker[drawn],
+        np.maximum(start_s[drawn], window_s[0]),
+        np.minimum(end_s[drawn], window_s[1]),
+        instance[drawn],
+        direction[drawn],
+        frozenset(int(number) for number in np.unique(worker[touching])),
+    )
+
+
+def lanes_for(charts: Iterable[Boxes], rows: WorkerRows) -> Lanes:
+    """Rows that fit all `charts`, so that charts above each other have the same rows."""
+    charts = list(charts)
+    busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
+    present = frozenset[int]().union(*(boxes.present for boxes in charts))
+    beyond = sorted(number for number in busy | present if not 0 <= number < rows.count)
+    assert not beyond, f"spans of workers {beyond} in a chart of {rows.count} workers"
+    everyone = range(rows.count)
+    if not rows.hide_idle or not busy:
+        return Lanes(tuple(everyone), tuple(number in busy for number in everyone), "")
+    hidden = [number for number in everyone if number not in busy]
+    free = sum(number in present for number in hidden)
+    parts = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
+    shown = tuple(number for number in everyone if number in busy)
+    return Lanes(shown, (True,) * len(shown), ", ".join(part for part in parts if part))
+
+
+def whole_window(frames: Iterable[DataFrame]) -> Window:
+    """From the first start to the last end of all spans; (0, 1) where nothing takes time."""
+    filled = [frame for frame in frames if len(frame)]
+    if not filled:
+        return 0.0, 1.0
+    start_s = min(float(np.min(floats(frame, "start_s"))) for frame in filled)
+    end_s = max(float(np.max(floats(frame, "end_s"))) for frame in filled)
+    return (start_s, end_s) if end_s > start_s else (start_s, start_s + 1.0)
+
+
+def check_window(window_s: Window) -> Window:
+    """The window itself.
+
+    Raises:
+        OptionError: it is not a pair of finite times in rising order.
+    """
+    if not (np.isfinite(window_s[0]) and np.isfinite(window_s[1]) and window_s[0] < window_s[1]):
+        raise OptionError(
+            f"a window must be two finite times in s, start < end, got {window_s[0]:g} to "
+            f"{window_s[1]:g}; leave it out to see the whole run"
+        )
+    return window_s
+
+
+def choose_window(spans_by_schedule: Mapping[str, DataFrame], instances: int = 4) -> Window:
+    """A window for all schedules in which the slowest finishes about `instances` instances.
+
+    It begins with the earliest span. An instance has finished when its last forward or backward
+    step ends; a schedule with fewer instances counts with all of them.
+    """
+    assert instances >= 1, instances
+    start_s, end_s = whole_window(spans_by_schedule.values())
+    finishes = [_finish_s(spans, instances) for spans in spans_by_schedule.values() if len(spans)]
+    slowest_s = max(finishes, default=end_s)
+    return (start_s, slowest_s) if slowest_s > start_s else (start_s, end_s)
+
+
+def _finish_s(spans: DataFrame, instances: int) -> float:
+    """When `instances` instances are through, with the updates which that takes along."""
+    instance, end_s = integers(spans, "instance"), floats(spans, "end_s")
+    start_s = floats(spans, "start_s")
+    is_update = np.asarray(spans["direction"], dtype=np.str_) == "update"
+    counted = ~is_update & (instance >= 0)
+    if not counted.any():
+        return float(np.max(end_s))
+    _, index = np.unique(instance[counted], return_inverse=True)
+    last_s = np.full(int(index.max()) + 1, -np.inf)
+    np.maximum.at(last_s, index, end_s[counted])
+    finish_s = float(np.sort(last_s)[min(instances, len(last_s)) - 1])
+    following = is_update & (start_s <= finish_s)
+    return max(finish_s, float(np.max(end_s[following], initial=finish_s)))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} worker{'s' if count != 1 else ''} {what}" if count else ""

@@ -1,0 +1,189 @@
+"""Painting one Gantt chart into axes: rows, boxes, and the numbers that fit into the boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from numpy.typing import NDArray
+
+from ampsim.report.axis import Scale
+from ampsim.report.frames import Floats
+from ampsim.report.gantt_boxes import Boxes, Lanes, Window, WorkerRows
+from ampsim.report.style import DIRECTIONS, FAINT_INK, IDLE, UNUSED, Axes, BoxStyle, text_width_pt
+
+_HALF = 0.42  # chosen: half the height of a box, where rows are 1 apart
+_HATCHED_PT = 5.0  # chosen: narrower boxes keep their colour but no hatch, which would fill them
+_HAIRLINE_PT = 0.4  # chosen: about a pixel; narrower boxes cannot be seen
+_HAIRLINES = 0.05  # chosen: share of a chart's length that hairlines may cover at most
+_EDGED_PT = 3.0  # chosen: edges of narrower boxes would hide their colour
+_SIZES_PT = (8.0, 7.0, 6.0, 5.0)  # of the numbers in boxes, best first; below 5 nobody can read
+_ENOUGH = 0.97  # chosen: a larger size must keep this share of the numbers that could be shown
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One schedule's chart: what to draw, in which rows, on which scale."""
+
+    boxes: Boxes
+    lanes: Lanes
+    scale: Scale
+    window_s: Window
+
+    def x(self, time_s: Floats) -> Floats:
+        """Times on the chart's horizontal axis."""
+        return (time_s - self.scale.origin) * self.scale.factor
+
+    @property
+    def busy_fraction(self) -> float:
+        """Share of the shown workers' time in the window that is spent in boxes."""
+        total_s = len(self.lanes.workers) * (self.window_s[1] - self.window_s[0])
+        return self.boxes.busy_s / total_s
+
+    @property
+    def row(self) -> NDArray[np.int64]:
+        """Row of each box, 0 on top."""
+        place = {worker: index for index, worker in enumerate(self.lanes.workers)}
+        return np.array([place[int(worker)] for worker in self.boxes.worker], dtype=np.int64)
+
+
+def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> None:
+    """Background, names and limits: idle time is what stays visible of the background."""
+    count = len(chart.lanes.workers)
+    left, right = chart.x(np.array(chart.window_s))
+    closing = max(0.8, 13.0 / row_pt) if chart.lanes.closing_line else 0.0
+    bottom = count - 0.5 + closing
+    row = np.arange(count)
+    ground = _rectangles(np.full(count, left), np.full(count, right), row)
+    colours = [IDLE if busy else UNUSED for busy in chart.lanes.is_busy]
+    axes.add_collection(PolyCollection(ground, facecolors=colours, label="idle"), autolim=False)
+    if closing:
+        axes.text(
+            0.006, bottom - closing / 2, chart.lanes.closing_line, fontsize=7.5, style="italic",
+            color=FAINT_INK, va="center", transform=axes.get_yaxis_transform(),
+        )  # fmt: skip
+    axes.set_xlim(float(left), float(right))
+    axes.set_ylim(bottom, -0.5)
+    _name_rows(axes, chart.lanes, rows, row_pt)
+
+
+def paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:
+    """One box per step, in the colour and hatch of its direction; `width_pt` is the axes' width.
+
+    Steps too short to be seen are drawn as hairlines, unless there are so many of them that
+    hairlines would hide idle time.
+    """
+    boxes = _rectangles(chart.x(chart.boxes.start_s), chart.x(chart.boxes.end_s), chart.row)
+    box_pt = _widths_pt(axes, chart, width_pt)
+    is_tiny = box_pt < _HAIRLINE_PT
+    room_pt = _HAIRLINES * width_pt * len(chart.lanes.workers)
+    is_sparse = is_tiny.sum() * _HAIRLINE_PT <= room_pt
+    edge_pt = np.where(box_pt >= _EDGED_PT, 0.5, np.where(is_tiny & is_sparse, _HAIRLINE_PT, 0.0))
+    for name, style in DIRECTIONS.items():
+        for each_pt in (0.0, _HAIRLINE_PT, 0.5):
+            chosen = (chart.boxes.direction == name) & (edge_pt == each_pt)
+            if not chosen.any():
+                continue
+            collection = PolyCollection(
+                boxes[chosen], facecolors=style.fill, edgecolors=style.hatch_ink,
+                linewidths=each_pt, label=name,
+            )  # fmt: skip
+            if each_pt == 0.0:
+                collection.set_snap(False)  # snapping swallows the narrowest
+            axes.add_collection(collection, autolim=False)
+        hatched = (chart.boxes.direction == name) & (box_pt >= _HATCHED_PT)
+        if style.hatch and hatched.any():
+            axes.add_patch(_hatching(boxes[hatched], style))
+
+
+def _hatching(boxes: Any, style: BoxStyle) -> PathPatch:
+    """The hatch of all `boxes` at once: one by one it would take most of a picture's time."""
+    closed = np.concatenate([boxes, boxes[:, :1]], axis=1).reshape(-1, 2)
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(boxes)
+    return PathPatch(
+        Path(closed, codes), facecolor="none", edgecolor=style.hatch_ink, hatch=style.hatch,
+        linewidth=0.0, label=f"hatch of {style.label}",
+    )  # fmt: skip
+
+
+def number_boxes(panels: list[tuple[Axes, Chart]], width_pt: float, row_pt: float) -> None:
+    """Writes the instance into every box that is wide and high enough, all in one size."""
+    widths_pt = [_widths_pt(axes, chart, width_pt) for axes, chart in panels]
+    labels = [
+        str(number) if number >= 0 else ""
+        for _, chart in panels
+        for number in chart.boxes.instance.tolist()
+    ]
+    size_pt, fits = _number_size(labels, np.concatenate([np.empty(0), *widths_pt]), row_pt)
+    offset = 0
+    for (axes, chart), box_pt in zip(panels, widths_pt, strict=True):
+        here = slice(offset, offset + len(box_pt))
+        _write_numbers(axes, chart, labels[here], fits[here], size_pt)
+        offset += len(box_pt)
+
+
+def legend_handles() -> list[Patch]:
+    """Entries for the three directions and for idle time, as they look in the chart."""
+    steps = [
+        Patch(facecolor=style.fill, edgecolor=style.hatch_ink, hatch=style.hatch, label=style.label)
+        for style in DIRECTIONS.values()
+    ]
+    return [*steps, Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle")]
+
+
+def _number_size(labels: list[str], box_pt: Floats, row_pt: float) -> tuple[float, Flags]:
+    """Largest size that loses few of the numbers, and which boxes hold theirs at that size."""
+    found = [(_SIZES_PT[-1], np.zeros(len(labels), dtype=np.bool_))]
+    for size_pt in _SIZES_PT:
+        if size_pt * 1.15 <= row_pt * 2 * _HALF:
+            needed_pt = [text_width_pt(each, size_pt) if each else np.inf for each in labels]
+            found.append((size_pt, np.array(needed_pt) + 2.0 <= box_pt))
+    most = max(int(fits.sum()) for _, fits in found)
+    return next(
+        (size, fits) for size, fits in found[1:] + found[:1] if fits.sum() >= _ENOUGH * most
+    )
+
+
+def _write_numbers(
+    axes: Axes, chart: Chart, labels: list[str], fits: Flags, size_pt: float
+) -> None:
+    middle = chart.x((chart.boxes.start_s + chart.boxes.end_s) / 2)
+    row = chart.row
+    for index in np.flatnonzero(fits).tolist():
+        axes.text(
+            float(middle[index]), float(row[index]), labels[index],
+            fontsize=size_pt, color=DIRECTIONS[str(chart.boxes.direction[index])].ink,
+            ha="center", va="center_baseline", clip_on=True, in_layout=False,
+        )  # fmt: skip
+
+
+def _widths_pt(axes: Axes, chart: Chart, width_pt: float) -> Floats:
+    """Width of each box in points where the axes are `width_pt` wide."""
+    limits = axes.get_xlim()
+    length = chart.x(chart.boxes.end_s) - chart.x(chart.boxes.start_s)
+    return np.asarray(length / (limits[1] - limits[0]) * width_pt, dtype=np.float64)
+
+
+def _rectangles(left: Floats, right: Floats, row: NDArray[np.int64]) -> Any:
+    """Corners, shape (boxes, 4, 2)."""
+    top, bottom = row - _HALF, row + _HALF
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+
+
+def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> None:
+    """Names beside the rows, every second, fourth, ... where rows are too low for all of them."""
+    step = next((step for step in (1, 2, 4, 8, 16, 32) if step * row_pt >= 9.0), 64)
+    places = range(0, len(lanes.workers), step)
+    names = [rows.name(lanes.workers[place]) for place in places]
+    axes.set_yticks(list(places), names, fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    for label, place in zip(axes.get_yticklabels(), places, strict=True):
+        label.set_color(axes.xaxis.label.get_color() if lanes.is_busy[place] else FAINT_INK)
+    axes.spines["left"].set_visible(False)

@@ -1,0 +1,30 @@
+"""Markdown that says what was meant, whatever characters a user's names hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ampsim.report.words import plain
+
+_MEANINGFUL = frozenset("\\`*_{}[]|~$#!")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LONGEST = 400  # chosen: of a note or a cell; enough for two sentences
+
+
+def escape(text: object) -> str:
+    r"""`text` on one line, shown letter for letter by any Markdown reader, in a table cell too.
+
+    >>> print(escape("<b> a|b *c*"))
+    &lt;b&gt; a\|b \*c\*
+    """
+    line = plain(text, _LONGEST)
+    marked = (f"\\{c}" if c in _MEANINGFUL else _ENTITIES.get(c, c) for c in line)
+    return "".join(marked)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str]) -> str:
+    """A pipe table of plain texts, which are escaped here; only columns in `left` are not right."""
+    sides = ["---" if heading in left else "---:" for heading in headings]
+    lines = [[escape(heading) for heading in headings], sides]
+    lines += [[escape(cell) for cell in row] for row in rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

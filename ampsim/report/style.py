@@ -1,0 +1,145 @@
+"""The look that all figures share: fonts, colours, second cues, and text that is safe to draw.
+
+Colours come from Okabe and Ito's palette ("Color Universal Design", 2008), which stays apart under
+the common kinds of colour blindness. No meaning hangs on colour alone: directions also differ in
+lightness and hatch, schedules also in marker and dash.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+import matplotlib.style
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Axes: TypeAlias = Any
+"""matplotlib.axes.Axes; Any, as its keyword arguments have no types."""
+
+INK = "#222222"
+FAINT_INK = "#70757a"
+IDLE = "#e9ecef"
+UNUSED = "#f6f7f8"
+FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
+
+RC: dict[str, Any] = {
+    "font.family": [FONT],
+    "font.size": 9.0,
+    "text.color": INK,
+    "text.parse_math": False,  # a "$" in a user's name is a dollar sign
+    "axes.edgecolor": FAINT_INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": False,
+    "xtick.color": FAINT_INK,
+    "ytick.color": FAINT_INK,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": "#dfe3e6",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "hatch.linewidth": 0.6,
+    "figure.titlesize": 11.0,
+    "figure.titleweight": "bold",
+    "figure.dpi": 100.0,
+    "savefig.dpi": 150.0,
+    "svg.hashsalt": "ampsim",  # same input, same bytes
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoxStyle:
+    """How one direction of a step is painted in a Gantt chart."""
+
+    label: str
+    fill: str
+    ink: str
+    hatch: str
+    hatch_ink: str
+
+
+DIRECTIONS: dict[str, BoxStyle] = {  # colours of the paper's Figure 1; greys 162, 87, 213 of 255
+    "forward": BoxStyle("forward", "#E69F00", "#000000", "", "#8A5F00"),
+    "backward": BoxStyle("backward", "#0072B2", "#FFFFFF", "////", "#3F9BD0"),
+    "update": BoxStyle("update", "#F0E442", "#000000", "....", "#A89C00"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """Colour, marker and dash of one schedule; the last two tell it apart without colour."""
+
+    colour: str
+    marker: str
+    dash: Any
+
+
+_SOLID: Any = "-"
+LINES: tuple[LineStyle, ...] = (
+    LineStyle("#000000", "s", _SOLID),
+    LineStyle("#0072B2", "^", (0, (5, 1.5))),
+    LineStyle("#D55E00", "o", _SOLID),
+    LineStyle("#009E73", "D", (0, (3, 1, 1, 1))),
+    LineStyle("#CC79A7", "v", (0, (1.5, 1))),
+    LineStyle("#56B4E9", "P", (0, (6, 1, 1, 1, 1, 1))),
+    LineStyle("#E69F00", "X", (0, (8, 2))),
+    LineStyle("#8C8C8C", "h", (0, (2, 2))),
+)
+_USUAL: dict[str, int] = {
+    "sequential": 0, "pipeline": 1, "amp": 2, "gpipe": 3, "1f1b": 4, "pipedream": 5,
+    "pipedream-2bw": 6,
+}  # fmt: skip
+
+
+def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+    """A style per schedule; a shipped schedule looks the same in every figure, others take turns.
+
+    >>> line_styles(["amp", "mine"])["amp"].marker
+    'o'
+    """
+    wanted = list(dict.fromkeys(names))
+    taken = {_USUAL[name] for name in wanted if name in _USUAL}
+    spare = [index for index in range(len(LINES)) if index not in taken] or list(range(len(LINES)))
+    others = [name for name in wanted if name not in _USUAL]
+    turns = {name: spare[index % len(spare)] for index, name in enumerate(others)}
+    return {name: LINES[_USUAL.get(name, turns.get(name, 0))] for name in wanted}
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Runs `draw` under ampsim's settings whatever the user's matplotlibrc says, then restores."""
+
+    @functools.wraps(draw)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        with matplotlib.style.context(["default", RC]):
+            return draw(*args, **kwargs)
+
+    return wrapper
+
+
+def new_figure(width_in: float, height_in: float) -> Any:
+    """An empty white Figure whose layout makes room for every label."""
+    return Figure(figsize=(width_in, height_in), facecolor="white", layout="constrained")
+
+
+@functools.lru_cache(maxsize=4096)
+def text_width_pt(text: str, size_pt: float) -> float:
+    """Width in points of `text` in the figures' font, from the font's own metrics."""
+    measured = TextToPath().get_text_width_height_descent(
+        text, FontProperties(family=FONT, size=size_pt), False
+    )
+    return float(measured[0])

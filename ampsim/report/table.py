@@ -1,0 +1,89 @@
+"""A forecast's table for a page (Markdown), for a program (CSV) and for a terminal (rich)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ampsim.report import markdown
+from ampsim.report.columns import COLUMNS, Column
+from ampsim.report.frames import DataFrame, Row, rows, text
+from ampsim.report.words import plain
+
+_MEASURE_WIDTH = 10_000
+
+
+def to_markdown(table: DataFrame) -> str:
+    """A pipe table of all columns that these rows need, notes in the last one."""
+    records = rows(table)
+    columns = _wanted(records)
+    headings = [column.heading.replace("\n", " ") for column in columns]
+    cells = _cells(columns, records)
+    if any(text(row, "note") for row in records):
+        headings.append("note")
+        cells = [[*line, text(row, "note")] for line, row in zip(cells, records, strict=True)]
+    return markdown.table(headings, cells, left=("schedule", "note"))
+
+
+def to_csv(table: DataFrame) -> str:
+    """Every column and digit, SI units as in the column names, unknown as an empty field."""
+    untyped: Any = table
+    return str(untyped.to_csv(index=False, lineterminator="\n"))
+
+
+def to_rich(table: DataFrame, *, width: int = 80) -> Table:
+    """A table for a terminal of `width` characters; what matters less is left out if need be.
+
+    Names are put in as text and never read as rich's markup. Notes stand below.
+    """
+    records = rows(table)
+    columns = _wanted(records)
+    drawn = _draw(columns, records)
+    while _width(drawn) > width and any(column.rank for column in columns):
+        least = max(columns, key=lambda column: column.rank)
+        columns = [column for column in columns if column is not least]
+        drawn = _draw(columns, records)
+    return drawn
+
+
+def _wanted(records: Sequence[Row]) -> list[Column]:
+    return [column for column in COLUMNS if column.is_wanted(records)]
+
+
+def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]:
+    return [[column.show(row, records[0]) for column in columns] for row in records]
+
+
+def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
+    """The table with just these columns."""
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn.caption, drawn.caption_justify = _notes(records), "left"
+    for index, column in enumerate(columns):
+        justify = "right" if index else "left"
+        drawn.add_column(
+            Text(column.heading), justify=justify, no_wrap=True, overflow="fold", vertical="bottom"
+        )
+    for line in _cells(columns, records):
+        drawn.add_row(*(Text(cell) for cell in line))
+    return drawn
+
+
+def _notes(records: Sequence[Row]) -> Text | None:
+    """One line for each row that has something to say."""
+    lines = [
+        f"{plain(text(row, 'schedule'), 24)}: {plain(text(row, 'note'), 400)}"
+        for row in records
+        if text(row, "note")
+    ]
+    return Text("\n".join(lines)) if lines else None
+
+
+def _width(drawn: Table) -> int:
+    """Characters that the widest line of the table's body takes."""
+    console = Console(width=_MEASURE_WIDTH)
+    return console.measure(drawn).maximum

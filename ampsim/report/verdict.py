@@ -1,0 +1,154 @@
+"""The answer in a sentence or two: which schedule is fastest, by how much, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ampsim.report.columns import format_count, speed_ratio
+from ampsim.report.frames import DataFrame, Row, number, rows, text
+from ampsim.report.words import plain
+from ampsim.units import format_percent, format_rate, format_seconds
+
+_SAME = 0.05  # chosen: throughputs that differ by less are called about equal
+
+
+def verdict(table: DataFrame, target: float | None) -> str:
+    """What the table says, in plain text: the best schedule against the first row.
+
+    The best is the one that reaches the target first, or the one of the highest throughput where
+    none does or no accuracy is known. Whatever missed the target is named.
+    """
+    records = rows(table)
+    if not records:
+        return "No schedule was finished, so there is nothing to compare."
+    first, best = records[0], _best(records)
+    if _is_blind(records):
+        return f"{_speed(best, first)}. No accuracy was computed, so time to a target is unknown."
+    if target is None:
+        return f"{_speed(best, first)}{_stale(best)}."
+    if not _has_reached(best):
+        return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, target)}"
+    if best is first and len(records) > 1:
+        return f"{_first_wins(records, target)}{_missed(records, target)}"
+    return f"{_reaching(best, first, target)}{_missed(records, target)}"
+
+
+def percent(fraction: float) -> str:
+    """A target as it was typed: 97 %, not 97.0 %.
+
+    >>> percent(0.97), percent(0.975)
+    ('97 %', '97.5 %')
+    """
+    return f"{100 * fraction:.6g} %"
+
+
+def _best(records: Sequence[Row]) -> Row:
+    reached = [row for row in records if _has_reached(row)]
+    if reached:
+        return min(reached, key=lambda row: number(row, "time_to_target_s"))
+    known = [row for row in records if not math.isnan(number(row, "train_per_s"))]
+    return max(known or records, key=lambda row: number(row, "train_per_s"))
+
+
+def _has_reached(row: Row) -> bool:
+    return not math.isnan(number(row, "time_to_target_s"))
+
+
+def _is_blind(records: Sequence[Row]) -> bool:
+    """Whether no accuracy is known of any row, as in mode sleep."""
+    return all(
+        math.isnan(number(row, "best_accuracy")) and not _has_reached(row) for row in records
+    )
+
+
+def _name(row: Row) -> str:
+    return plain(text(row, "schedule"), 32)
+
+
+def _label(row: Row, other: Row) -> str:
+    """The schedule's name, with its mak where the other row has the same name."""
+    if row is other or _name(row) != _name(other):
+        return _name(row)
+    return f"{_name(row)} with mak {format_count(number(row, 'max_active_keys'))}"
+
+
+def _speed(row: Row, first: Row) -> str:
+    """How fast `row` trains, alone or against `first`."""
+    rate = format_rate(number(row, "train_per_s"))
+    ratio = speed_ratio(row, first)
+    if row is first or math.isnan(ratio):
+        return f"{_name(row)} trains {rate}"
+    against = f"({rate} against {format_rate(number(first, 'train_per_s'))})"
+    name, other = _label(row, first), _label(first, row)
+    if abs(ratio - 1.0) < _SAME:
+        return f"{name} trains about as fast as {other} {against}"
+    return f"{name} trains {_times(ratio)} times as fast as {other} {against}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2g}"
+
+
+def _stale(row: Row) -> str:
+    """The price of asynchrony, where it is known."""
+    mean = number(row, "staleness_mean")
+    if math.isnan(mean):
+        return ""
+    return f", with a mean staleness of {mean:.2g} updates" if mean else ", with no staleness"
+
+
+def _when(row: Row) -> str:
+    """Time to the target, and in how many repeats if not in all."""
+    reached, repeats = number(row, "repeats_reached"), number(row, "repeats")
+    some = f" (in {reached:.0f} of {repeats:.0f} repeats)" if reached < repeats else ""
+    return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
+
+
+def _reaching(best: Row, first: Row, target: float) -> str:
+    """Sentence on a row that reached the target, against the first row."""
+    epochs = number(best, "epochs_to_target")
+    if best is first:
+        counted = "" if math.isnan(epochs) else f", after {format_count(epochs)} epochs"
+        when = f"in {_when(best)}{counted}"
+    elif _has_reached(first):
+        when = f"in {_when(best)} instead of {_when(first)}"
+    else:
+        when = f"in {_when(best)}"
+    return f"{_speed(best, first)} and reaches {percent(target)} {when}{_stale(best)}."
+
+
+def _first_wins(records: Sequence[Row], target: float) -> str:
+    """Sentence for when nothing beats the first row."""
+    first = records[0]
+    others = [row for row in records[1:] if _has_reached(row)]
+    start = f"{_name(first)} reaches {percent(target)} first, in {_when(first)}"
+    if not others:
+        return f"{start}, training {format_rate(number(first, 'train_per_s'))}{_stale(first)}."
+    second = min(others, key=lambda row: number(row, "time_to_target_s"))
+    ratio = speed_ratio(second, first)
+    although = f", although it trains {_times(ratio)} times as fast" if ratio > 1 + _SAME else ""
+    return f"{start}; next comes {_label(second, first)} in {_when(second)}{although}."
+
+
+def _missed(records: Sequence[Row], target: float) -> str:
+    """Sentence on those that did not reach the target, or nothing."""
+    names = [f"{_name(row)} ({_shortfall(row)})" for row in records if not _has_reached(row)]
+    return f" {percent(target)} is not reached by {', '.join(names)}." if names else ""
+
+
+def _shortfall(row: Row) -> str:
+    """How far a row came that has no time to the target."""
+    reached = number(row, "repeats_reached")
+    if reached > 0:
+        return f"only in {reached:.0f} of {number(row, 'repeats'):.0f} repeats"
+    return f"best {format_percent(number(row, 'best_accuracy'))}"
+
+
+def _all_missed(records: Sequence[Row], target: float) -> str:
+    known = [row for row in records if not math.isnan(number(row, "best_accuracy"))]
+    closest = max(known, key=lambda row: number(row, "best_accuracy"))
+    best = format_percent(number(closest, "best_accuracy"))
+    if len(records) == 1:
+        return f"It did not reach {percent(target)}; its best accuracy was {best}."
+    return f"No schedule reached {percent(target)}; {_name(closest)} came closest with {best}."

@@ -1,0 +1,17 @@
+"""Names that users chose, made fit to be shown."""
+
+from __future__ import annotations
+
+
+def plain(text: object, longest: int = 48) -> str:
+    r"""A name as one line without control characters, shortened in the middle if it is too long.
+
+    >>> plain("two\nlines"), plain("abcdefgh", longest=5)
+    ('two lines', 'ab…gh')
+    """
+    words = "".join(c if c.isprintable() else " " for c in str(text)).split()
+    line = " ".join(words)
+    if len(line) <= longest:
+        return line
+    head = longest // 2
+    return f"{line[:head]}…{line[len(line) - (longest - head - 1) :]}"

@@ -1,0 +1,23 @@
+"""Algorithm 1: workers, controller, placement, schedules."""
+
+from ampsim.runtime.controller import Controller, PassTotals, Pump
+from ampsim.runtime.engine import Engine, Job, PassReport
+from ampsim.runtime.placement import paper_placement
+from ampsim.runtime.schedules import SCHEDULES, Amp, Pipeline, Schedule, Sequential
+from ampsim.runtime.update import average_replicas
+
+__all__ = [
+    "SCHEDULES",
+    "Amp",
+    "Controller",
+    "Engine",
+    "Job",
+    "PassReport",
+    "PassTotals",
+    "Pipeline",
+    "Pump",
+    "Schedule",
+    "Sequential",
+    "average_replicas",
+    "paper_placement",
+]

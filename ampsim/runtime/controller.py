@@ -1,0 +1,175 @@
+"""The controller: pumps instances, throttles asynchrony, and knows when an instance is done.
+
+It is the paper's "specialized controller loop" (Section 4). It lives on the host, takes no device
+time, and speaks to workers over the cluster's links.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ampsim.errors import DivergenceError
+from ampsim.ir import LossNode, ParameterizedNode, Send, Standin, State
+from ampsim.runtime.schedules.base import Schedule
+from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.worker import BY_CONTROLLER, post
+from ampsim.trace import Recorder
+
+Pump: TypeAlias = Callable[[int, Any], "list[Send]"]
+"""``pump(instance, batch)`` gives the messages that bring one instance into the graph."""
+
+
+@dataclass(slots=True)
+class PassTotals:
+    """What the losses reported during one pass over a split."""
+
+    instances: int = 0
+    rows: int = 0
+    loss_sum: float = 0.0
+    correct: int = 0
+
+    @property
+    def loss(self) -> float:
+        """Mean loss per row; NaN where nothing was reported."""
+        return self.loss_sum / self.rows if self.rows else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of rows classified rightly; NaN where nothing was reported."""
+        return self.correct / self.rows if self.rows else math.nan
+
+
+class Controller:
+    """Admits instances by a schedule; the engine gives it its routes.
+
+    Attributes:
+        routes: for each port of the graph's controller node, where its messages go.
+        update_routes: the parameterized sites, and how an update message reaches each.
+        on_finish: called with the number of items of each finished instance.
+    """
+
+    def __init__(self, schedule: Schedule, pump: Pump, recorder: Recorder) -> None:
+        """Pump instances with `pump` as `schedule` allows."""
+        self._schedule = schedule
+        self._pump = pump
+        self._recorder = recorder
+        self.routes: list[Route] = []
+        self.update_routes: list[tuple[Site, Route]] = []
+        self.on_finish: Callable[[int], None] = lambda _items: None
+        self.totals = PassTotals()
+        self._alive: dict[int, int] = {}
+        self._items: dict[int, int] = {}
+        self._next_instance = 0
+        self._updating = 0
+        self._is_training = True
+        self._batches: Iterator[Any] = iter(())
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Instances in flight."""
+        return list(self._alive)
+
+    def start_pass(self, batches: Iterable[Any], is_training: bool) -> None:
+        """Begin a pass over `batches`; each is one instance, of ``batch.rows`` items."""
+        self._batches = iter(batches)
+        self._is_training = is_training
+        self.totals = PassTotals()
+        self._admit()
+
+    def _admit(self) -> None:
+        while len(self._alive) < self._schedule.max_active_keys:
+            batch = next(self._batches, None)
+            if batch is None:
+                return
+            instance = self._next_instance
+            self._next_instance += 1
+            sends = self._pump(instance, batch)
+            self._alive[instance] = len(sends)
+            self._items[instance] = batch.rows
+            for port, state, payload in sends:
+                post(self.routes[port], 0, state, payload)
+
+    def receive(self, entry: Entry) -> None:
+        """Take back one message that was pumped."""
+        self.count_messages(entry[2][0], -1)
+
+    def count_messages(self, instance: int, change: int) -> None:
+        """Keep count of an instance's messages; it is done when none is left.
+
+        In training that is when all that was pumped has returned, in validation when the last
+        loss has been computed.
+        """
+        left = self._alive[instance] + change
+        if left:
+            self._alive[instance] = left
+        else:
+            self._finish(instance)
+
+    def _finish(self, instance: int) -> None:
+        del self._alive[instance]
+        items = self._items.pop(instance)
+        self.totals.instances += items
+        self._recorder.flush_if_full()
+        self.on_finish(items)
+        if not (self._is_training and self._schedule.drains):
+            self._admit()
+        elif not self._alive:
+            self.send_updates()
+            if not self._updating:
+                self._admit()
+
+    def send_updates(self) -> None:
+        """Tell every node that holds gradients to update itself."""
+        due = [
+            (site, route)
+            for site, route in self.update_routes
+            if isinstance(site.node, ParameterizedNode) and site.node.gradient_count
+        ]
+        self._updating = len(due)
+        for _site, route in due:
+            post(route, 0, BY_CONTROLLER, None)
+
+    def acknowledged(self, entry: Entry) -> None:
+        """Note that an update has ended, and admit after the last."""
+        self._updating -= 1
+        if not self._updating:
+            self._admit()
+
+    def take_report(self, node: LossNode, state: State, now_s: float) -> None:
+        """Add what a loss reported.
+
+        Raises:
+            DivergenceError: the loss is not a finite number.
+        """
+        report, node.report = node.report, None
+        if report is None:
+            return
+        if not math.isfinite(report.loss_sum):
+            raise DivergenceError(
+                f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]} "
+                f"at {now_s:.9g} s; try a lower learning rate"
+            )
+        self.totals.loss_sum += report.loss_sum
+        self.totals.correct += report.correct
+        self.totals.rows += report.rows
+
+
+def without_numbers(pump: Pump) -> Pump:
+    """Return a pump whose float payloads are stand-ins; integers, which are control, stay."""
+
+    def pump_standins(instance: int, batch: Any) -> list[Send]:
+        return [(port, state, _standin(payload)) for port, state, payload in pump(instance, batch)]
+
+    return pump_standins
+
+
+def _standin(payload: Any) -> Any:
+    if not isinstance(payload, np.ndarray):
+        return payload
+    array = cast("np.ndarray[Any, np.dtype[Any]]", payload)
+    return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array

@@ -1,0 +1,203 @@
+"""The engine: a graph on a cluster under a schedule, ready to make passes over data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ampsim.clock import Clock
+from ampsim.errors import OptionError, StuckError
+from ampsim.hardware import HOST, Cluster, Link
+from ampsim.ir import Direction, Graph
+from ampsim.optim import Optimizer
+from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
+from ampsim.runtime.network import Channel
+from ampsim.runtime.schedules.base import Schedule
+from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.update import Updater
+from ampsim.runtime.worker import Agenda, Worker, deliver
+from ampsim.trace import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What an engine runs.
+
+    Args:
+        graph: verified, its parameters initialised.
+        pump: brings an instance into the graph.
+        optimizer: for all parameterized nodes.
+        min_update_interval: per parameterized node, what the model prefers.
+    """
+
+    graph: Graph
+    pump: Pump
+    optimizer: Optimizer
+    min_update_interval: Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """One pass over a split: virtual times, and what the losses said."""
+
+    start_s: float
+    end_s: float
+    totals: PassTotals
+
+    @property
+    def per_s(self) -> float:
+        """Items per virtual second; NaN where the pass took no time."""
+        seconds = self.end_s - self.start_s
+        return self.totals.instances / seconds if seconds else float("nan")
+
+
+class Engine:
+    """Wires sites, workers, links and controller together, and runs passes.
+
+    Args:
+        job: the network and how to train it.
+        cluster: the devices and links.
+        placement: a worker for each node (`ampsim.runtime.placement`).
+        schedule: the decisions.
+        clock: whose time passes.
+        recorder: who writes down what happens.
+        is_abstract: `sleep` mode: shapes instead of numbers.
+
+    Raises:
+        OptionError: `sleep` mode of a graph whose control flow reads values.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        cluster: Cluster,
+        placement: list[int],
+        schedule: Schedule,
+        *,
+        clock: Clock,
+        recorder: Recorder,
+        is_abstract: bool = False,
+    ) -> None:
+        """Build everything; nothing runs yet."""
+        self._graph = job.graph
+        self._cluster = cluster
+        self._clock = clock
+        self._recorder = recorder
+        self._channels: dict[tuple[int, int], Channel | None] = {}
+        pump = without_numbers(job.pump) if is_abstract else job.pump
+        self.controller = Controller(schedule, pump, recorder)
+        self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.drains)
+        self._agenda = Agenda()
+        self.workers = [
+            Worker(index, clock, recorder, self._agenda, schedule.order)
+            for index in range(cluster.workers)
+        ]
+        self.sites = [
+            Site(node, index, worker, cluster.devices[worker] if worker >= 0 else None)
+            for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
+        ]
+        self._set_modes(job, schedule, is_abstract)
+        self._wire()
+        for worker in self.workers:
+            worker.controller, worker.updater = self.controller, self.updater
+            clock.start(worker.serve(), f"worker-{worker.index}")
+        clock.run()
+
+    def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
+        for node in job.graph.nodes:
+            if is_abstract and node.reads_values:
+                raise OptionError(
+                    f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
+                    "use mode 'numeric'"
+                )
+            node.is_abstract = is_abstract
+        for node in job.graph.parameterized:
+            preferred = job.min_update_interval(node.name)
+            node.min_update_interval = schedule.update_interval(node.name, preferred)
+
+    def _wire(self) -> None:
+        graph, sites = self._graph, self.sites
+        for site, targets, sources in zip(sites, graph.targets, graph.sources, strict=True):
+            site.forward_routes = [
+                self._route(site.worker, sites[target], port, Direction.FORWARD)
+                for target, port in targets
+            ]
+            site.backward_routes = [
+                self._route(site.worker, sites[source], port, Direction.BACKWARD)
+                for source, port in sources
+            ]
+        for site in sites:
+            if site.is_loss:  # it turns the message around: what it sends goes to its inputs
+                site.forward_routes = site.backward_routes
+            channel = self._channel(site.worker, HOST)
+            acknowledged = self.controller.acknowledged
+            site.acknowledge_route = (acknowledged, sites[0], 0, None, True, channel)
+        self.controller.routes = sites[0].forward_routes
+        self.controller.update_routes = [
+            (site, self._route(HOST, site, 0, Direction.UPDATE))
+            for site in sites
+            if site.node.is_parameterized
+        ]
+
+    def _route(self, source: int, site: Site, port: int, direction: Direction) -> Route:
+        channel = self._channel(source, site.worker)
+        if site.worker == HOST:
+            return (self.controller.receive, site, port, None, True, channel)
+        worker = self.workers[site.worker]
+        queue = worker.queue(site, direction)
+        is_free = queue is worker.free_forward or queue is worker.free_backward
+        return (queue.append, site, port, worker, is_free, channel)
+
+    def _channel(self, source: int, target: int) -> Channel | None:
+        pair = (source, target)
+        if pair not in self._channels:
+            link = self._cluster.link_between(source, target)
+            channel = None if link.is_free else self._make_channel(link)
+            self._channels[pair] = channel
+        return self._channels[pair]
+
+    def _make_channel(self, link: Link) -> Channel:
+        def arrive(route: Route, entry: Entry) -> None:
+            deliver(route, entry)
+            self._agenda.serve()
+
+        return Channel(link, self._clock, self._recorder, arrive)
+
+    def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:
+        """Send `batches` through the graph until all are done.
+
+        A training pass ends with an update of every node that still holds gradients.
+
+        Raises:
+            StuckError: nothing is left to do, but instances are unfinished or caches not empty.
+            DivergenceError: a loss or a weight stopped being finite.
+            SimulationError: a node's step failed; the message says where and when.
+        """
+        for node in self._graph.nodes:
+            node.is_training = is_training
+        start_s = self._clock.now
+        self.controller.start_pass(batches, is_training)
+        self._agenda.serve()
+        self._clock.run()
+        self._require_drained()
+        if is_training:
+            self.controller.send_updates()
+            self._agenda.serve()
+            self._clock.run()
+        return PassReport(start_s, self._clock.now, self.controller.totals)
+
+    def _require_drained(self) -> None:
+        """Check that nothing is left anywhere."""
+        held = [
+            f"{node.describe()} holds {', '.join(map(str, list(node.pending())[:3]))}"
+            for node in self._graph.nodes
+            if list(node.pending())
+        ]
+        unfinished = self.controller.unfinished
+        if unfinished or held:
+            what = f"instances {unfinished[:5]} are unfinished" if unfinished else "caches remain"
+            raise StuckError(
+                f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {what}"
+                + (f": {'; '.join(held[:8])}" if held else "; no node holds anything of them")
+            )

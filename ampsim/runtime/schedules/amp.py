@@ -1,0 +1,47 @@
+"""AMP: asynchronous model-parallel training, the paper's subject (Section 3, Figure 1c)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ampsim.ir import Direction
+from ampsim.options import require_count
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, interval_of
+
+
+@dataclass(frozen=True)
+class Amp:
+    """Never drains within an epoch; each node updates itself.
+
+    A node applies the sum of the gradients that it has accumulated, one gradient per backward
+    message, as soon as there are `min_update_interval` of them.
+
+    Args:
+        max_active_keys: instances in flight at most.
+        min_update_interval: gradients per update: one number for all nodes, or a mapping from
+            node names; None, and nodes that a mapping omits, take what the model prefers.
+
+    Raises:
+        OptionError: a number is below 1.
+    """
+
+    max_active_keys: int = 8
+    min_update_interval: int | Mapping[str, int] | None = None
+    name: ClassVar[str] = "amp"
+    drains: ClassVar[bool] = False
+    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        require_count("max_active_keys", self.max_active_keys)
+        if isinstance(self.min_update_interval, Mapping):
+            for node, interval in self.min_update_interval.items():
+                require_count(f"min_update_interval of {node}", interval)
+        elif self.min_update_interval is not None:
+            require_count("min_update_interval", self.min_update_interval)
+
+    def update_interval(self, node: str, preferred: int) -> int | None:
+        """The interval asked for, or the model's."""
+        return interval_of(self.min_update_interval, node, preferred)

@@ -1,0 +1,59 @@
+"""What a schedule decides: whom to admit, in what order to serve, when to update.
+
+Every published schedule is a few choices of these (design, section 6). Each lives in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from ampsim.ir import Direction
+
+BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
+"""Update before backward before forward, then first come (paper, Appendix A)."""
+
+
+class Schedule(Protocol):
+    """The decisions of one schedule."""
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        ...
+
+    @property
+    def max_active_keys(self) -> int:
+        """Admits an instance only while fewer than this are in flight."""
+        ...
+
+    @property
+    def drains(self) -> bool:
+        """Whether all in flight must finish, and all nodes be updated, before it admits more.
+
+        The controller then says when nodes update; otherwise they update themselves.
+        """
+        ...
+
+    @property
+    def order(self) -> tuple[Direction, ...]:
+        """Which kind of message a worker serves first."""
+        ...
+
+    def update_interval(self, node: str, preferred: int) -> int | None:
+        """Gradients after which `node` updates itself; None where the controller decides.
+
+        Args:
+            node: the node's name.
+            preferred: what the model asks for.
+        """
+        ...
+
+
+def interval_of(intervals: int | Mapping[str, int] | None, node: str, preferred: int) -> int:
+    """Choose a node's interval: one number for all, one by node, or what the model prefers."""
+    if intervals is None:
+        return preferred
+    if isinstance(intervals, int):
+        return intervals
+    return intervals.get(node, preferred)

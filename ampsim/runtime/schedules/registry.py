@@ -1,0 +1,9 @@
+"""Every schedule under its name; by being listed here it gets every shared test."""
+
+from typing import Final
+
+from ampsim.runtime.schedules.amp import Amp
+from ampsim.runtime.schedules.pipeline import Pipeline
+from ampsim.runtime.schedules.sequential import Sequential
+
+SCHEDULES: Final = {kind.name: kind for kind in (Sequential, Pipeline, Amp)}

@@ -1,0 +1,23 @@
+"""Sequential: one instance at a time, an update after each (Figure 1a)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ampsim.ir import Direction
+from ampsim.runtime.schedules.base import BACKWARD_FIRST
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Plain synchronous stochastic gradient descent, spread over devices; the baseline."""
+
+    name: ClassVar[str] = "sequential"
+    max_active_keys: ClassVar[int] = 1
+    drains: ClassVar[bool] = True
+    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+
+    def update_interval(self, node: str, preferred: int) -> int | None:
+        """The controller sends the updates when the instance has finished."""
+        return None

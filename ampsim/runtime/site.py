@@ -1,0 +1,86 @@
+"""A site: one node where it runs, with everything that serving a message there needs at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ampsim.hardware import Device, light_is_free, occupancy_s
+from ampsim.ir import Direction, Node, Payload, State
+
+if TYPE_CHECKING:
+    from ampsim.runtime.network import Channel
+    from ampsim.runtime.worker import Worker
+
+Entry: TypeAlias = "tuple[Site, int, State, Payload]"
+"""A message in an inbox: (site, port, state, payload); the queue says its direction."""
+
+Route: TypeAlias = "tuple[Callable[[Entry], Any], Site, int, Worker | None, bool, Channel | None]"
+"""Where a port's messages go: (accept, site, port, worker, is_free, channel).
+
+`accept` takes the entry (a queue's ``append``, or the controller); `worker` is None for the
+controller; `is_free` tells whether the step will cost nothing; `channel` is None where the way
+costs nothing."""
+
+Price: TypeAlias = "tuple[float, int, int]"
+"""(seconds, FLOP, bytes) charged for one step."""
+
+NOTHING: Price = (0.0, 0, 0)
+
+
+class Site:
+    """One node on one worker.
+
+    Attributes:
+        node: the operation.
+        index: the node's place in the graph.
+        worker: the worker's index; -1 for the host.
+        is_free: whether no step of this node ever takes device time.
+        forward_routes: for each output port, where its messages go.
+        backward_routes: for each input port, where its gradients go.
+        acknowledge_route: where word goes that an update of the controller's has ended.
+        optimizer_state: what the optimizer remembers of this node's parameters.
+    """
+
+    __slots__ = (
+        "_device",
+        "_prices",
+        "acknowledge_route",
+        "backward_routes",
+        "forward_routes",
+        "index",
+        "is_free",
+        "is_loss",
+        "node",
+        "optimizer_state",
+        "worker",
+    )
+
+    def __init__(self, node: Node, index: int, worker: int, device: Device | None) -> None:
+        """Put `node` on `worker`, whose device is `device`; the host has none."""
+        self.node = node
+        self.index = index
+        self.worker = worker
+        self.is_loss = node.is_loss
+        self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
+        self.forward_routes: list[Route] = []
+        self.backward_routes: list[Route] = []
+        self.acknowledge_route: Route
+        self.optimizer_state: Any = None
+        self._device = device
+        self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
+
+    def price(self, direction: Direction, payload: Payload) -> Price:
+        """What a step on `payload` costs here; depends on its shape alone, and is remembered."""
+        key = (direction, None if payload is None else payload.shape)
+        price = self._prices.get(key)
+        if price is None:
+            price = self._prices[key] = self._work_out(direction, key[1])
+        return price
+
+    def _work_out(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
+        if self._device is None:
+            return NOTHING
+        work = self.node.work(direction, shape)
+        seconds = occupancy_s(self._device, work, is_light=not self.node.is_parameterized)
+        return (seconds, work.flop, work.bytes)

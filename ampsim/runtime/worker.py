@@ -1,0 +1,226 @@
+"""The worker: Algorithm 1 of the paper, for one device.
+
+A worker waits for a message, takes the most urgent one, runs the node's step, keeps its device busy
+for what the step costs, and then sends what the step returned. Weights are read when service
+starts; results leave when it ends.
+
+A step that costs nothing occupies no device: an idle worker does it the moment its message comes,
+a busy worker as soon as it is through. All free steps of an instant are done before any worker
+takes up new work, so that what it takes up never depends on which of two simultaneous messages was
+delivered first (docs/decisions/0004-instants.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from ampsim.clock import Clock
+from ampsim.errors import AmpsimError, SimulationError
+from ampsim.ir import Direction, LossNode, ParameterizedNode, Payload, Sends, State
+from ampsim.runtime.site import Entry, Route, Site
+from ampsim.trace import Recorder
+
+if TYPE_CHECKING:
+    from ampsim.runtime.controller import Controller
+    from ampsim.runtime.update import Updater
+
+NO_STALENESS: Final = -1
+
+BY_CONTROLLER: Final = (-1,)
+"""State of an update message that the controller sent; it belongs to no instance."""
+
+
+class Agenda:
+    """Idle workers to which free messages have come, served in that order, at once."""
+
+    __slots__ = ("_is_serving", "_workers")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._workers: deque[Worker] = deque()
+        self._is_serving = False
+
+    def add(self, worker: Worker) -> None:
+        """Note that `worker` has free messages; it is idle and not on the agenda."""
+        worker.is_listed = True
+        self._workers.append(worker)
+
+    def serve(self) -> None:
+        """Let every worker on the agenda serve its free messages, and those that they lead to."""
+        if self._is_serving:
+            return
+        self._is_serving = True
+        workers = self._workers
+        while workers:
+            worker = workers.popleft()
+            worker.is_listed = False
+            worker.serve_free()
+        self._is_serving = False
+
+
+class Worker:
+    """One device, its inbox, and the loop that serves it.
+
+    The inbox is a queue for each kind of message, most urgent first: serving is then a look at
+    five queues instead of a heap, and first come first served within a kind.
+
+    Attributes:
+        index: the worker's number.
+        is_busy: whether its device is occupied.
+        is_waiting: whether it waits for a signal that nobody has fired.
+        is_listed: whether it is on the agenda.
+        free_backward, free_forward: messages for nodes that cost nothing.
+        queues: messages that take device time, by direction.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        recorder: Recorder,
+        agenda: Agenda,
+        order: tuple[Direction, ...],
+    ) -> None:
+        """Serve messages in `order`, once started."""
+        self.index = index
+        self.is_busy = False
+        self.is_waiting = False
+        self.is_listed = False
+        self.free_backward: deque[Entry] = deque()
+        self.free_forward: deque[Entry] = deque()
+        self.queues: dict[Direction, deque[Entry]] = {direction: deque() for direction in order}
+        self._by_urgency = tuple((direction, self.queues[direction]) for direction in order)
+        self._clock = clock
+        self.agenda = agenda
+        self._record = recorder.spans.append
+        self._signal = clock.signal()
+        self.controller: Controller
+        self.updater: Updater
+
+    def queue(self, site: Site, direction: Direction) -> deque[Entry]:
+        """The queue where messages of `direction` for `site` wait."""
+        if site.is_free and direction is not Direction.UPDATE:
+            return self.free_backward if direction is Direction.BACKWARD else self.free_forward
+        return self.queues[direction]
+
+    def wake(self) -> None:
+        """Look into the inbox when this instant has settled."""
+        self.is_waiting = False
+        self._signal.fire()
+
+    async def serve(self) -> None:
+        """Serve messages that take device time, for ever."""
+        (_, first), (_, second), (_, third) = self._by_urgency
+        while True:
+            self._signal = self._clock.signal()
+            self.is_waiting = True
+            if first or second or third:
+                self.wake()
+            await self._signal
+            for direction, queue in self._by_urgency:
+                if queue:
+                    await self._occupy(direction, queue.popleft())
+                    break
+            self.serve_free()
+            self.agenda.serve()
+
+    async def _occupy(self, direction: Direction, entry: Entry) -> None:
+        """Run one step, keep the device busy for what it costs, and send what it returned."""
+        site, _port, state, payload = entry
+        start_s = self._clock.now
+        staleness = NO_STALENESS
+        sends: Sends = ()
+        price = (0.0, 0, 0)
+        if direction is Direction.UPDATE:
+            self.updater.update(site, start_s)
+            price = site.price(direction, None)
+        else:
+            sends = self._step(direction, entry)
+            if sends:
+                price = site.price(direction, payload)
+            if direction is Direction.BACKWARD and isinstance(site.node, ParameterizedNode):
+                staleness = site.node.last_staleness
+        seconds, flop, moved = price
+        end_s = start_s
+        if seconds:
+            self.is_busy = True
+            await self._clock.sleep(seconds)
+            self.is_busy = False
+            end_s = self._clock.now
+        self._record(
+            (self.index, site.index, direction, state[0], start_s, end_s, flop, moved, staleness)
+        )
+        if direction is not Direction.UPDATE:
+            self._send(site, direction, state, sends)
+            if staleness >= 0 and cast("ParameterizedNode", site.node).is_update_due:
+                self.queues[Direction.UPDATE].append((site, 0, state, None))
+        elif state is BY_CONTROLLER:
+            post(site.acknowledge_route, site.index, state, None)
+
+    def serve_free(self) -> None:
+        """Serve everything that takes no device time, backward first."""
+        backward, forward = self.free_backward, self.free_forward
+        if not backward and not forward:
+            return
+        now, index, record = self._clock.now, self.index, self._record
+        while True:
+            if backward:
+                direction, entry = Direction.BACKWARD, backward.popleft()
+            elif forward:
+                direction, entry = Direction.FORWARD, forward.popleft()
+            else:
+                return
+            site, _port, state, _payload = entry
+            sends = self._step(direction, entry)
+            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS))
+            self._send(site, direction, state, sends)
+
+    def _step(self, direction: Direction, entry: Entry) -> Sends:
+        """Run the node's step; an exception tells where and when it happened."""
+        site, port, state, payload = entry
+        try:
+            if direction is Direction.BACKWARD:
+                return site.node.backward(port, state, payload)
+            sends = site.node.forward(port, state, payload)
+        except AmpsimError:
+            raise
+        except Exception as error:
+            raise SimulationError(
+                f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
+                f"{direction.name.lower()} {state}: {type(error).__name__}: {error}"
+            ) from error
+        if site.is_loss:
+            self.controller.take_report(cast("LossNode", site.node), state, self._clock.now)
+        return sends
+
+    def _send(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
+        """Send what a step returned to the queues of the workers that host the next nodes."""
+        surplus = len(sends) - 1
+        if surplus:
+            self.controller.count_messages(state[0], surplus)
+        routes = site.backward_routes if direction is Direction.BACKWARD else site.forward_routes
+        for port, new_state, payload in sends:
+            post(routes[port], site.index, new_state, payload)
+
+
+def post(route: Route, source: int, state: State, payload: Payload) -> None:
+    """Put one message on its way along `route`; whoever posts lets the agenda be served after."""
+    _accept, site, port, _worker, _is_free, channel = route
+    if channel is not None:
+        channel.carry(source, route, (site, port, state, payload))
+        return
+    deliver(route, (site, port, state, payload))
+
+
+def deliver(route: Route, entry: Entry) -> None:
+    """Put one message into the inbox at the end of `route`, and see that it is looked at."""
+    accept, _site, _port, worker, is_free, _channel = route
+    accept(entry)
+    if worker is None:
+        return
+    if is_free:
+        if not worker.is_busy and not worker.is_listed:
+            worker.agenda.add(worker)
+    elif worker.is_waiting:
+        worker.wake()

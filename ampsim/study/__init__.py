@@ -1,0 +1,21 @@
+"""Where a model, a cluster and a schedule meet: simulate and forecast."""
+
+from ampsim.study.forecast import Forecast, Run, forecast
+from ampsim.study.loading import load_model
+from ampsim.study.model import Model, parameters_of
+from ampsim.study.progress import Progress
+from ampsim.study.result import Result
+from ampsim.study.simulation import Simulation, simulate
+
+__all__ = [
+    "Forecast",
+    "Model",
+    "Progress",
+    "Result",
+    "Run",
+    "Simulation",
+    "forecast",
+    "load_model",
+    "parameters_of",
+    "simulate",
+]

@@ -1,0 +1,70 @@
+"""A model tried out: built, verified, and one smallest instance sent through it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from ampsim.clock import SimClock
+from ampsim.hardware import load_cluster
+from ampsim.ir import Graph, Isu
+from ampsim.rng import stream
+from ampsim.runtime import Engine, Job, Sequential, paper_placement
+from ampsim.study.model import Model
+from ampsim.trace import Recorder
+
+_BATCHES = 1000  # chosen: among these the smallest is looked for
+_WORKERS = 2  # chosen: heavy nodes on both, so that messages cross
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of it.
+
+    Args:
+        mode: "sleep", or "numeric" where control flow reads values.
+        items: items of the instance.
+        messages: messages served, in training and in validation.
+    """
+
+    mode: str
+    items: int
+    messages: int
+
+
+def try_out(model: Model) -> Trial:
+    """Send the smallest of the first instances through the graph, forward and backward.
+
+    Every `Isu` checks its inverse on every state that it meets.
+
+    Raises:
+        GraphError: the graph breaks a rule, or an inverse is none.
+        SimulationError: a step failed, or messages were left behind.
+    """
+    graph = model.graph()
+    is_abstract = not any(node.reads_values for node in graph.nodes)
+    for node in graph.nodes:
+        if isinstance(node, Isu):
+            node.checks_all = True
+    recorder = Recorder([node.name for node in graph.nodes], _WORKERS)
+    engine = _engine(model, graph, recorder, is_abstract)
+    engine.updater.start_epoch(0)
+    batches = model.make_data(0, None).batches("train", epoch=0, seed=0)
+    smallest = min(itertools.islice(batches, _BATCHES), key=lambda batch: batch.rows)
+    for is_training in (True, False):
+        engine.run_pass([smallest], is_training=is_training)
+    recorder.flush()
+    mode = "sleep" if is_abstract else "numeric"
+    return Trial(mode, smallest.rows, recorder.summary.messages)
+
+
+def _engine(model: Model, graph: Graph, recorder: Recorder, is_abstract: bool) -> Engine:
+    return Engine(
+        Job(graph, model.pump, model.optimizer, model.update_interval),
+        load_cluster("tflops-1", workers=_WORKERS),
+        paper_placement(graph, _WORKERS, stream(0, "placement")),
+        Sequential(),
+        clock=SimClock(),
+        recorder=recorder,
+        is_abstract=is_abstract,
+    )

@@ -1,0 +1,216 @@
+"""Forecast: every schedule to the target, repeatedly, and one table of how they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pandas as pd
+
+from ampsim.errors import OptionError, SimulationError
+from ampsim.hardware import Cluster
+from ampsim.options import require_count, require_target
+from ampsim.runtime import Schedule
+from ampsim.study.model import Model
+from ampsim.study.progress import OnProgress, Tracker
+from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
+from ampsim.study.result import Result
+from ampsim.study.row import row_of
+from ampsim.study.simulation import Mode, Simulation
+
+SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
+MAX_EPOCHS: Final = 40
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a forecast.
+
+    Attributes:
+        schedule: what ran.
+        repeat: which repeat, from 1.
+        seed: its seed.
+        result: trace (its leading spans) and numbers.
+        failure: why it ended early; None where it did not.
+    """
+
+    schedule: str
+    repeat: int
+    seed: int
+    result: Result = field(repr=False)
+    failure: str | None = None
+
+    @property
+    def epochs(self) -> pd.DataFrame:
+        """One row an epoch."""
+        return self.result.epochs
+
+    @property
+    def spans(self) -> pd.DataFrame:
+        """The leading spans."""
+        return self.result.spans
+
+    @property
+    def staleness(self) -> pd.DataFrame:
+        """The histogram of all gradients."""
+        return self.result.staleness
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What `forecast` returns.
+
+    Attributes:
+        table: one row a schedule; unknown is missing (None or NaN), never 0.
+        runs: every run, in order.
+        target: the validation accuracy aimed at; None without one.
+        model: the model's name.
+        cluster: the cluster's name.
+        workers: how many workers.
+        manifest: origin: command, versions, seeds, hashes, costs.
+        interrupted: what was left out when Ctrl-C ended it; None otherwise.
+    """
+
+    table: pd.DataFrame
+    runs: tuple[Run, ...] = field(repr=False)
+    target: float | None
+    model: str
+    cluster: str
+    workers: int
+    manifest: dict[str, Any] = field(repr=False)
+    interrupted: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """One sentence for each run that failed."""
+        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+
+    def _repr_html_(self) -> str:
+        return str(self.table.to_html(index=False, escape=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The options of a forecast that all its runs share."""
+
+    model: Model
+    cluster: Cluster
+    target: float | None
+    max_epochs: int
+    mode: Mode
+    instances: int | None
+
+
+def forecast(
+    model: Model,
+    cluster: Cluster,
+    schedules: Sequence[Schedule],
+    *,
+    target: float | None = None,
+    max_epochs: int = MAX_EPOCHS,
+    repeats: int = 1,
+    instances: int | None = None,
+    seed: int = 0,
+    mode: Mode = "numeric",
+    on_progress: OnProgress | None = None,
+) -> Forecast:
+    """Run each schedule until validation accuracy reaches `target`, and compare.
+
+    Ctrl-C ends a forecast early: what finished is returned, and `interrupted` says what did not.
+    A run whose loss or weights stop being finite ends alone; its row says so.
+
+    Args:
+        model: what to train.
+        cluster: on what.
+        schedules: one row each.
+        target: accuracy in (0, 1]; None for what the model file says.
+        max_epochs: end a run that has not reached the target by then; in mode "sleep", which has
+            no accuracy, one epoch is run.
+        repeats: runs of each schedule, with seeds `seed`, `seed` + 1, …
+        instances: training items to use; None for all.
+        seed: of the first repeat.
+        mode: "numeric" or "sleep".
+        on_progress: told whenever an instance finishes, and after each epoch.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+    """
+    target = require_target(target)
+    max_epochs = require_count("max_epochs", max_epochs)
+    repeats = require_count("repeats", repeats)
+    if not schedules:
+        raise OptionError("schedules must name at least one schedule, got none")
+    target = model.target if target is None else target
+    plan = Plan(model, cluster, target, max_epochs if mode == "numeric" else 1, mode, instances)
+    runs: list[Run] = []
+    interrupted = None
+    try:
+        for schedule in schedules:
+            for repeat in range(1, repeats + 1):
+                tracker = Tracker(on_progress, schedule.name, repeat, repeats)
+                runs.append(_run(plan, schedule, seed + repeat - 1, tracker))
+    except KeyboardInterrupt:
+        left = len(schedules) * repeats - len(runs)
+        interrupted = f"interrupted: {left} of {len(schedules) * repeats} runs did not finish"
+    return _collect(plan, schedules, runs, seed, interrupted)
+
+
+def _run(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Run:
+    """Run one schedule once, to the target, to `max_epochs` or to failure."""
+    simulation = Simulation(
+        plan.model,
+        plan.cluster,
+        schedule,
+        seed=seed,
+        mode=plan.mode,
+        instances=plan.instances,
+        spans_kept=SPANS_KEPT,
+        on_items=tracker.on_items,
+    )
+    tracker.items_total = simulation.train_count + simulation.valid_count
+    failure = None
+    try:
+        while simulation.epoch < plan.max_epochs:
+            accuracy = simulation.run_epoch()
+            tracker.on_epoch(accuracy)
+            if plan.target is not None and accuracy >= plan.target:
+                break
+    except SimulationError as error:
+        failure = str(error)
+    return Run(schedule.name, tracker.repeat, seed, simulation.result(), failure)
+
+
+def _collect(
+    plan: Plan,
+    schedules: Sequence[Schedule],
+    runs: list[Run],
+    seed: int,
+    interrupted: str | None,
+) -> Forecast:
+    rows = [
+        row_of(schedule, plan.target, finished)
+        for schedule in schedules
+        if (finished := [run for run in runs if run.result.schedule is schedule])
+    ]
+    manifest = {
+        **software(),
+        "seeds": sorted({run.seed for run in runs}) or [seed],
+        "mode": plan.mode,
+        "target": "none" if plan.target is None else plan.target,
+        "max_epochs": plan.max_epochs,
+        "model": model_origin(plan.model),
+        "cluster": cluster_origin(plan.cluster),
+        "schedules": [schedule_origin(schedule) for schedule in schedules],
+        "costs": costs(plan.cluster),
+    }
+    return Forecast(
+        table=pd.DataFrame(rows),
+        runs=tuple(runs),
+        target=plan.target,
+        model=plan.model.name,
+        cluster=plan.cluster.name,
+        workers=plan.cluster.workers,
+        manifest=manifest,
+        interrupted=interrupted,
+    )

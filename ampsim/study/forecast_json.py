@@ -1,0 +1,77 @@
+"""A forecast as one JSON object (design, section 9): unknown is null, never 0 and never NaN."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Final
+
+from ampsim.study.forecast import Forecast
+from ampsim.study.provenance import own_version
+
+KEYS: Final = (
+    "schedule",
+    "max_active_keys",
+    "min_update_interval",
+    "replicas",
+    "workers",
+    "train_per_s",
+    "valid_per_s",
+    "epochs_to_target",
+    "time_to_target_s",
+    "time_to_target_low_s",
+    "time_to_target_high_s",
+    "utilisation",
+    "staleness_mean",
+    "staleness_max",
+    "messages",
+    "makespan_s",
+)
+"""The keys of a row that stay stable, in their order; others may follow."""
+
+_COUNTS: Final = frozenset(
+    {
+        "max_active_keys",
+        "min_update_interval",
+        "replicas",
+        "workers",
+        "epochs_to_target",
+        "staleness_max",
+        "messages",
+        "repeats",
+        "repeats_reached",
+    }
+)
+
+
+def to_json(forecast: Forecast, *, seed: int) -> str:
+    """Return the forecast as JSON text that ends with a newline.
+
+    Args:
+        forecast: what to say.
+        seed: of its first repeat.
+    """
+    content = {
+        "ampsim": own_version(),
+        "model": forecast.model,
+        "cluster": forecast.cluster,
+        "seed": seed,
+        "rows": [_row(record) for record in forecast.table.to_dict("records")],
+    }
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _row(record: dict[Any, Any]) -> dict[str, Any]:
+    keys = [*KEYS, *(key for key in record if key not in KEYS)]
+    return {key: _value(key, record.get(key)) for key in keys}
+
+
+def _value(key: str, value: Any) -> Any:
+    """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if value is None or isinstance(value, str | bool):
+        return value
+    if not math.isfinite(value):
+        return None
+    return int(value) if key in _COUNTS and value == int(value) else value

@@ -1,0 +1,133 @@
+"""A model: a graph, its data, and how to train it; what a file in ``models/`` builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ampsim.data import Dataset
+from ampsim.errors import OptionError
+from ampsim.ir import Graph, ParameterizedNode
+from ampsim.optim import Optimizer
+from ampsim.rng import stream
+from ampsim.runtime import Pump
+
+Parameters = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What `build(config)` in a model file returns.
+
+    Args:
+        name: as in reports.
+        config: the options it was built with, a frozen dataclass.
+        make_graph: builds the graph anew; called once for each run, so that runs share nothing.
+        make_data: ``make_data(seed, train_count)`` gives the data set; `train_count` None for all.
+        pump: brings one batch into the graph as one instance.
+        optimizer: method and learning rate.
+        target: validation accuracy at which a forecast stops unless told otherwise.
+        min_update_interval: gradients between updates of a node, where a schedule leaves that
+            to the model.
+        node_update_intervals: exceptions to `min_update_interval`, by node.
+        replicas: copies of the replicated part, for reports.
+        dtype: of parameters and activations.
+        given: parameters to start from instead of drawing them; see `set_parameters`.
+    """
+
+    name: str
+    config: Any
+    make_graph: Callable[[], Graph]
+    make_data: Callable[[int, int | None], Dataset[Any]]
+    pump: Pump
+    optimizer: Optimizer
+    target: float | None = None
+    min_update_interval: int = 1
+    node_update_intervals: Mapping[str, int] = field(default_factory=dict[str, int])
+    replicas: int = 1
+    dtype: str = "float32"
+    origin: Mapping[str, str] = field(default_factory=dict[str, str])
+    given: Parameters = field(default_factory=dict[str, np.ndarray])
+
+    def graph(self, seed: int = 0) -> Graph:
+        """Build and verify the graph, with parameters as given or drawn from `seed`.
+
+        Raises:
+            GraphError: the graph breaks a rule.
+        """
+        graph = self.make_graph()
+        graph.verify()
+        for node in graph.parameterized:
+            drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
+            node.adopt(drawn.astype(self.dtype))
+        if self.given:
+            _adopt(graph, self.given, self.dtype)
+        return graph
+
+    def update_interval(self, node: str) -> int:
+        """Gradients between updates that the model prefers for `node`."""
+        return self.node_update_intervals.get(node, self.min_update_interval)
+
+    def parameters(self) -> Parameters:
+        """Return copies of all parameters as ``{"linear-1.weight": array, …}``.
+
+        A model that was just loaded has those that a run with seed 0 starts from; the model of
+        a result has those that its run ended with.
+        """
+        return parameters_of(self.graph())
+
+    def set_parameters(self, parameters: Mapping[str, Any]) -> None:
+        """Start every run from `parameters`, whatever its seed; the inverse of `parameters`.
+
+        Args:
+            parameters: an array for each name that `parameters()` has, of the same shape.
+
+        Raises:
+            OptionError: a name is missing or unknown, or a shape or number does not fit.
+        """
+        graph = self.graph()
+        _adopt(graph, parameters, self.dtype)
+        self.given.clear()
+        self.given.update(parameters_of(graph))
+
+    def with_parameters_of(self, graph: Graph) -> Model:
+        """Return this model holding the parameters that `graph` has now."""
+        return replace(self, given=parameters_of(graph))
+
+
+def parameters_of(graph: Graph) -> Parameters:
+    """Return copies of all parameters of a graph, by ``NODE.PARAMETER``."""
+    return {
+        f"{node.name}.{name}": view.copy()
+        for node in graph.parameterized
+        for name, view in node.views(node.theta).items()
+    }
+
+
+def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:
+    known = [f"{node.name}.{name}" for node in graph.parameterized for name in _names(node)]
+    for name in sorted(set(known) ^ set(parameters)):
+        what = "is missing" if name in known else "belongs to no node"
+        raise OptionError(f"parameter {name!r} {what}; expected: {', '.join(known)}")
+    for node in graph.parameterized:
+        parts = [
+            _fitting(f"{node.name}.{name}", parameters[f"{node.name}.{name}"], shape)
+            for name, shape in node.parameter_shapes.items()
+        ]
+        node.adopt(np.concatenate(parts).astype(dtype))
+
+
+def _names(node: ParameterizedNode) -> list[str]:
+    return list(node.parameter_shapes)
+
+
+def _fitting(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        raise OptionError(f"parameter {name!r} must have shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise OptionError(f"parameter {name!r} must be finite, got NaN or infinity in it")
+    return array.reshape(-1)

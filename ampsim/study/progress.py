@@ -1,0 +1,88 @@
+"""How far a run is, told to whoever shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is; told whenever an instance finishes, and once more after each epoch.
+
+    Args:
+        schedule: name of the schedule that runs.
+        repeat: which repeat, from 1, of how many `repeats`.
+        epoch: which epoch, from 1.
+        items: items finished in this epoch, of `items_total` (training and validation).
+        accuracy: validation accuracy after the last epoch that has ended; None where unknown.
+        is_epoch_end: whether this epoch has ended, so that `accuracy` is its own.
+    """
+
+    schedule: str
+    repeat: int
+    repeats: int
+    epoch: int
+    items: int
+    items_total: int
+    accuracy: float | None
+    is_epoch_end: bool = False
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+class Tracker:
+    """Counts what one run finishes and tells it as `Progress`.
+
+    Args:
+        on_progress: who is told; None for nobody.
+        schedule: name of the schedule that runs.
+        repeat: which repeat, from 1, of how many `repeats`.
+
+    Attributes:
+        items_total: items of an epoch; to be set before the first instance finishes.
+    """
+
+    def __init__(
+        self, on_progress: OnProgress | None, schedule: str, repeat: int = 1, repeats: int = 1
+    ) -> None:
+        """Start before the first epoch."""
+        self.repeat = repeat
+        self.items_total = 0
+        self._on_progress = on_progress
+        self._schedule = schedule
+        self._repeats = repeats
+        self._epoch = 1
+        self._items = 0
+        self._accuracy: float | None = None
+
+    def on_items(self, items: int) -> None:
+        """Count the items of an instance that has finished."""
+        self._items += items
+        self._tell(is_epoch_end=False)
+
+    def on_epoch(self, accuracy: float) -> None:
+        """Note that an epoch has ended, with its accuracy; NaN where unknown."""
+        self._accuracy = None if math.isnan(accuracy) else accuracy
+        self._tell(is_epoch_end=True)
+        self._epoch += 1
+        self._items = 0
+
+    def _tell(self, *, is_epoch_end: bool) -> None:
+        if self._on_progress is None:
+            return
+        self._on_progress(
+            Progress(
+                self._schedule,
+                self.repeat,
+                self._repeats,
+                self._epoch,
+                self._items,
+                self.items_total,
+                self._accuracy,
+                is_epoch_end,
+            )
+        )

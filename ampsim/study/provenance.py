@@ -1,0 +1,130 @@
+"""Where a result comes from: command, versions, commit, seed, hashes, costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ampsim.assets import shipped
+from ampsim.hardware import Cluster, charges
+from ampsim.runtime import Schedule
+from ampsim.study.model import Model
+
+
+def origin_of(
+    model: Model, cluster: Cluster, schedule: Schedule, *, seed: int, mode: str
+) -> dict[str, Any]:
+    """Return everything that one needs to repeat a run, as nested plain values."""
+    return {
+        **software(),
+        "seed": seed,
+        "mode": mode,
+        "model": model_origin(model),
+        "cluster": cluster_origin(cluster),
+        "schedule": schedule_origin(schedule),
+        "costs": costs(cluster),
+    }
+
+
+@cache
+def software() -> dict[str, Any]:
+    """Return command, version, commit and the libraries that decide the numbers."""
+    return {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "ampsim": own_version(),
+        "commit": commit() or "unknown",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "simpy": version("simpy"),
+    }
+
+
+def own_version() -> str:
+    """Return the installed version."""
+    try:
+        return version("ampsim")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def commit() -> str | None:
+    """Return the commit that the code is from: written into a wheel when built, else asked of git.
+
+    A checkout with changes that are not committed says so with ``+changes``.
+    """
+    written = shipped("devices").parent / "commit.txt"
+    if written.is_file():
+        return written.read_text(encoding="utf-8").strip() or None
+    folder = Path(__file__).parent
+    head = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")
+    return f"{head}+changes" if head and changes else head
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def model_origin(model: Model) -> dict[str, Any]:
+    """Return name, file, hash and options of a model."""
+    return {"name": model.name, **model.origin, "config": dataclasses.asdict(model.config)}
+
+
+def cluster_origin(cluster: Cluster) -> dict[str, Any]:
+    """Return name, hash and devices of a cluster, each device with its own hash."""
+    return {
+        "name": cluster.name,
+        "sha256": cluster.digest,
+        "workers": cluster.workers,
+        "devices": {device.name: device.digest for device in dict.fromkeys(cluster.devices)},
+    }
+
+
+def schedule_origin(schedule: Schedule) -> dict[str, Any]:
+    """Return name and options of a schedule; what was left to the model says so."""
+    options = dataclasses.asdict(schedule) if dataclasses.is_dataclass(schedule) else {}
+    return {
+        "name": schedule.name,
+        **{
+            key: "as the model prefers" if value is None else value
+            for key, value in options.items()
+        },
+    }
+
+
+def costs(cluster: Cluster) -> list[dict[str, str]]:
+    """Return what was charged, per device: each cost with its kind (formula, measured, assumed)."""
+    rows = [
+        {"of": device.name, "what": charge.what, "kind": charge.kind, "text": charge.text}
+        for device in dict.fromkeys(cluster.devices)
+        for charge in charges(device)
+    ]
+    link = cluster.link
+    bandwidth = link.bandwidth_bytes_per_s
+    what = f"latency {link.latency_s:g} s, bandwidth {bandwidth or float('inf'):g} bytes/s"
+    free = "free between any two workers, as in the paper"
+    text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
+    rows.append(
+        {"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}
+    )
+    host = "controller, replica averaging, loading of data"
+    rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
+    return rows

@@ -1,0 +1,161 @@
+"""A run as a folder: manifest.toml and one Parquet file for each table of its trace.
+
+The manifest is written last and names the hash of every table, so that a folder is either a whole
+run or none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import pandas as pd
+
+from ampsim.errors import FileFormatError
+from ampsim.files import prepare_folder, write_bytes, write_text
+from ampsim.study.kept_run import Outcome
+from ampsim.toml_text import mapping, to_toml
+
+TableName: TypeAlias = Literal["spans", "transfers", "updates", "epochs"]
+TABLES: Final[tuple[TableName, ...]] = ("spans", "transfers", "updates", "epochs")
+MANIFEST: Final = "manifest.toml"
+KIND: Final = "run"
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A run read back from its folder.
+
+    Attributes:
+        folder: where it lies.
+        manifest: where it came from; see `write_run`.
+    """
+
+    folder: Path
+    manifest: dict[str, Any] = field(repr=False)
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return str(self.manifest["model"]["name"])
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return str(self.manifest["cluster"]["name"])
+
+    @property
+    def workers(self) -> int:
+        """How many workers there were."""
+        return int(self.manifest["cluster"]["workers"])
+
+    @property
+    def schedule(self) -> str:
+        """The schedule's name."""
+        return str(self.manifest["schedule"]["name"])
+
+    def table(self, name: TableName) -> pd.DataFrame:
+        """Read one table of the trace, with the columns and types that `Result` gives.
+
+        Raises:
+            FileFormatError: the file is missing or not the one that was written.
+        """
+        path = self.folder / f"{name}.parquet"
+        content = _read(path)
+        if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
+            raise FileFormatError(
+                f"{path}: is not the file that {MANIFEST} describes; run again, or copy it again"
+            )
+        return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+
+
+def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the run into `folder`, made if missing; return the files in the order written.
+
+    A run that lay there is replaced. The manifest says how the run ended, and, of each table, its
+    rows and hash, beside the origin of the result.
+
+    Raises:
+        OutputError: the folder or a file in it cannot be written.
+    """
+    place = prepare_folder(folder)
+    (place / MANIFEST).unlink(missing_ok=True)
+    written: list[Path] = []
+    files: dict[str, dict[str, Any]] = {}
+    for name in TABLES:
+        frame: pd.DataFrame = getattr(outcome.result, name)
+        content = frame.to_parquet(None, engine="pyarrow", compression="zstd", index=False)
+        written.append(place / f"{name}.parquet")
+        write_bytes(written[-1], content)
+        files[name] = {"rows": len(frame), "sha256": hashlib.sha256(content).hexdigest()}
+    start = {"kind": KIND, "format": FORMAT, "ended": outcome.ended, "epochs": outcome.epochs}
+    origin = {**start, **outcome.result.origin, "files": files}
+    write_text(place / MANIFEST, to_toml(origin))
+    return [*written, place / MANIFEST]
+
+
+def read_run(folder: str | os.PathLike[str]) -> KeptRun:
+    """Read the run in `folder`; its tables are read when they are asked for.
+
+    Raises:
+        FileFormatError: the folder does not hold a whole run.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise FileFormatError(f"{place}: expected a folder that `ampsim run` wrote, found none")
+    path = place / MANIFEST
+    if not path.is_file():
+        raise FileFormatError(
+            f"{place}: expected a folder that `ampsim run` wrote, but it has no {MANIFEST}"
+        )
+    return KeptRun(place, _checked(_parse(path), path))
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read(path).decode("utf-8"))
+    except ValueError as error:  # tomllib's, and that of bytes which are no UTF-8
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"{path}: is not valid TOML: {reason}; run again") from error
+
+
+def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The manifest itself, if it is that of a run and has all that is read from it."""
+    if manifest.get("kind") != KIND:
+        raise FileFormatError(
+            f"{path}: is not the manifest of a run; `ampsim run` keeps one, a forecast does not"
+        )
+    if manifest.get("format") != FORMAT:
+        raise FileFormatError(
+            f"{path}: format must be {FORMAT}, got {manifest.get('format')!r}; "
+            "another version of ampsim wrote it, so run again"
+        )
+    needed = [("model", "name"), ("cluster", "name"), ("cluster", "workers"), ("schedule", "name")]
+    for keys in [*needed, *(("files", name, "sha256") for name in TABLES)]:
+        if _at(manifest, keys) is None:
+            raise FileFormatError(f"{path}: missing key {'.'.join(keys)!r}; run again")
+    return manifest
+
+
+def _at(table: Any, keys: Sequence[str]) -> Any:
+    """The value at a place in nested tables; None where there is none."""
+    for key in keys:
+        if not isinstance(table, Mapping):
+            return None
+        table = mapping(table).get(key)
+    return table
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise FileFormatError(f"{path}: cannot be read: {reason}; run again") from error

@@ -1,0 +1,176 @@
+"""One run: a model, a cluster and a schedule meet, epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]  # it has none
+
+from ampsim.clock import Clock, SimClock
+from ampsim.errors import OptionError, SimulationError, one_of
+from ampsim.hardware import Cluster
+from ampsim.options import require_count, require_target
+from ampsim.rng import stream
+from ampsim.runtime import Engine, Job, PassReport, Schedule, average_replicas, paper_placement
+from ampsim.study.model import Model
+from ampsim.study.provenance import origin_of
+from ampsim.study.result import Result
+from ampsim.trace import Recorder
+
+Mode: TypeAlias = Literal["numeric", "sleep"]
+OnItems: TypeAlias = Callable[[int], None]
+
+
+class Simulation:
+    """A run that can be taken epoch by epoch; `simulate` takes all at once.
+
+    Args:
+        model: what is trained; not changed.
+        cluster: on what.
+        schedule: how.
+        seed: of data, initial weights, order and placement.
+        mode: "numeric" computes everything, "sleep" shapes and control flow only.
+        instances: training items to use; None for all that the data set has.
+        clock: whose time passes; a new virtual clock unless given.
+        spans_kept: how many records of each kind to keep, from the first; None for all.
+        on_items: called with the number of items of each instance that finishes.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+        GraphError: the model's graph breaks a rule.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cluster: Cluster,
+        schedule: Schedule,
+        *,
+        seed: int = 0,
+        mode: Mode = "numeric",
+        instances: int | None = None,
+        clock: Clock | None = None,
+        spans_kept: int | None = None,
+        on_items: OnItems | None = None,
+    ) -> None:
+        """Build graph, data and engine; no time passes yet."""
+        if mode not in ("numeric", "sleep"):
+            raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
+        instances = None if instances is None else require_count("instances", instances)
+        self._model = model
+        self._cluster = cluster
+        self._schedule = schedule
+        self._seed = seed
+        self._graph = model.graph(seed)
+        self._data = model.make_data(seed, instances)
+        names = [node.name for node in self._graph.nodes]
+        self._recorder = Recorder(names, cluster.workers, spans_kept)
+        self._clock = clock if clock is not None else SimClock()
+        self._engine = Engine(
+            Job(self._graph, model.pump, model.optimizer, model.update_interval),
+            cluster,
+            paper_placement(self._graph, cluster.workers, stream(seed, "placement")),
+            schedule,
+            clock=self._clock,
+            recorder=self._recorder,
+            is_abstract=mode == "sleep",
+        )
+        if on_items is not None:
+            self._engine.controller.on_finish = on_items
+        self._origin = origin_of(model, cluster, schedule, seed=seed, mode=mode)
+        self.epoch = 0
+        self.train_count = self._data.count("train")
+        self.valid_count = self._data.count("valid")
+
+    def run_epoch(self) -> float:
+        """Train on every item once, average the replicas, validate; return the accuracy.
+
+        Returns:
+            Validation accuracy in [0, 1]; NaN in mode "sleep".
+
+        Raises:
+            SimulationError: the run cannot go on; `result` still gives what was finished.
+        """
+        with threadpool_limits(limits=1, user_api="blas"):
+            self._engine.updater.start_epoch(self.epoch)
+            train = self._run_pass("train")
+            average_replicas(self._graph)
+            valid = self._run_pass("valid")
+        self.epoch += 1
+        self._recorder.epochs.append(
+            (
+                self.epoch,
+                valid.end_s,
+                train.totals.loss,
+                valid.totals.accuracy,
+                train.totals.instances,
+                train.totals.accuracy,
+                valid.totals.loss,
+                valid.totals.instances,
+                train.end_s - train.start_s,
+                valid.end_s - valid.start_s,
+            )
+        )
+        return valid.totals.accuracy
+
+    def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
+        batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
+        return self._engine.run_pass(batches, is_training=split == "train")
+
+    def result(self) -> Result:
+        """Return what has happened so far."""
+        return Result(
+            model=self._model.with_parameters_of(self._graph),
+            schedule=self._schedule,
+            workers=self._cluster.workers,
+            origin=self._origin,
+            recorder=self._recorder,
+        )
+
+
+def simulate(
+    model: Model,
+    cluster: Cluster,
+    schedule: Schedule,
+    *,
+    epochs: int = 1,
+    seed: int = 0,
+    mode: Mode = "numeric",
+    instances: int | None = None,
+    target: float | None = None,
+    clock: Clock | None = None,
+) -> Result:
+    """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
+
+    Args:
+        model: from `load_model`; not changed, see `Result.model`.
+        cluster: from `load_cluster`.
+        schedule: such as ``ampsim.Amp(max_active_keys=8)``.
+        epochs: passes over the training data, each followed by one over the validation data.
+        seed: of data, initial weights, order and placement; the same seed gives the same bits.
+        mode: "numeric" computes everything; "sleep" keeps every control decision and every time
+            but no numbers, so that losses and accuracies are NaN.
+        instances: training items to use; None for all that the data set has.
+        target: stop after the epoch whose validation accuracy reaches this.
+        clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+        SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
+            failed, or nothing was left to do. Its `partial` is the `Result` so far.
+    """
+    epochs = require_count("epochs", epochs)
+    target = require_target(target)
+    simulation = Simulation(
+        model, cluster, schedule, seed=seed, mode=mode, instances=instances, clock=clock
+    )
+    try:
+        while simulation.epoch < epochs:
+            accuracy = simulation.run_epoch()
+            if target is not None and accuracy >= target:
+                break
+    except SimulationError as error:
+        error.partial = simulation.result()
+        raise
+    return simulation.result()

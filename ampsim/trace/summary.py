@@ -1,0 +1,63 @@
+"""What can be said of a trace without keeping it: sums over its spans, chunk by chunk."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ampsim.trace.table import Columns
+
+UPDATE_CODE: Final = 0
+
+
+class Summary:
+    """Running totals of a trace; takes each chunk of spans once.
+
+    Attributes:
+        messages: messages served, updates among them.
+        busy_s: seconds of service, per worker.
+        end_s: end of the last span.
+        flop: FLOP charged in all.
+        staleness: per node, {staleness in updates: count of gradients}.
+        update_count: updates per node.
+    """
+
+    def __init__(self, nodes: int, workers: int) -> None:
+        """Start at zero."""
+        self.messages = 0
+        self.busy_s = np.zeros(workers)
+        self.end_s = 0.0
+        self.flop = 0
+        self.staleness: dict[int, dict[int, int]] = {}
+        self.update_count = np.zeros(nodes, np.int64)
+
+    def __call__(self, spans: Columns) -> None:
+        """Add one chunk of spans."""
+        duration_s = spans["end_s"] - spans["start_s"]
+        self.messages += len(duration_s)
+        self.busy_s += np.bincount(spans["worker"], weights=duration_s, minlength=len(self.busy_s))
+        self.end_s = max(self.end_s, float(spans["end_s"].max()))
+        self.flop += int(spans["flop"].sum())
+        is_gradient = spans["staleness"] >= 0
+        pairs = np.stack([spans["node"][is_gradient], spans["staleness"][is_gradient]])
+        found, counts = np.unique(pairs, axis=1, return_counts=True)
+        for node, staleness, count in zip(*found, counts, strict=True):
+            of_node = self.staleness.setdefault(int(node), {})
+            of_node[int(staleness)] = of_node.get(int(staleness), 0) + int(count)
+
+    def take_updates(self, updates: Columns) -> None:
+        """Add one chunk of updates."""
+        self.update_count += np.bincount(updates["node"], minlength=len(self.update_count))
+
+    @property
+    def staleness_mean(self) -> float:
+        """Mean staleness over all gradients; NaN where there was none."""
+        counts = [(s, n) for of_node in self.staleness.values() for s, n in of_node.items()]
+        total = sum(n for _s, n in counts)
+        return sum(s * n for s, n in counts) / total if total else float("nan")
+
+    @property
+    def staleness_max(self) -> int | None:
+        """Largest staleness of any gradient; None where there was none."""
+        return max((s for of_node in self.staleness.values() for s in of_node), default=None)

@@ -1,0 +1,99 @@
+"""Quantities as people read them: three significant digits and a unit; unknown is a dash."""
+
+from __future__ import annotations
+
+import math
+
+UNKNOWN = "\N{EN DASH}"
+"""What stands where a value is None or NaN."""
+
+_DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_MINUTES_FROM_S = 120.0
+_HOURS_FROM_S = 7200.0
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Duration in ns, µs, ms or s; from 120 s on in minutes, from 120 minutes on in hours.
+
+    >>> [format_seconds(s) for s in (0, 6.55e-6, 9.996e-4, 0.0123, 5.15, 72, 119.4)]
+    ['0 s', '6.55 µs', '1.00 ms', '12.3 ms', '5.15 s', '72.0 s', '119 s']
+    >>> [format_seconds(s) for s in (120, 1000, 7200, 36e4)]
+    ['2.00 min', '16.7 min', '2.00 h', '100 h']
+    >>> format_seconds(None) == format_seconds(float("nan")) == UNKNOWN
+    True
+    """
+    if seconds is not None and _HOURS_FROM_S <= abs(seconds) < math.inf:
+        return f"{_digits(seconds / 3600)} h"
+    if seconds is not None and _MINUTES_FROM_S <= abs(seconds) < math.inf:
+        return f"{_digits(seconds / 60)} min"
+    return _scaled(seconds, _SECONDS, zero="0 s")
+
+
+def format_rate(per_s: float | None) -> str:
+    """Throughput per second.
+
+    >>> [format_rate(r) for r in (268_123, 13_000, 102.4, 0.5, 0)]
+    ['268 k/s', '13.0 k/s', '102 /s', '0.500 /s', '0 /s']
+    """
+    return _scaled(per_s, tuple((scale, f"{prefix}/s") for scale, prefix in _DECIMAL), zero="0 /s")
+
+
+def format_flop(flop: float | None) -> str:
+    """Work, a count of floating-point operations.
+
+    >>> [format_flop(n) for n in (0, 7, 6_553_600, 1e12)]
+    ['0 FLOP', '7 FLOP', '6.55 MFLOP', '1.00 TFLOP']
+    """
+    return _count(flop, "FLOP")
+
+
+def format_bytes(size_bytes: float | None) -> str:
+    """Size in decimal multiples: a kB is 1000 bytes.
+
+    >>> [format_bytes(n) for n in (0, 999, 51_200, 139e9)]
+    ['0 B', '999 B', '51.2 kB', '139 GB']
+    """
+    return _count(size_bytes, "B")
+
+
+def format_percent(fraction: float | None) -> str:
+    """A fraction of one, in percent.
+
+    >>> [format_percent(x) for x in (0.97, 0.9731, 1, 0.00123, 0)]
+    ['97.0 %', '97.3 %', '100 %', '0.123 %', '0 %']
+    """
+    scaled = None if fraction is None else 100 * fraction
+    return _scaled(scaled, ((1.0, "%"),), zero="0 %")
+
+
+def _count(number: float | None, unit: str) -> str:
+    """A count: exact where it is a whole number below 1000, else with a decimal prefix."""
+    if number is not None and abs(number) < 1000 and number == int(number):
+        return f"{int(number)} {unit}"
+    units = tuple((scale, f"{prefix}{unit}") for scale, prefix in _DECIMAL)
+    return _scaled(number, units, zero=f"0 {unit}")
+
+
+def _scaled(number: float | None, units: tuple[tuple[float, str], ...], *, zero: str) -> str:
+    """`number` in the largest of `units` (largest first) that it reaches, else in the smallest."""
+    if number is None or math.isnan(number):
+        return UNKNOWN
+    if math.isinf(number):
+        return "∞" if number > 0 else "-∞"
+    if number == 0:
+        return zero
+    reached = (unit for unit in units if _rounded(abs(number)) >= unit[0])
+    scale, name = next(reached, units[-1])
+    return f"{_digits(number / scale)} {name}"
+
+
+def _rounded(number: float) -> float:
+    """`number` to three significant digits, so that 999.6 µs is called 1.00 ms."""
+    return float(f"{number:.2e}")
+
+
+def _digits(number: float) -> str:
+    """Three significant digits, trailing zeros kept, an exponent only below 1e-4."""
+    rounded = _rounded(number)
+    return f"{rounded:.0f}" if abs(rounded) >= 100 else f"{rounded:#.3g}"

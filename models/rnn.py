@@ -1,0 +1,143 @@
+"""The list-reduction RNN of the paper's Figure 2, with replicas as in Figure 4(b).
+
+Source: AMPNet, Sections 4 and 5, Appendix B.2: a vanilla RNN with ReLU and 128 hidden units reads
+a list of at most 10 tokens, and a last linear layer classifies its result modulo 10. An instance is
+a bucket of up to 100 lists of one length.
+
+What the paper leaves open, and what is chosen here:
+
+* The embedding is as wide as the hidden state. Parameters start as PyTorch's layers do: embedding
+  from a standard normal distribution, linear layers uniformly from ±1/√d_in. The hidden state
+  starts at 0.
+* Adam with a rate of 2e-3, decayed by 0.8 after each epoch.
+* Replicas start equal and are averaged after each epoch; optimizer states are not.
+* A node prefers to update itself after as many gradients as `min_update_interval` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ampsim
+from ampsim.data import ListBatch, ListReduction
+from ampsim.ir import Graph, Send
+from ampsim.nodes import (
+    Concat,
+    Cond,
+    Embedding,
+    Isu,
+    Linear,
+    Phi,
+    ReLU,
+    SoftmaxCrossEntropy,
+    Ungroup,
+)
+from ampsim.optim import adam, exponential
+
+TOKENS = 14
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the RNN.
+
+    Args:
+        hidden: width of hidden state and embedding.
+        replicas: copies of the recurrent linear layer.
+        batch: lists in a bucket.
+        learning_rate: of Adam, in the first epoch.
+        decay: factor on the learning rate after each epoch.
+        min_update_interval: gradients between updates under AMP.
+        dtype: "float32" or "float64".
+    """
+
+    hidden: int = 128
+    replicas: int = 4
+    batch: int = 100
+    learning_rate: float = 2e-3
+    decay: float = 0.8
+    min_update_interval: int = 1
+    dtype: str = "float32"
+
+
+class Token(NamedTuple):
+    """State of a message: which bucket, which step of how many."""
+
+    instance: int
+    step: int
+    length: int
+
+
+def at_step(state: Token, step: int) -> Token:
+    """Tag the token at `step`."""
+    return Token(state.instance, step, state.length)
+
+
+def advance(state: Token) -> Token:
+    """Count one step."""
+    return Token(state.instance, state.step + 1, state.length)
+
+
+def retreat(state: Token) -> Token:
+    """Count one step back."""
+    return Token(state.instance, state.step - 1, state.length)
+
+
+def more(state: Token) -> str:
+    """Whether the end of the list has been reached."""
+    return "again" if state.step < state.length else "last"
+
+
+def figure_2(config: Config) -> Graph:
+    """Build the graph of Figure 2."""
+    hidden = config.hidden
+    graph = Graph("rnn")
+    tokens, start, label = graph.controller(
+        tokens=("steps", "rows"), start=("rows", hidden), label=("rows",)
+    )
+    embedded = graph.add(Embedding("embedding", TOKENS, hidden), tokens)
+    stream = graph.add(Ungroup("ungroup", at_step), embedded)
+    loop = Phi("phi", ("start", "again"))
+    joined = graph.add(Concat("concat", (hidden, hidden)), graph.add(loop, start), stream)
+    linear = graph.replicate(
+        "linear-1", config.replicas, lambda name: Linear(name, 2 * hidden, hidden), joined
+    )
+    state = graph.add(Isu("isu", advance, retreat), graph.add(ReLU("relu"), linear))
+    again, last = graph.branch(Cond("cond", more, ("again", "last")), state)
+    graph.connect(again, loop, "again")
+    logits = graph.add(Linear("linear-2", hidden, CLASSES), last)
+    graph.end(SoftmaxCrossEntropy("loss"), logits, label)
+    return graph
+
+
+def build(config: Config) -> ampsim.Model:
+    """Build the model."""
+    dtype = np.dtype(config.dtype)
+
+    def pump(instance: int, batch: ListBatch) -> list[Send]:
+        length = batch.steps
+        state = Token(instance, 0, length)
+        start = np.zeros((batch.rows, config.hidden), dtype)
+        end = Token(instance, length, length)
+        return [(0, state, batch.tokens), (1, state, start), (2, end, batch.labels)]
+
+    def data(seed: int, train_count: int | None) -> Any:
+        counts = {} if train_count is None else {"train_count": train_count}
+        return ListReduction.generate(seed, batch=config.batch, **counts)
+
+    return ampsim.Model(
+        name="rnn",
+        config=config,
+        make_graph=lambda: figure_2(config),
+        make_data=data,
+        pump=pump,
+        optimizer=adam(exponential(config.learning_rate, config.decay)),
+        target=0.97,
+        min_update_interval=config.min_update_interval,
+        replicas=config.replicas,
+        dtype=config.dtype,
+    )

@@ -1,0 +1,70 @@
+"""Costs grow with work, add up, and never fall below what either limit alone would say."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ampsim.hardware import Device, Link, occupancy_s, transfer_s
+from ampsim.ir.work import Work
+
+COUNTS = st.integers(0, 10**15)
+WORKS = st.builds(Work, flop=COUNTS, bytes=COUNTS)
+RATES = st.floats(1e-6, 1e24)
+SECONDS = st.floats(0, 1e9)
+DEVICES = st.builds(
+    Device,
+    name=st.just("any"),
+    flop_per_s=RATES,
+    operation_overhead_s=SECONDS,
+    memory_bandwidth_bytes_per_s=st.none() | RATES,
+)
+LINKS = st.builds(Link, latency_s=SECONDS, bandwidth_bytes_per_s=st.none() | RATES)
+PAPERS = st.builds(Device, name=st.just("paper"), flop_per_s=RATES)
+
+
+def is_at_most(first: float, second: float) -> bool:
+    return first <= second * (1 + 1e-12)
+
+
+@given(PAPERS, WORKS, WORKS)
+def test_heavy_cost_of_the_paper_adds_up(device, first, second):
+    apart = sum(occupancy_s(device, work, is_light=False) for work in (first, second))
+    together = occupancy_s(device, first + second, is_light=False)
+    assert math.isclose(together, apart, rel_tol=1e-12)
+
+
+@given(DEVICES, WORKS, WORKS)
+def test_joining_two_steps_never_costs_more_than_both(device, first, second):
+    for is_light in (False, True):
+        apart = sum(occupancy_s(device, work, is_light=is_light) for work in (first, second))
+        assert is_at_most(occupancy_s(device, first + second, is_light=is_light), apart)
+
+
+@given(DEVICES, WORKS, WORKS)
+def test_more_work_never_costs_less(device, less, more):
+    for is_light in (False, True):
+        assert is_at_most(
+            occupancy_s(device, less, is_light=is_light),
+            occupancy_s(device, less + more, is_light=is_light),
+        )
+
+
+@given(DEVICES, WORKS)
+def test_light_step_never_costs_more_than_a_heavy_one_of_equal_work(device, work):
+    light, heavy = (occupancy_s(device, work, is_light=is_light) for is_light in (True, False))
+    assert 0 <= light <= heavy < math.inf
+
+
+@given(DEVICES, WORKS)
+def test_naming_a_bandwidth_never_makes_a_heavy_step_faster(device, work):
+    free_memory = device.model_copy(update={"memory_bandwidth_bytes_per_s": None})
+    assert occupancy_s(device, work, is_light=False) >= occupancy_s(
+        free_memory, work, is_light=False
+    )
+
+
+@given(LINKS, COUNTS, COUNTS)
+def test_longer_message_never_arrives_earlier(link, payload_bytes, more_bytes):
+    short, long = transfer_s(link, payload_bytes), transfer_s(link, payload_bytes + more_bytes)
+    assert link.latency_s <= short <= long < math.inf

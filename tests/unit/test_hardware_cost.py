@@ -1,0 +1,84 @@
+"""What steps and messages cost, and what is said of it."""
+
+from ampsim.hardware import (
+    Charge,
+    Device,
+    Link,
+    charges,
+    light_is_free,
+    load_device,
+    occupancy_s,
+    serialization_s,
+    transfer_s,
+)
+from ampsim.ir.work import Work
+
+PAPER = Device(name="paper", flop_per_s=1e12)
+OVERHEAD = Device(name="overhead", flop_per_s=1e12, operation_overhead_s=1e-6)
+ROOFLINE = Device(
+    name="roofline",
+    flop_per_s=1e12,
+    operation_overhead_s=1e-6,
+    memory_bandwidth_bytes_per_s=1e9,
+)
+
+
+def test_heavy_work_lasts_flop_over_rate():
+    assert occupancy_s(PAPER, Work(flop=3_000_000, bytes=10**9), is_light=False) == 3e-6
+
+
+def test_light_work_is_free_by_default():
+    assert light_is_free(PAPER)
+    assert occupancy_s(PAPER, Work(flop=10**9, bytes=10**9), is_light=True) == 0
+
+
+def test_overhead_is_charged_for_every_step_heavy_or_light():
+    assert not light_is_free(OVERHEAD)
+    assert occupancy_s(OVERHEAD, Work(), is_light=True) == 1e-6
+    assert occupancy_s(OVERHEAD, Work(flop=2_000_000), is_light=False) == 3e-6
+
+
+def test_roofline_is_the_larger_of_arithmetic_and_traffic():
+    traffic_bound, compute_bound = Work(flop=10**6, bytes=5000), Work(flop=10**7, bytes=5000)
+    for is_light in (True, False):
+        assert occupancy_s(ROOFLINE, traffic_bound, is_light=is_light) == 1e-6 + 5e-6
+        assert occupancy_s(ROOFLINE, compute_bound, is_light=is_light) == 1e-6 + 1e-5
+
+
+def test_transfer_lasts_latency_plus_bytes_over_bandwidth():
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
+    assert serialization_s(link, 4000) == 4e-6
+    assert transfer_s(link, 4000) == 1e-6 + 4e-6
+    assert transfer_s(Link(latency_s=1e-6), 4000) == 1e-6
+
+
+def test_link_is_free_only_without_latency_and_bandwidth():
+    assert Link().is_free
+    assert transfer_s(Link(), 10**9) == 0
+    assert not Link(latency_s=1e-9).is_free
+    assert not Link(bandwidth_bytes_per_s=1e24).is_free
+
+
+def test_charges_of_the_papers_device_are_formula_and_assumption():
+    assert charges(load_device("tflops-1")) == [
+        Charge("heavy steps", "formula", "FLOP / flop_per_s (AMPNet, Appendix C)"),
+        Charge("light steps", "assumed", "free, as no bandwidth or overhead is named"),
+        Charge(
+            "flop_per_s = 1e+12",
+            "assumed",
+            "AMPNet, Appendix C: a hypothetical device that computes 10^12 FLOP per second",
+        ),
+    ]
+
+
+def test_charges_of_the_cpu_core_are_measured():
+    heavy, light, *numbers = charges(load_device("cpu-core"))
+    step = "operation_overhead_s + max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s)"
+    assert (light.kind, light.text) == ("formula", step)
+    assert heavy.text == f"roofline over the FLOP of AMPNet, Appendix C: {step}"
+    assert [row.kind for row in numbers] == ["measured"] * 3
+    assert all("NumPy 2.4" in row.text or "Same core" in row.text for row in numbers)
+
+
+def test_overhead_alone_is_said_to_be_added():
+    assert charges(OVERHEAD)[1].text == "operation_overhead_s + FLOP / flop_per_s"
