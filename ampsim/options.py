@@ -31,7 +31,7 @@ def require_target(value: object) -> float | None:
     if value is None:
         return None
     number = math.nan
-    if isinstance(value, Real) and value not in (True, False):
+    if isinstance(value, Real) and not isinstance(value, bool):
         number = float(value)
     if not 0 < number <= 1:
         raise OptionError(

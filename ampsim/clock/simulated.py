@@ -73,4 +73,11 @@ class SimClock:
 
     def run(self) -> None:
         """Process events until none is left; an exception of a process is raised here."""
-        self._environment.run()
+        try:
+            self._environment.run()
+        except BaseException as error:
+            # SimPy raises a copy whose cause is the original, which has the cause that it came with.
+            original = error.__cause__
+            if type(original) is type(error) and original.args == error.args:
+                raise original from original.__cause__
+            raise

@@ -83,6 +83,7 @@ class Graph:
         self.replica_groups: list[list[ParameterizedNode]] = []
         self._index: dict[str, int] = {}
         self._edges: list[tuple[Wire, Node, int]] = []
+        self._is_verified = False
         self.targets: list[list[tuple[int, int]]] = []
         self.sources: list[list[tuple[int, int]]] = []
 
@@ -104,8 +105,14 @@ class Graph:
             The output's wire.
 
         Raises:
-            GraphError: the name is taken, or there are more wires than input ports.
+            GraphError: the name is taken, there are more wires than input ports, or the node has
+                not just one output.
         """
+        if len(node.outputs) != 1:
+            raise GraphError(
+                f"{self.name}: add() is for nodes with one output, got {node.describe()} with "
+                f"{len(node.outputs)}; try {'branch' if node.outputs else 'end'}()"
+            )
         (output,) = self.branch(node, *wires)
         return output
 
@@ -117,8 +124,9 @@ class Graph:
         """
         if len(wires) > len(node.inputs):
             raise GraphError(
-                f"{self.name}: {node.describe()} has {len(node.inputs)} input ports, "
-                f"got {len(wires)} wires"
+                f"{self.name}: {node.describe()} has {len(node.inputs)} input port"
+                f"{'s' * (len(node.inputs) != 1)} ({', '.join(node.inputs) or 'none'}), "
+                f"got {len(wires)} wires; join several into one port with a Phi or Concat"
             )
         outputs = self._enter(node)
         for port, wire in enumerate(wires):
@@ -129,10 +137,15 @@ class Graph:
         """Add a node without output, such as a loss.
 
         Raises:
-            GraphError: the name is taken, or there are more wires than input ports.
+            GraphError: the name is taken, there are more wires than input ports, or the node has
+                outputs.
         """
-        outputs = self.branch(node, *wires)
-        assert not outputs, f"{node.describe()} has outputs"
+        if node.outputs:
+            raise GraphError(
+                f"{self.name}: end() is for nodes without output, got {node.describe()} with "
+                f"{len(node.outputs)}; try {'add' if len(node.outputs) == 1 else 'branch'}()"
+            )
+        self.branch(node, *wires)
 
     def replicate(
         self, name: str, count: int, make: Callable[[str], ParameterizedNode], wire: Wire
@@ -176,11 +189,17 @@ class Graph:
                 f"{self.name}: {node.describe()} has no input port {port!r}; "
                 f"its ports: {', '.join(node.inputs)}"
             )
+        self._is_verified = False
         self._edges.append((wire, node, node.inputs.index(port)))
 
     def _enter(self, node: Node) -> tuple[Wire, ...]:
         if node.name in self._index:
-            raise GraphError(f"{self.name}: two nodes are named {node.name!r}; names are unique")
+            other = self[node.name]
+            kinds = f"{type(other).__name__} and {type(node).__name__}"
+            raise GraphError(
+                f"{self.name}: two nodes are named {node.name!r} ({kinds}); rename one of them"
+            )
+        self._is_verified = False
         self._index[node.name] = len(self.nodes)
         self.nodes.append(node)
         return tuple(Wire(node, port) for port in range(len(node.outputs)))
@@ -204,17 +223,24 @@ class Graph:
         A wire with several consumers gets a `Bcast`, which sums what comes back.
 
         Raises:
-            GraphError: a port without partner or with several producers, a loop without `Phi`,
-                shapes that do not fit.
+            GraphError: no controller, a node that was not added, a port without partner or with
+                several producers, a loop without `Phi`, shapes that do not fit.
         """
-        if self.targets:
+        if self._is_verified:
             return
+        if not self.nodes or not isinstance(self.nodes[0], Controller):
+            raise GraphError(
+                f"{self.name}: expected the controller first, got "
+                f"{self.nodes[0].describe() if self.nodes else 'an empty graph'}; "
+                "call controller() before add()"
+            )
         self._broadcast_shared_wires()
         sources, targets = require_connected(self.name, self.nodes, self._endpoints())
         self.sources, self.targets = sources, targets
         require_phi_in_loops(self)
         infer_shapes(self)
         mark_gradients(self)
+        self._is_verified = True
 
     def _broadcast_shared_wires(self) -> None:
         uses: dict[Wire, list[int]] = {}
@@ -230,6 +256,13 @@ class Graph:
                 self._edges[place] = (copy, consumer, consumer_port)
 
     def _endpoints(self) -> list[tuple[int, int, int, int]]:
+        for wire, consumer, _port in self._edges:
+            for node in (wire.node, consumer):
+                if node.name not in self._index or self[node.name] is not node:
+                    raise GraphError(
+                        f"{self.name}: {node.describe()} is on the wire {wire.node.name} -> "
+                        f"{consumer.name} but not in the graph; add() it first"
+                    )
         return [
             (self.index(wire.node), wire.port, self.index(node), port)
             for wire, node, port in self._edges

@@ -25,9 +25,12 @@ def require_connected(
     targets: list[list[tuple[int, int] | None]] = [[None] * len(n.outputs) for n in nodes]
     for source, source_port, target, target_port in edges:
         if sources[target][target_port] is not None:
+            first = sources[target][target_port]
+            assert first is not None
             raise GraphError(
                 f"{graph}: input port {nodes[target].inputs[target_port]!r} of "
-                f"{nodes[target].describe()} has two producers; join them with a Phi"
+                f"{nodes[target].describe()} has two producers, {nodes[first[0]].name} and "
+                f"{nodes[source].name}; join them with a Phi"
             )
         sources[target][target_port] = (source, source_port)
         targets[source][source_port] = (target, target_port)
@@ -43,8 +46,9 @@ def _require_no_gap(
         for port, partner in enumerate(ports):
             if partner is None:
                 name = (node.inputs if side == "input" else node.outputs)[port]
+                remedy = "feed it with connect()" if side == "input" else "give its wire to a node"
                 raise GraphError(
-                    f"{graph}: {side} port {name!r} of {node.describe()} is not connected"
+                    f"{graph}: {side} port {name!r} of {node.describe()} is not connected; {remedy}"
                 )
 
 
@@ -92,7 +96,7 @@ def infer_shapes(graph: Graph) -> None:
     while waiting:
         index = waiting.pop(0)
         node, shapes = graph.nodes[index], known[index]
-        is_ready = None not in shapes or (not node.waits_for_all and any(shapes))
+        is_ready = None not in shapes or (not node.waits_for_all and any(s is not None for s in shapes))
         if not is_ready:
             continue
         visited[index] = True
@@ -103,7 +107,10 @@ def infer_shapes(graph: Graph) -> None:
                 waiting.append(target)
     for index, node in enumerate(graph.nodes):
         if not visited[index]:
-            raise GraphError(f"{graph.name}: no message ever reaches {node.describe()}")
+            raise GraphError(
+                f"{graph.name}: no message ever reaches {node.describe()}; "
+                "follow its inputs back, one of them must come from the controller"
+            )
 
 
 def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

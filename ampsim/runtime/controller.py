@@ -17,7 +17,7 @@ from ampsim.errors import DivergenceError
 from ampsim.ir import LossNode, ParameterizedNode, Send, Standin, State
 from ampsim.runtime.schedules.base import Schedule
 from ampsim.runtime.site import Entry, Route, Site
-from ampsim.runtime.worker import BY_CONTROLLER, post
+from ampsim.runtime.worker import BY_CONTROLLER, send
 from ampsim.trace import Recorder
 
 Pump: TypeAlias = Callable[[int, Any], "list[Send]"]
@@ -91,8 +91,7 @@ class Controller:
             sends = self._pump(instance, batch)
             self._alive[instance] = len(sends)
             self._items[instance] = batch.rows
-            for port, state, payload in sends:
-                post(self.routes[port], 0, state, payload)
+            send(self.routes, 0, sends)
 
     def receive(self, entry: Entry) -> None:
         """Take back one message that was pumped."""
@@ -132,7 +131,7 @@ class Controller:
         ]
         self._updating = len(due)
         for _site, route in due:
-            post(route, 0, BY_CONTROLLER, None)
+            send([route], 0, ((0, BY_CONTROLLER, None),))
 
     def acknowledged(self, entry: Entry) -> None:
         """Note that an update has ended, and admit after the last."""

@@ -200,4 +200,5 @@ class Engine:
             raise StuckError(
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {what}"
                 + (f": {'; '.join(held[:8])}" if held else "; no node holds anything of them")
+                + "; a node that one of these waits for swallowed a message or changed its state"
             )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
-from ampsim.ir import Direction, LossNode, ParameterizedNode, Payload, Sends, State
+from ampsim.ir import Direction, LossNode, ParameterizedNode, Sends, State
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.trace import Recorder
 
@@ -133,7 +133,7 @@ class Worker:
         sends: Sends = ()
         price = (0.0, 0, 0)
         if direction is Direction.UPDATE:
-            self.updater.update(site, start_s)
+            self._update(site, state)
             price = site.price(direction, None)
         else:
             sends = self._step(direction, entry)
@@ -156,7 +156,7 @@ class Worker:
             if staleness >= 0 and cast("ParameterizedNode", site.node).is_update_due:
                 self.queues[Direction.UPDATE].append((site, 0, state, None))
         elif state is BY_CONTROLLER:
-            post(site.acknowledge_route, site.index, state, None)
+            send([site.acknowledge_route], site.index, ((0, state, None),))
 
     def serve_free(self) -> None:
         """Serve everything that takes no device time, backward first."""
@@ -186,13 +186,30 @@ class Worker:
         except AmpsimError:
             raise
         except Exception as error:
-            raise SimulationError(
-                f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
-                f"{direction.name.lower()} {state}: {type(error).__name__}: {error}"
-            ) from error
+            raise self._failed(site, direction, state, error) from error
         if site.is_loss:
             self.controller.take_report(cast("LossNode", site.node), state, self._clock.now)
         return sends
+
+    def _update(self, site: Site, state: State) -> None:
+        """Apply what the node has accumulated; an exception tells where and when it happened."""
+        try:
+            self.updater.update(site, self._clock.now)
+        except AmpsimError:
+            raise
+        except Exception as error:
+            raise self._failed(site, Direction.UPDATE, state, error) from error
+
+    def _failed(
+        self, site: Site, direction: Direction, state: State, error: Exception
+    ) -> SimulationError:
+        served = "the controller's update" if state is BY_CONTROLLER else (
+            f"{direction.name.lower()} {state}"
+        )
+        return SimulationError(
+            f"{site.node.describe()} failed at {self._clock.now:.9g} s serving {served}: "
+            f"{type(error).__name__}: {error}"
+        )
 
     def _send(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
@@ -200,17 +217,18 @@ class Worker:
         if surplus:
             self.controller.count_messages(state[0], surplus)
         routes = site.backward_routes if direction is Direction.BACKWARD else site.forward_routes
-        for port, new_state, payload in sends:
-            post(routes[port], site.index, new_state, payload)
+        send(routes, site.index, sends)
 
 
-def post(route: Route, source: int, state: State, payload: Payload) -> None:
-    """Put one message on its way along `route`; whoever posts lets the agenda be served after."""
-    _accept, site, port, _worker, _is_free, channel = route
-    if channel is not None:
-        channel.carry(source, route, (site, port, state, payload))
-        return
-    deliver(route, (site, port, state, payload))
+def send(routes: list[Route], source: int, sends: Sends) -> None:
+    """Put messages on their way; whoever sends sees that the agenda is served after."""
+    for port, state, payload in sends:
+        route = routes[port]
+        channel = route[5]
+        if channel is None:
+            deliver(route, (route[1], route[2], state, payload))
+        else:
+            channel.carry(source, route, (route[1], route[2], state, payload))
 
 
 def deliver(route: Route, entry: Entry) -> None:

@@ -151,8 +151,12 @@ def forecast(
                 tracker = Tracker(on_progress, schedule.name, repeat, repeats)
                 runs.append(_run(plan, schedule, seed + repeat - 1, tracker))
     except KeyboardInterrupt:
-        left = len(schedules) * repeats - len(runs)
-        interrupted = f"interrupted: {left} of {len(schedules) * repeats} runs did not finish"
+        planned = [schedule.name for schedule in schedules for _repeat in range(repeats)]
+        left = planned[len(runs) :]
+        interrupted = (
+            f"interrupted: {len(left)} of {len(planned)} runs did not finish "
+            f"({', '.join(dict.fromkeys(left))})"
+        )
     return _collect(plan, schedules, runs, seed, interrupted)
 
 

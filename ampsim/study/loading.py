@@ -13,8 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
-from ampsim.assets import locate
+from ampsim.assets import locate, shipped
 from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import sha256_of
 from ampsim.study.model import Model
@@ -48,6 +49,8 @@ def load_model(name_or_path: str | os.PathLike[str], /, **overrides: Any) -> Mod
     config = _configure(module, path, overrides)
     try:
         model = module.build(config)
+        if isinstance(model, Model):
+            model.graph()
     except AmpsimError:
         raise
     except Exception as error:
@@ -56,7 +59,6 @@ def load_model(name_or_path: str | os.PathLike[str], /, **overrides: Any) -> Mod
         raise FileFormatError(
             f"{path}: build(config) must return an ampsim.Model, got {type(model).__name__}"
         )
-    model.graph()
     origin = {"file": path.name, "sha256": sha256_of(path)}
     return dataclasses.replace(model, origin=origin)
 
@@ -79,15 +81,25 @@ def _execute(path: Path, shown: str) -> ModuleType:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
     for needed in ("Config", "build"):
         if not callable(getattr(module, needed, None)):
-            raise FileFormatError(f"{path}: expected a {needed!r}; shipped models show how")
+            raise FileFormatError(
+                f"{path}: expected Config and build(config), got no {needed}; "
+                f"a file that works: {_example()}"
+            )
     if not dataclasses.is_dataclass(module.Config):
-        raise FileFormatError(f"{path}: Config must be a dataclass of the model's options")
+        got = type(module.Config).__name__
+        raise FileFormatError(
+            f"{path}: Config must be a dataclass, got a {got}; put @dataclass(frozen=True) before it"
+        )
     return module
+
+
+def _example() -> Path:
+    return shipped("models") / "rnn.py"
 
 
 def where(error: Exception, path: Path) -> str:
     """Name the last line of the user's own file on the way to the error, and the error."""
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return f": line {error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
@@ -103,6 +115,11 @@ def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any
             raise UnknownNameError(f"{path.stem}: {one_of('field', name, fields)}")
     try:
         return TypeAdapter(module.Config).validate_python(overrides)
+    except (PydanticUserError, NameError) as error:
+        raise FileFormatError(
+            f"{path}: Config must have fields of plain types such as int, float, bool or str: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "Config"

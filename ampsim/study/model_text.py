@@ -40,7 +40,7 @@ def docstring_of(path: Path) -> str:
 
 def options_of(config: Any) -> list[ModelOption]:
     """Return the fields of a model's `Config` with their values, in order."""
-    kind: Any = type(config)
+    kind: Any = config.__class__
     found: dict[str, str] = dict(_ARGUMENT.findall(inspect.getdoc(kind) or ""))
     return [
         ModelOption(

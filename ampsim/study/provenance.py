@@ -120,6 +120,8 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
     link = cluster.link
     bandwidth = link.bandwidth_bytes_per_s
     what = f"latency {link.latency_s:g} s, bandwidth {bandwidth or float('inf'):g} bytes/s"
+    if cluster.links:
+        what += f", {len(cluster.links)} ways of their own"
     free = "free between any two workers, as in the paper"
     text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
     rows.append(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]  # it has none
-
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
@@ -16,6 +14,7 @@ from ampsim.runtime import Engine, Job, PassReport, Schedule, average_replicas, 
 from ampsim.study.model import Model
 from ampsim.study.provenance import origin_of
 from ampsim.study.result import Result
+from ampsim.study.undisturbed import undisturbed
 from ampsim.trace import Recorder
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
@@ -92,11 +91,10 @@ class Simulation:
         Raises:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
-        with threadpool_limits(limits=1, user_api="blas"):
-            self._engine.updater.start_epoch(self.epoch)
-            train = self._run_pass("train")
-            average_replicas(self._graph)
-            valid = self._run_pass("valid")
+        self._engine.updater.start_epoch(self.epoch)
+        train = self._run_pass("train")
+        average_replicas(self._graph)
+        valid = self._run_pass("valid")
         self.epoch += 1
         self._recorder.epochs.append(
             (
@@ -116,7 +114,8 @@ class Simulation:
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
-        return self._engine.run_pass(batches, is_training=split == "train")
+        with undisturbed():
+            return self._engine.run_pass(batches, is_training=split == "train")
 
     def result(self) -> Result:
         """Return what has happened so far."""

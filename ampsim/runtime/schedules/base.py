@@ -54,6 +54,6 @@ def interval_of(intervals: int | Mapping[str, int] | None, node: str, preferred:
     """Choose a node's interval: one number for all, one by node, or what the model prefers."""
     if intervals is None:
         return preferred
-    if isinstance(intervals, int):
-        return intervals
-    return intervals.get(node, preferred)
+    if isinstance(intervals, Mapping):
+        return intervals.get(node, preferred)
+    return intervals

@@ -1,0 +1,101 @@
+"""ampsim devices: what there is to compute on, and what it charges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampsim.cli.say import Code, in_columns, write
+from ampsim.units import format_bytes, format_flop, format_seconds
+
+if TYPE_CHECKING:
+    from ampsim.hardware import Cluster, Device, Link
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME|FILE]", help="A shipped name, or a device or cluster file."),
+]
+
+
+def devices(name: NameArgument = None) -> Code:
+    """List the shipped devices, or show one device or cluster: its numbers, sources and costs."""
+    from ampsim import assets
+
+    if name is None:
+        write(in_columns(_row(each) for each in assets.names("devices")))
+    else:
+        write(text_of(load(name)))
+    return Code.FINE
+
+
+def load(name: str) -> Device | Cluster:
+    """The device or the cluster of a shipped name or of a file, whichever it is."""
+    from ampsim import assets
+    from ampsim.hardware import load_cluster, load_device
+    from ampsim.hardware.cluster_file import is_cluster
+    from ampsim.hardware.toml_file import read_table
+
+    table = read_table(assets.locate("devices", name), name)
+    return load_cluster(name) if is_cluster(table) else load_device(name)
+
+
+def text_of(loaded: Device | Cluster) -> str:
+    """All that is known of it."""
+    from ampsim.hardware import Device
+
+    return _device_text(loaded) if isinstance(loaded, Device) else _cluster_text(loaded)
+
+
+def summary(loaded: Device | Cluster) -> str:
+    """Its most telling number."""
+    from ampsim.hardware import Device
+
+    if isinstance(loaded, Device):
+        return f"{format_flop(loaded.flop_per_s)}/s"
+    return f"{loaded.workers} worker{'' if loaded.workers == 1 else 's'}"
+
+
+def _row(name: str) -> tuple[str, str, str]:
+    loaded = load(name)
+    return name, summary(loaded), loaded.description
+
+
+def _device_text(device: Device) -> str:
+    from ampsim.hardware import charges
+
+    rows = [(charge.what, charge.kind, charge.text) for charge in charges(device)]
+    return f"{_heading(device)}\n{in_columns(rows, indent='  ')}"
+
+
+def _cluster_text(cluster: Cluster) -> str:
+    counts = {device.name: 0 for device in cluster.devices}
+    for device in cluster.devices:
+        counts[device.name] += 1
+    parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    rows = [("workers", f"{cluster.workers}: {parts}"), ("link", _link_text(cluster.link))]
+    rows += [
+        (f"link {_place(route.source)} to {_place(route.target)}", _link_text(route.link))
+        for route in cluster.links
+    ]
+    texts = [_device_text(device) for device in dict.fromkeys(cluster.devices)]
+    return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
+
+
+def _heading(loaded: Device | Cluster) -> str:
+    return f"{loaded.name}: {loaded.description}" if loaded.description else loaded.name
+
+
+def _place(place: int) -> str:
+    from ampsim.hardware import HOST
+
+    return "host" if place == HOST else str(place)
+
+
+def _link_text(link: Link) -> str:
+    if link.is_free:
+        return "free"
+    bandwidth = link.bandwidth_bytes_per_s
+    rate = "infinite" if bandwidth is None else f"{format_bytes(bandwidth)}/s"
+    source = "" if link.source is None else f" ({link.source.kind}: {link.source.text})"
+    return f"latency {format_seconds(link.latency_s)}, bandwidth {rate}{source}"

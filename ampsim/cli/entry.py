@@ -1,0 +1,100 @@
+"""The program `ampsim`: its commands, and how every ending becomes a line and a code."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, NoReturn, cast
+
+import typer
+
+import ampsim
+from ampsim.cli import check, devices, forecast, gantt, models, run
+from ampsim.cli.say import Code, complain, write
+from ampsim.errors import AmpsimError
+
+app = typer.Typer(
+    name="ampsim",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _command in (
+    forecast.forecast,
+    run.run,
+    gantt.gantt,
+    devices.devices,
+    models.models,
+    check.check,
+):
+    app.command()(_command)
+
+# The class of all mistakes in calling a program: typer carries its own copy of click or not,
+# depending on its version, and exports this one subclass of it.
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        write(f"ampsim {ampsim.__version__}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version."),
+]
+
+
+@app.callback(invoke_without_command=True)
+def start(context: typer.Context, version: VersionOption = False) -> None:
+    """Simulate how a network trains, and what it learns, on hardware that need not exist."""
+    if context.invoked_subcommand is None:
+        write(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program and exit: 0 fine, 2 a mistake or a failed run, 130 interrupted.
+
+    Args:
+        arguments: instead of those on the command line.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know every letter
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        code = 1
+    if code == 1:
+        _forget_output()
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the program and say what went wrong, if anything did, in one line."""
+    try:
+        ended = app(arguments, prog_name="ampsim", standalone_mode=False)
+    except AmpsimError as error:
+        complain(error)
+        return Code.FAILED
+    except _UsageError as error:
+        context = error.ctx
+        command = "ampsim" if context is None else context.command_path
+        complain(f"{error.format_message().rstrip('.')}; see '{command} --help'")
+        return Code.FAILED
+    except (KeyboardInterrupt, typer.Abort):
+        ended = 130
+    if ended == 130 and not isinstance(ended, Code):  # nobody has said so yet
+        complain("interrupted; nothing was kept")
+    return int(ended or 0)
+
+
+def _forget_output() -> None:
+    """Keep Python from complaining, at its end, about a pipe that nobody reads."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,151 @@
+"""The options that several commands share, and what they make together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ampsim.cli.say import complain
+
+if TYPE_CHECKING:
+    from ampsim.hardware import Cluster
+    from ampsim.runtime import Schedule
+    from ampsim.study import Model
+
+DEVICE = "tflops-1"
+ALL_SCHEDULES = "sequential,pipeline,amp"
+
+
+class ModeName(StrEnum):
+    """What is computed."""
+
+    NUMERIC = "numeric"
+    SLEEP = "sleep"
+
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A shipped model's name, or a .py file of your own.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set an option of the model; may be repeated. `ampsim models MODEL` lists them.",
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME|FILE",
+        show_default=DEVICE,
+        help="A shipped device's name, or a device or cluster file (.toml).",
+    ),
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", show_default="16, or as the cluster file says",
+        help="How many workers.",
+    ),
+]  # fmt: skip
+LatencyOption = Annotated[
+    float | None,
+    typer.Option(
+        "--latency-s", metavar="X", show_default="0, or the file's",
+        help="Seconds from sending to arrival of a message between workers.",
+    ),
+]  # fmt: skip
+BandwidthOption = Annotated[
+    float | None,
+    typer.Option(
+        "--bandwidth-bytes-per-s", metavar="X", show_default="infinite, or the file's",
+        help="Rate at which a message enters a link.",
+    ),
+]  # fmt: skip
+ActiveKeysOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-active-keys", metavar="N", show_default="8",
+        help="Instances in flight at most; for schedules that drain, those of a group. "
+        "sequential always has 1.",
+    ),
+]  # fmt: skip
+UpdateIntervalOption = Annotated[
+    int | None,
+    typer.Option(
+        "--min-update-interval", metavar="N", show_default="as the model prefers",
+        help="Gradients between updates of a node, under amp.",
+    ),
+]  # fmt: skip
+TargetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--target", metavar="X", show_default="as the model file says",
+        help="Validation accuracy to reach; 0.97 is 97 %.",
+    ),
+]  # fmt: skip
+InstancesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--instances", metavar="N", show_default="all", help="Training items to use."
+    ),
+]  # fmt: skip
+SeedOption = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", help="Of data, first weights, order and placement."),
+]
+ModeOption = Annotated[
+    ModeName,
+    typer.Option("--mode", help="Compute everything, or times only: sleep has no accuracy."),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
+]
+OutFolderOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Folder for what is written.")
+]
+
+
+def make_model(name: str, settings: list[str] | None) -> Model:
+    """The model that the command line names, with its settings."""
+    from ampsim.study import load_model
+    from ampsim.study.settings import settings_of
+
+    return load_model(name, **settings_of(settings or []))
+
+
+def make_cluster(
+    device: str | None,
+    *,
+    workers: int | None,
+    latency_s: float | None,
+    bandwidth_bytes_per_s: float | None,
+) -> Cluster:
+    """The cluster that the command line names."""
+    from ampsim.hardware import load_cluster
+
+    return load_cluster(
+        DEVICE if device is None else device,
+        workers=workers,
+        latency_s=latency_s,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+    )
+
+
+def make_schedules(
+    names: str, max_active_keys: int | None, min_update_interval: int | None
+) -> list[Schedule]:
+    """The schedules that the command line names; says so where an option concerns none of them."""
+    from ampsim.study.schedule_names import schedules_of, without_effect
+
+    given = {"max_active_keys": max_active_keys, "min_update_interval": min_update_interval}
+    schedules = schedules_of(names, **given)
+    named = [option for option, value in given.items() if value is not None]
+    for option in without_effect(schedules, named):
+        complain(f"note: --{option.replace('_', '-')} has no effect on {names}")
+    return schedules
