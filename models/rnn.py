@@ -17,9 +17,10 @@ What the paper leaves open, and what is chosen here:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field
 
 import ampsim
 from ampsim.data import ListBatch, ListReduction
@@ -40,6 +41,10 @@ from ampsim.optim import adam, exponential
 TOKENS = 14
 CLASSES = 10
 
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=1)]
+
 
 @dataclass(frozen=True)
 class Config:
@@ -55,13 +60,13 @@ class Config:
         dtype: "float32" or "float64".
     """
 
-    hidden: int = 128
-    replicas: int = 4
-    batch: int = 100
-    learning_rate: float = 2e-3
-    decay: float = 0.8
-    min_update_interval: int = 1
-    dtype: str = "float32"
+    hidden: Count = 128
+    replicas: Count = 4
+    batch: Count = 100
+    learning_rate: Rate = 2e-3
+    decay: Factor = 0.8
+    min_update_interval: Count = 1
+    dtype: Literal["float32", "float64"] = "float32"
 
 
 class Token(NamedTuple):

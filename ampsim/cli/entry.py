@@ -22,15 +22,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
-    forecast.forecast,
-    run.run,
-    gantt.gantt,
-    devices.devices,
-    models.models,
-    check.check,
+for _command, _help in (
+    (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
+    (run.run, "Run one schedule and keep its trace."),
+    (gantt.gantt, "Draw who works when."),
+    (devices.devices, "List the devices, or show one."),
+    (models.models, "List the models, or show one."),
+    (check.check, "Check a device, cluster or model file."),
 ):
-    app.command()(_command)
+    app.command(short_help=_help)(_command)
 
 # The class of all mistakes in calling a program: typer carries its own copy of click or not,
 # depending on its version, and exports this one subclass of it.
@@ -59,6 +59,8 @@ def start(context: typer.Context, version: VersionOption = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit: 0 fine, 2 a mistake or a failed run, 130 interrupted.
 
+    It exits with 1 where nobody could be told: standard output is closed or its disk full.
+
     Args:
         arguments: instead of those on the command line.
     """
@@ -68,10 +70,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = _run(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        code = 1
-    if code == 1:
+    except OSError as error:
+        if error.filename is not None:  # not of standard output
+            raise
         _forget_output()
+        code = 1
+        if not isinstance(error, BrokenPipeError):  # as from `head`, which has seen enough
+            complain(f"cannot write to standard output: {error.strerror}")
     sys.exit(code)
 
 
@@ -85,12 +90,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except _UsageError as error:
         context = error.ctx
         command = "ampsim" if context is None else context.command_path
-        complain(f"{error.format_message().rstrip('.')}; see '{command} --help'")
+        said = error.format_message().rstrip(".")
+        complain(f"{said}{'' if said.endswith('?') else ';'} see '{command} --help'")
         return Code.FAILED
     except (KeyboardInterrupt, typer.Abort):
         ended = 130
     if ended == 130 and not isinstance(ended, Code):  # nobody has said so yet
-        complain("interrupted; nothing was kept")
+        complain("interrupted")
     return int(ended or 0)
 
 

@@ -96,6 +96,9 @@ def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
     from ampsim.report.forecast_page import write_forecast
     from ampsim.study.forecast_json import to_json
 
+    if made.interrupted and not len(made.table):  # what an earlier forecast left there stays
+        complain(f"{made.interrupted}; nothing was written")
+        return Code.INTERRUPTED
     write_forecast(made, folder)
     if json is not None:
         text = to_json(made, seed=seed)
@@ -115,9 +118,8 @@ def _print_table(made: Forecast) -> None:
     from ampsim.report.table import to_rich
     from ampsim.report.verdict import verdict
 
-    if len(made.table):
-        console = Console(width=width())
-        console.print(to_rich(made.table, width=console.width))
+    console = Console(width=width())
+    console.print(to_rich(made.table, width=console.width))
     write(verdict(made.table, made.target))
 
 

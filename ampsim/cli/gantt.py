@@ -36,8 +36,8 @@ def gantt(
         str | None,
         typer.Option(
             metavar="START:END",
-            show_default="the first instances",
-            help="Virtual seconds to show, such as 0:2e-5.",
+            show_default=False,
+            help="Virtual seconds to show, such as 0:2e-5.  [default: the first few instances]",
         ),
     ] = None,
     schedule: Annotated[
@@ -45,8 +45,8 @@ def gantt(
         typer.Option(
             "--schedule",
             metavar="NAME,...",
-            show_default=options.ALL_SCHEDULES,
-            help="Of a model: several are drawn above each other.",
+            show_default=False,
+            help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
         ),
     ] = None,
     settings: options.SetOption = None,
@@ -58,10 +58,16 @@ def gantt(
     min_update_interval: options.UpdateIntervalOption = None,
     instances: Annotated[
         int | None,
-        typer.Option(metavar="N", show_default=str(_INSTANCES), help="Training items to use."),
+        typer.Option(
+            metavar="N", show_default=False, help=f"Training items to use.  [default: {_INSTANCES}]"
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", show_default="0")] = None,
-    mode: Annotated[options.ModeName | None, typer.Option(show_default="numeric")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Of everything.  [default: 0]")
+    ] = None,
+    mode: Annotated[
+        options.ModeName | None, typer.Option(help="As in forecast.  [default: numeric]")
+    ] = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker."""
     from ampsim.files import prepare_file
@@ -107,7 +113,7 @@ def _kept(folder: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], 
 
     kept = read_run(folder)
     for option, value in given.items():
-        if value:
+        if value not in (None, []):
             raise OptionError(
                 f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
                 f"{folder} is a run; leave it out"

@@ -100,7 +100,7 @@ def _prepare(path: Path) -> None:
     if path.suffix.lower() not in known:
         raise OptionError(
             f"cannot draw a graph to {str(path)!r}: its suffix must be one of {', '.join(known)}, "
-            f"got {path.suffix or 'none'!r}"
+            f"got {repr(path.suffix) if path.suffix else 'none'}"
         )
     prepare_file(path)
 

@@ -42,57 +42,59 @@ DeviceOption = Annotated[
     typer.Option(
         "--device",
         metavar="NAME|FILE",
-        show_default=DEVICE,
-        help="A shipped device's name, or a device or cluster file (.toml).",
+        show_default=False,
+        help=f"A shipped device's name, or a device or cluster file (.toml).  [default: {DEVICE}]",
     ),
 ]
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        "--workers", metavar="N", show_default="16, or as the cluster file says",
-        help="How many workers.",
+        "--workers", metavar="N", show_default=False,
+        help="How many workers.  [default: 16, or as the cluster file says]",
     ),
 ]  # fmt: skip
 LatencyOption = Annotated[
     float | None,
     typer.Option(
-        "--latency-s", metavar="X", show_default="0, or the file's",
-        help="Seconds from sending to arrival of a message between workers.",
+        "--latency-s", metavar="X", show_default=False,
+        help="Seconds from sending to arrival of a message between workers.  "
+        "[default: 0, or the file's]",
     ),
 ]  # fmt: skip
 BandwidthOption = Annotated[
     float | None,
     typer.Option(
-        "--bandwidth-bytes-per-s", metavar="X", show_default="infinite, or the file's",
-        help="Rate at which a message enters a link.",
+        "--bandwidth-bytes-per-s", metavar="X", show_default=False,
+        help="Rate at which a message enters a link.  [default: infinite, or the file's]",
     ),
 ]  # fmt: skip
 ActiveKeysOption = Annotated[
     int | None,
     typer.Option(
-        "--max-active-keys", metavar="N", show_default="8",
+        "--max-active-keys", metavar="N", show_default=False,
         help="Instances in flight at most; for schedules that drain, those of a group. "
-        "sequential always has 1.",
+        "sequential always has 1.  [default: 8]",
     ),
 ]  # fmt: skip
 UpdateIntervalOption = Annotated[
     int | None,
     typer.Option(
-        "--min-update-interval", metavar="N", show_default="as the model prefers",
-        help="Gradients between updates of a node, under amp.",
+        "--min-update-interval", metavar="N", show_default=False,
+        help="Gradients between updates of a node, under amp.  [default: as the model prefers]",
     ),
 ]  # fmt: skip
 TargetOption = Annotated[
     float | None,
     typer.Option(
-        "--target", metavar="X", show_default="as the model file says",
-        help="Validation accuracy to reach; 0.97 is 97 %.",
+        "--target", metavar="X", show_default=False,
+        help="Validation accuracy to reach; 0.97 is 97 %.  [default: as the model file says]",
     ),
 ]  # fmt: skip
 InstancesOption = Annotated[
     int | None,
     typer.Option(
-        "--instances", metavar="N", show_default="all", help="Training items to use."
+        "--instances", metavar="N", show_default=False,
+        help="Training items to use.  [default: all]",
     ),
 ]  # fmt: skip
 SeedOption = Annotated[
@@ -107,7 +109,8 @@ QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
 ]
 OutFolderOption = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="Folder for what is written.")
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Folder for what is written, if not the usual one."),
 ]
 
 

@@ -18,6 +18,7 @@ Show: TypeAlias = "Callable[[Progress], None]"
 
 _SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
 _SECONDS_BETWEEN_LOOKS = 0.05
+_BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 
 @contextlib.contextmanager
@@ -77,7 +78,7 @@ class Lines:
 
 
 class Bars:
-    """A bar for each run, for the epoch that it is in; those of finished runs stay."""
+    """A bar for each of the last runs, for the epoch that it is in or ended with."""
 
     def __init__(self, console: Any) -> None:
         """Draw on `console`, a terminal."""
@@ -95,6 +96,7 @@ class Bars:
         self._rich.start()
         self._run: tuple[str, int] | None = None
         self._task: Any = None
+        self._tasks: list[Any] = []
         self._epoch = 0
         self._start_s = 0.0
         self._looked_s = 0.0
@@ -103,9 +105,7 @@ class Bars:
         """Take the news."""
         now_s = time.monotonic()
         if (progress.schedule, progress.repeat) != self._run:
-            self._run = (progress.schedule, progress.repeat)
-            self._task = self._rich.add_task("", rate="", accuracy="")
-            self._epoch = 0
+            self._start_run((progress.schedule, progress.repeat))
         if progress.epoch != self._epoch:
             self._epoch, self._start_s = progress.epoch, now_s
             self._rich.reset(self._task, total=progress.items_total)
@@ -119,6 +119,13 @@ class Bars:
             rate=_rate(progress, now_s - self._start_s),
             accuracy=_accuracy(progress),
         )
+
+    def _start_run(self, run: tuple[str, int]) -> None:
+        self._run, self._epoch = run, 0
+        self._task = self._rich.add_task("", rate="", accuracy="")
+        self._tasks.append(self._task)
+        if len(self._tasks) > _BARS:
+            self._rich.update(self._tasks[-_BARS - 1], visible=False)
 
     def close(self) -> None:
         """Leave the bars as they are."""

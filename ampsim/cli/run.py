@@ -35,9 +35,9 @@ ClockOption = Annotated[
 StretchOption = Annotated[
     float | None,
     typer.Option(
-        "--stretch", metavar="X", show_default="1",
+        "--stretch", metavar="X", show_default=False,
         help="Wall seconds for each virtual second, with --clock wall; "
-        "1000 makes a microsecond a millisecond.",
+        "1000 makes a microsecond a millisecond.  [default: 1]",
     ),
 ]  # fmt: skip
 
@@ -58,7 +58,7 @@ def run(
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
         float | None,
-        typer.Option(metavar="X", show_default="none", help="End after the epoch that reaches it."),
+        typer.Option(metavar="X", show_default=False, help="End after the epoch that reaches it."),
     ] = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,

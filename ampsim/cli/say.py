@@ -11,8 +11,6 @@ from collections.abc import Generator, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
-from ampsim.errors import AmpsimError
-
 _WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left out
 
 
@@ -59,7 +57,7 @@ def _line(line: list[str], widths: list[int], indent: str) -> str:
 
 @contextlib.contextmanager
 def output_folder(path: Path) -> Generator[Path]:
-    """The folder, tried before the long work; taken back if the work cannot even begin.
+    """The folder, tried before the long work; taken back if nothing is written there.
 
     Raises:
         OutputError: it cannot be created or written.
@@ -70,8 +68,7 @@ def output_folder(path: Path) -> Generator[Path]:
     folder = prepare_folder(path)
     try:
         yield folder
-    except AmpsimError:
+    finally:
         if is_new:
-            with contextlib.suppress(OSError):  # it holds something by now
+            with contextlib.suppress(OSError):  # as a rule it holds something by now
                 folder.rmdir()
-        raise

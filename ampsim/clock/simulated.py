@@ -76,8 +76,8 @@ class SimClock:
         try:
             self._environment.run()
         except BaseException as error:
-            # SimPy raises a copy whose cause is the original, which has the cause that it came with.
+            # SimPy raises a copy whose cause is the original, which has a cause of its own.
             original = error.__cause__
-            if type(original) is type(error) and original.args == error.args:
+            if original is not None and type(original) is type(error):
                 raise original from original.__cause__
             raise

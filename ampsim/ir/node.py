@@ -151,6 +151,14 @@ class ParameterizedNode(Node):
     def take_gradient(self) -> np.ndarray:
         """Return the accumulated gradient, flat, summed over messages, and start anew."""
 
+    def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the accumulated gradient of a table as (rows touched, their gradients).
+
+        None, the default, for nodes whose gradient is dense: `take_gradient` has it. A node that
+        returns rows has one parameter, a table; in `sleep` mode the gradients are empty.
+        """
+        return None
+
     def adopt(self, theta: np.ndarray) -> None:
         """Use `theta` as parameters from now on; subclasses bind their views here."""
         self.theta = theta

@@ -96,7 +96,9 @@ def infer_shapes(graph: Graph) -> None:
     while waiting:
         index = waiting.pop(0)
         node, shapes = graph.nodes[index], known[index]
-        is_ready = None not in shapes or (not node.waits_for_all and any(s is not None for s in shapes))
+        is_ready = None not in shapes or (
+            not node.waits_for_all and any(s is not None for s in shapes)
+        )
         if not is_ready:
             continue
         visited[index] = True

@@ -11,17 +11,20 @@ from ampsim.errors import GraphError
 from ampsim.ir import Direction, ParameterizedNode, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 
-SMALL_TABLE: Final = 64  # chosen: the one-hot product is the faster up to about this many rows
+FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
 
 class Embedding(ParameterizedNode):
     """Rows of a table of `vocabulary` x `width`, looked up by integer payloads of any shape.
 
     A lookup multiplies nothing, so forward and backward count no FLOP; an update counts one per
-    parameter, as Appendix C does for a fully connected layer.
+    parameter that it changes, as Appendix C does for a fully connected layer. Those are all of
+    them, or with `is_sparse` the rows looked up since the last update: cost and accumulated
+    gradients then follow the rows, not the vocabulary, and an optimizer's memory of a row rests
+    while the row does (as PyTorch's SparseAdam; a dense Adam would let it decay).
     """
 
-    def __init__(self, name: str, vocabulary: int, width: int) -> None:
+    def __init__(self, name: str, vocabulary: int, width: int, *, is_sparse: bool = False) -> None:
         """Hold `vocabulary` rows of `width`.
 
         Raises:
@@ -34,6 +37,7 @@ class Embedding(ParameterizedNode):
         super().__init__(name, {"weight": (vocabulary, width)})
         self.vocabulary = vocabulary
         self.width = width
+        self.is_sparse = is_sparse
         self._saved: dict[State, tuple[np.ndarray, int]] = {}
         self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -58,7 +62,9 @@ class Embedding(ParameterizedNode):
         """Accumulate; indices have no gradient, so None goes back."""
         indices, version = self._saved.pop(state)
         self.count_gradient(state, version)
-        if not self.is_abstract:
+        if self.is_abstract and self.is_sparse:  # the rows touched decide what an update costs
+            self._pairs.append((indices.reshape(-1), np.empty((indices.size, 0))))
+        elif not self.is_abstract:
             self._pairs.append((indices.reshape(-1), gradient.reshape(-1, self.width)))
         return ((0, state, None),)
 
@@ -66,16 +72,25 @@ class Embedding(ParameterizedNode):
         """Sum the gradients of each row of the table over all accumulated messages, flat."""
         flat = np.zeros_like(self.theta)
         if self._pairs:
-            indices, gradients = map(np.concatenate, zip(*self._pairs, strict=True))
-            _add_rows(self.views(flat)["weight"], indices, gradients)
-        self._pairs = []
+            rows, sums = self._take_sums()
+            self.views(flat)["weight"][rows] = sums
         return flat
 
+    def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the rows looked up and the sums of their gradients; None unless sparse."""
+        return self._take_sums() if self.is_sparse else None
+
+    def _take_sums(self) -> tuple[np.ndarray, np.ndarray]:
+        indices, gradients = map(np.concatenate, zip(*self._pairs, strict=True))
+        self._pairs = []
+        return sums_by_row(indices, gradients)
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Count bytes moved; FLOP only for the update."""
+        """Count bytes moved; FLOP for the update only, whose shape is the rows touched."""
         itemsize = self.theta.itemsize
         if direction is Direction.UPDATE:
-            return Work(self.parameter_count, 3 * self.parameter_count * itemsize)
+            changed = self.parameter_count if shape is None else shape[0] * self.width
+            return Work(changed, 3 * changed * itemsize)
         assert shape is not None
         return Work(0, 2 * int(np.prod(shape)) * self.width * itemsize)
 
@@ -90,16 +105,16 @@ class Embedding(ParameterizedNode):
         return self._saved.keys()
 
 
-def _add_rows(table: np.ndarray, indices: np.ndarray, gradients: np.ndarray) -> None:
-    """Add each row of `gradients` to the row of a zero `table` that its index names.
+def sums_by_row(indices: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct `indices`, ascending, and the sum of the `gradients` of each.
 
-    A small table is one product with the indices' one-hot matrix, a large one sums runs of
-    sorted indices; `np.add.at` takes ten times as long (`tests/benchmark/bench_embedding.py`).
+    Few distinct rows are one product with a one-hot matrix, many are sums over runs of sorted
+    indices; `np.add.at` takes several times as long (`tests/benchmark/bench_embedding.py`).
     """
-    if len(table) <= SMALL_TABLE:
-        chosen = np.arange(len(table))[:, None] == indices
-        np.matmul(chosen.astype(gradients.dtype), gradients, out=table)
-        return
-    order = np.argsort(indices, kind="stable")
-    rows, starts = np.unique(indices[order], return_index=True)
-    table[rows] = np.add.reduceat(gradients[order], starts, axis=0)
+    rows, place = np.unique(indices, return_inverse=True)
+    if len(rows) <= FEW_ROWS:
+        chosen = np.arange(len(rows))[:, None] == place
+        return rows, chosen.astype(gradients.dtype) @ gradients
+    order = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[order], np.arange(len(rows)))
+    return rows, np.add.reduceat(gradients[order], starts, axis=0)

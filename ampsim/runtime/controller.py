@@ -13,8 +13,9 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError
+from ampsim.errors import DivergenceError, SimulationError
 from ampsim.ir import LossNode, ParameterizedNode, Send, Standin, State
+from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.schedules.base import Schedule
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.runtime.worker import BY_CONTROLLER, send
@@ -88,10 +89,31 @@ class Controller:
                 return
             instance = self._next_instance
             self._next_instance += 1
-            sends = self._pump(instance, batch)
+            sends = self._pumped(instance, batch)
             self._alive[instance] = len(sends)
             self._items[instance] = batch.rows
             send(self.routes, 0, sends)
+
+    def _pumped(self, instance: int, batch: Any) -> list[Send]:
+        """Ask the model's pump.
+
+        Raises:
+            SimulationError: it failed, or gave what is no list of messages of this instance.
+        """
+        try:
+            sends = self._pump(instance, batch)
+            states = [state[0] for _port, state, _payload in sends]
+        except Exception as error:
+            raise SimulationError(
+                f"the model's pump failed for instance {instance}: {told(error)}"
+            ) from error
+        fault = fault_of(sends, len(self.routes), (instance,), states)
+        if fault is not None or set(states) != {instance}:
+            what = (
+                fault or f"expected states of instance {instance} only, got {sorted(set(states))}"
+            )
+            raise SimulationError(f"the model's pump failed for instance {instance}: {what}")
+        return sends
 
     def receive(self, entry: Entry) -> None:
         """Take back one message that was pumped."""

@@ -13,7 +13,7 @@ from ampsim.ir import Direction, Graph
 from ampsim.optim import Optimizer
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.network import Channel
-from ampsim.runtime.schedules.base import Schedule
+from ampsim.runtime.schedules.base import Schedule, require_known_nodes
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.runtime.update import Updater
 from ampsim.runtime.worker import Agenda, Worker, deliver
@@ -65,7 +65,8 @@ class Engine:
         is_abstract: `sleep` mode: shapes instead of numbers.
 
     Raises:
-        OptionError: `sleep` mode of a graph whose control flow reads values.
+        OptionError: `sleep` mode of a graph whose control flow reads values, or a schedule with an
+            interval for a node that does not learn or does not exist.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Engine:
                     "use mode 'numeric'"
                 )
             node.is_abstract = is_abstract
+        require_known_nodes(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.update_interval(node.name, preferred)

@@ -70,12 +70,12 @@ class Site:
         self._device = device
         self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
 
-    def price(self, direction: Direction, payload: Payload) -> Price:
-        """What a step on `payload` costs here; depends on its shape alone, and is remembered."""
-        key = (direction, None if payload is None else payload.shape)
+    def price(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
+        """What a step costs here; depends on the shape of its payload alone, and is remembered."""
+        key = (direction, shape)
         price = self._prices.get(key)
         if price is None:
-            price = self._prices[key] = self._work_out(direction, key[1])
+            price = self._prices[key] = self._work_out(direction, shape)
         return price
 
     def _work_out(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:

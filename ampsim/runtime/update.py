@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
+
+import numpy as np
 
 from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, ParameterizedNode
@@ -31,38 +34,91 @@ class Updater:
         """Take the learning rate of `epoch`, counted from 0."""
         self.rate = self._optimizer.rate(epoch)
 
-    def update(self, site: Site, now_s: float) -> None:
+    def update(self, site: Site, now_s: float) -> tuple[int, ...] | None:
         """Apply and forget what `site` has accumulated.
+
+        Returns:
+            The shape that the update's cost depends on: (rows touched,) of a sparse table, None
+            of a node that changed all of its parameters.
 
         Raises:
             DivergenceError: a weight would stop being finite; it is not adopted.
         """
         node = site.node
         assert isinstance(node, ParameterizedNode)
+        touched = node.take_rows()
         if not node.is_abstract:
-            self._apply(site, node, now_s)
+            if site.optimizer_state is None:
+                site.optimizer_state = self._optimizer.init(node.theta)
+            if touched is None:
+                self._update_all(site, node, now_s)
+            else:
+                self._update_rows(site, node, touched, now_s)
         count = node.gradient_count
         self._recorder.updates.append(
             (site.index, now_s, count, node.staleness_sum / max(count, 1), node.staleness_max)
         )
         node.updated()
+        return None if touched is None else (len(touched[0]),)
 
-    def _apply(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
-        gradient = node.take_gradient()
-        if self.averages_instances and len(node.instances) > 1:
-            gradient *= gradient.dtype.type(1.0 / len(node.instances))
-        if site.optimizer_state is None:
-            site.optimizer_state = self._optimizer.init(node.theta)
+    def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
+        gradient = self._averaged(node, node.take_gradient())
         theta, site.optimizer_state = self._optimizer.update(
             gradient, site.optimizer_state, node.theta, self.rate
         )
-        if not math.isfinite(float(theta.dot(theta))):
-            raise DivergenceError(
-                f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
-                f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
-                "try a lower learning rate"
-            )
+        _require_finite(theta, node, now_s)
         node.adopt(theta)
+
+    def _update_rows(
+        self,
+        site: Site,
+        node: ParameterizedNode,
+        touched: tuple[np.ndarray, np.ndarray],
+        now_s: float,
+    ) -> None:
+        """Update some rows of a table, in place: its size must not decide what that costs."""
+        rows, values = touched
+        table = node.theta.reshape(-1, values.shape[1])
+        of_rows = tuple(_gather(part, table.shape, rows) for part in site.optimizer_state)
+        theta, after = self._optimizer.update(
+            self._averaged(node, values.reshape(-1)), of_rows, table[rows].reshape(-1), self.rate
+        )
+        _require_finite(theta, node, now_s)
+        table[rows] = theta.reshape(values.shape)
+        site.optimizer_state = tuple(
+            _scatter(whole, rows, part)
+            for whole, part in zip(site.optimizer_state, after, strict=True)
+        )
+
+    def _averaged(self, node: ParameterizedNode, gradient: np.ndarray) -> np.ndarray:
+        if self.averages_instances and len(node.instances) > 1:
+            gradient *= gradient.dtype.type(1.0 / len(node.instances))
+        return gradient
+
+
+def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
+    """Read the rows of one part of an optimizer's state; a scalar is the same for all rows."""
+    if not isinstance(part, np.ndarray):
+        return part
+    whole = cast("np.ndarray[Any, np.dtype[Any]]", part)
+    return whole.reshape(shape)[rows].reshape(-1)
+
+
+def _scatter(whole: Any, rows: np.ndarray, part: Any) -> Any:
+    """Write the rows of one part of an optimizer's state back; a scalar replaces the old one."""
+    if isinstance(whole, np.ndarray):
+        whole.reshape(-1, part.size // len(rows))[rows] = part.reshape(len(rows), -1)
+        return cast("Any", whole)
+    return part
+
+
+def _require_finite(theta: np.ndarray, node: ParameterizedNode, now_s: float) -> None:
+    if not math.isfinite(float(theta.dot(theta))):
+        raise DivergenceError(
+            f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
+            f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
+            "try a lower learning rate"
+        )
 
 
 def average_replicas(graph: Graph) -> None:

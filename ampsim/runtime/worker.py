@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.ir import Direction, LossNode, ParameterizedNode, Sends, State
+from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.trace import Recorder
 
@@ -133,12 +134,11 @@ class Worker:
         sends: Sends = ()
         price = (0.0, 0, 0)
         if direction is Direction.UPDATE:
-            self._update(site, state)
-            price = site.price(direction, None)
+            price = site.price(direction, self._update(site, state))
         else:
             sends = self._step(direction, entry)
             if sends:
-                price = site.price(direction, payload)
+                price = site.price(direction, None if payload is None else payload.shape)
             if direction is Direction.BACKWARD and isinstance(site.node, ParameterizedNode):
                 staleness = site.node.last_staleness
         seconds, flop, moved = price
@@ -186,38 +186,40 @@ class Worker:
         except AmpsimError:
             raise
         except Exception as error:
-            raise self._failed(site, direction, state, error) from error
+            raise self._failed(site, direction, state, told(error)) from error
         if site.is_loss:
             self.controller.take_report(cast("LossNode", site.node), state, self._clock.now)
         return sends
 
-    def _update(self, site: Site, state: State) -> None:
+    def _update(self, site: Site, state: State) -> tuple[int, ...] | None:
         """Apply what the node has accumulated; an exception tells where and when it happened."""
         try:
-            self.updater.update(site, self._clock.now)
+            return self.updater.update(site, self._clock.now)
         except AmpsimError:
             raise
         except Exception as error:
-            raise self._failed(site, Direction.UPDATE, state, error) from error
+            raise self._failed(site, Direction.UPDATE, state, told(error)) from error
 
-    def _failed(
-        self, site: Site, direction: Direction, state: State, error: Exception
-    ) -> SimulationError:
-        served = "the controller's update" if state is BY_CONTROLLER else (
-            f"{direction.name.lower()} {state}"
-        )
+    def _failed(self, site: Site, direction: Direction, state: State, what: str) -> SimulationError:
+        sender = "from the controller" if state is BY_CONTROLLER else str(state)
         return SimulationError(
-            f"{site.node.describe()} failed at {self._clock.now:.9g} s serving {served}: "
-            f"{type(error).__name__}: {error}"
+            f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
+            f"{direction.name.lower()} {sender}: {what}"
         )
 
     def _send(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
-        surplus = len(sends) - 1
-        if surplus:
-            self.controller.count_messages(state[0], surplus)
         routes = site.backward_routes if direction is Direction.BACKWARD else site.forward_routes
-        send(routes, site.index, sends)
+        try:
+            surplus = len(sends) - 1
+            if surplus:
+                self.controller.count_messages(state[0], surplus)
+            send(routes, site.index, sends)
+        except (LookupError, TypeError, ValueError) as error:
+            fault = fault_of(sends, len(routes), state, self.controller.unfinished)
+            if fault is None:
+                raise
+            raise self._failed(site, direction, state, fault) from error
 
 
 def send(routes: list[Route], source: int, sends: Sends) -> None:

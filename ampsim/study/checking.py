@@ -9,8 +9,9 @@ from ampsim.clock import SimClock
 from ampsim.hardware import load_cluster
 from ampsim.ir import Graph, Isu
 from ampsim.rng import stream
-from ampsim.runtime import Engine, Job, Sequential, paper_placement
+from ampsim.runtime import Engine, Job, paper_placement
 from ampsim.study.model import Model
+from ampsim.study.schedule_names import schedules_of
 from ampsim.trace import Recorder
 
 _BATCHES = 1000  # chosen: among these the smallest is looked for
@@ -63,7 +64,7 @@ def _engine(model: Model, graph: Graph, recorder: Recorder, is_abstract: bool) -
         Job(graph, model.pump, model.optimizer, model.update_interval),
         load_cluster("tflops-1", workers=_WORKERS),
         paper_placement(graph, _WORKERS, stream(0, "placement")),
-        Sequential(),
+        schedules_of("sequential")[0],
         clock=SimClock(),
         recorder=recorder,
         is_abstract=is_abstract,

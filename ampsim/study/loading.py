@@ -88,7 +88,7 @@ def _execute(path: Path, shown: str) -> ModuleType:
     if not dataclasses.is_dataclass(module.Config):
         got = type(module.Config).__name__
         raise FileFormatError(
-            f"{path}: Config must be a dataclass, got a {got}; put @dataclass(frozen=True) before it"
+            f"{path}: Config must be a dataclass, got a {got}; put @dataclass(frozen=True) on it"
         )
     return module
 

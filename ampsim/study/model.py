@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,10 +12,13 @@ from ampsim.data import Dataset
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.optim import Optimizer
+from ampsim.options import require_count, require_target
 from ampsim.rng import stream
 from ampsim.runtime import Pump
 
 Parameters = dict[str, np.ndarray]
+
+DTYPES: Final = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,21 @@ class Model:
     dtype: str = "float32"
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
     given: Parameters = field(default_factory=dict[str, np.ndarray])
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: an interval or `replicas` is below 1, the target is no accuracy, or the
+                data type is neither "float32" nor "float64".
+        """
+        require_count("min_update_interval", self.min_update_interval)
+        for node, interval in self.node_update_intervals.items():
+            require_count(f"min_update_interval of {node}", interval)
+        require_count("replicas", self.replicas)
+        require_target(self.target)
+        if self.dtype not in DTYPES:
+            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
 
     def graph(self, seed: int = 0) -> Graph:
         """Build and verify the graph, with parameters as given or drawn from `seed`.
@@ -114,20 +132,24 @@ def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:
         raise OptionError(f"parameter {name!r} {what}; expected: {', '.join(known)}")
     for node in graph.parameterized:
         parts = [
-            _fitting(f"{node.name}.{name}", parameters[f"{node.name}.{name}"], shape)
+            _fitting(f"{node.name}.{name}", parameters[f"{node.name}.{name}"], shape, dtype)
             for name, shape in node.parameter_shapes.items()
         ]
-        node.adopt(np.concatenate(parts).astype(dtype))
+        node.adopt(np.concatenate(parts))
 
 
 def _names(node: ParameterizedNode) -> list[str]:
     return list(node.parameter_shapes)
 
 
-def _fitting(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(value, dtype=np.float64)
+def _fitting(name: str, value: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    try:
+        with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused
+            array = np.array(value, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"parameter {name!r} must be an array of numbers: {error}") from None
     if array.shape != shape:
         raise OptionError(f"parameter {name!r} must have shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
-        raise OptionError(f"parameter {name!r} must be finite, got NaN or infinity in it")
+        raise OptionError(f"parameter {name!r} must be finite in {dtype}, got NaN or infinity")
     return array.reshape(-1)

@@ -86,7 +86,8 @@ def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
         OutputError: the folder or a file in it cannot be written.
     """
     place = prepare_folder(folder)
-    (place / MANIFEST).unlink(missing_ok=True)
+    if (place / MANIFEST).is_file():  # until the new one is there, the folder holds no run
+        (place / MANIFEST).unlink()
     written: list[Path] = []
     files: dict[str, dict[str, Any]] = {}
     for name in TABLES:

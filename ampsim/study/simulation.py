@@ -66,15 +66,16 @@ class Simulation:
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
-        self._engine = Engine(
-            Job(self._graph, model.pump, model.optimizer, model.update_interval),
-            cluster,
-            paper_placement(self._graph, cluster.workers, stream(seed, "placement")),
-            schedule,
-            clock=self._clock,
-            recorder=self._recorder,
-            is_abstract=mode == "sleep",
-        )
+        with undisturbed():  # a wall clock's workers keep the NumPy settings that they start with
+            self._engine = Engine(
+                Job(self._graph, model.pump, model.optimizer, model.update_interval),
+                cluster,
+                paper_placement(self._graph, cluster.workers, stream(seed, "placement")),
+                schedule,
+                clock=self._clock,
+                recorder=self._recorder,
+                is_abstract=mode == "sleep",
+            )
         if on_items is not None:
             self._engine.controller.on_finish = on_items
         self._origin = origin_of(model, cluster, schedule, seed=seed, mode=mode)

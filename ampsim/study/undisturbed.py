@@ -19,8 +19,8 @@ def undisturbed() -> Generator[None]:
     """Keep matrix products on one thread, collect garbage rarely, leave NaN to the engine.
 
     On one thread the bits of a product do not depend on how many cores a machine has. Messages and
-    records form no cycles, so that searching them for cycles every 700 allocations only costs time: a
-    quarter of a run in `sleep` mode (`tests/benchmark/bench_messages.py`). Numbers that overflow
+    records form no cycles, so that searching them for cycles every 700 allocations only costs time:
+    a quarter of a run in `sleep` mode (`tests/benchmark/bench_messages.py`). Numbers that overflow
     become a `DivergenceError`, which says where; NumPy's warnings would only come before it.
     """
     before = gc.get_threshold()

@@ -6,8 +6,9 @@ Every published schedule is a few choices of these (design, section 6). Each liv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, cast
 
+from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
@@ -57,3 +58,15 @@ def interval_of(intervals: int | Mapping[str, int] | None, node: str, preferred:
     if isinstance(intervals, Mapping):
         return intervals.get(node, preferred)
     return intervals
+
+
+def require_known_nodes(schedule: Schedule, nodes: list[str]) -> None:
+    """Check that a schedule's intervals by node name nodes that there are.
+
+    Raises:
+        OptionError: one of them names no node of `nodes`, the nodes that learn.
+    """
+    intervals: Any = getattr(schedule, "min_update_interval", None)
+    for name in cast("Mapping[str, int]", intervals) if isinstance(intervals, Mapping) else ():
+        if name not in nodes:
+            raise OptionError(f"min_update_interval: {one_of('node that learns', name, nodes)}")

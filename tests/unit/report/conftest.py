@@ -223,26 +223,26 @@ def figure_1() -> dict[str, pd.DataFrame]:
     return chain()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_chain() -> Callable[..., dict[str, pd.DataFrame]]:
     return chain
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_table() -> Callable[..., pd.DataFrame]:
     return table_of
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_epochs() -> Callable[..., pd.DataFrame]:
     return learning
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_staleness() -> Callable[[str], pd.DataFrame]:
     return staleness_counts
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_forecast() -> Callable[..., SimpleNamespace]:
     return forecast_of

@@ -1,0 +1,150 @@
+"""What several tests share: chains of stages whose steps cost what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.hardware.cluster import Route
+from ampsim.ir import Direction, Graph, Send, Work
+from ampsim.nodes import Linear, SoftmaxCrossEntropy
+from ampsim.optim import sgd
+
+CLASSES = 2
+
+
+class One(NamedTuple):
+    """State of a message in a chain: there is nothing to count but instances."""
+
+    instance: int
+
+
+class Rows(NamedTuple):
+    """A batch: inputs and labels."""
+
+    values: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels)
+
+
+class Stage(Linear):
+    """A square linear layer whose steps cost a fixed number of FLOP, whatever the payload."""
+
+    def __init__(self, name: str, cost: tuple[int, int, int]) -> None:
+        super().__init__(name, CLASSES, CLASSES)
+        forward, backward, update = cost
+        self.flop = {
+            Direction.FORWARD: forward,
+            Direction.BACKWARD: backward,
+            Direction.UPDATE: update,
+        }
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        return Work(self.flop[direction])
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Stages in a row, then a loss; it is the data set and the configuration too.
+
+    Args:
+        costs: FLOP of a forward step, a backward step and an update, for each stage.
+        instances: training instances, of `rows` rows each.
+        valid: validation instances.
+        rows: rows of an instance.
+        update_interval: gradients between updates that the model prefers.
+    """
+
+    costs: tuple[tuple[int, int, int], ...]
+    instances: int = 4
+    valid: int = 0
+    rows: int = 1
+    update_interval: int = 1
+
+    name = "chain"
+    description = "random numbers"
+
+    def count(self, split: str) -> int:
+        return self.rows * self.batch_count(split)
+
+    def batch_count(self, split: str) -> int:
+        return self.instances if split == "train" else self.valid
+
+    def batches(self, split: str, *, epoch: int, seed: int) -> Iterator[Rows]:
+        random = np.random.default_rng([seed, epoch, split == "train"])
+        for _ in range(self.batch_count(split)):
+            labels = random.integers(0, CLASSES, self.rows)
+            yield Rows(random.standard_normal((self.rows, CLASSES)), labels)
+
+    def graph(self) -> Graph:
+        graph = Graph("chain")
+        wire, label = graph.controller(values=("rows", CLASSES), label=("rows",))
+        for number, cost in enumerate(self.costs, 1):
+            wire = graph.add(Stage(f"stage-{number}", cost), wire)
+        graph.end(SoftmaxCrossEntropy("loss"), wire, label)
+        return graph
+
+    def model(self) -> ampsim.Model:
+        return ampsim.Model(
+            name="chain",
+            config=self,
+            make_graph=self.graph,
+            make_data=lambda _seed, _count: self,
+            pump=pump_rows,
+            optimizer=sgd(0.01),
+            min_update_interval=self.update_interval,
+            dtype="float64",
+        )
+
+
+def pump_rows(instance: int, batch: Rows) -> list[Send]:
+    return [(0, One(instance), batch.values), (1, One(instance), batch.labels)]
+
+
+@pytest.fixture(scope="session")
+def chain() -> Callable[..., Chain]:
+    """`chain(costs, instances=…)`; its `model()` is what runs."""
+    return Chain
+
+
+@pytest.fixture(scope="session")
+def make_cluster() -> Callable[..., Cluster]:
+    """`make_cluster(workers, flop_per_s=1.0, link=…, links={(source, target): link})`."""
+
+    def make(workers: int, *, flop_per_s: float = 1.0, **ways: Any) -> Cluster:
+        own = ways.get("links", {})
+        return Cluster(
+            name="test",
+            devices=(Device(name="test", flop_per_s=flop_per_s),) * workers,
+            link=ways.get("link", Link()),
+            links=tuple(Route(source=s, target=t, link=link) for (s, t), link in own.items()),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_cluster(make_cluster: Callable[..., Cluster]) -> Callable[..., Cluster]:
+    """`random_cluster(workers, seed, latency_s_max)`: a latency of its own for each pair."""
+
+    def make(workers: int, seed: int, latency_s_max: float = 1e-5) -> Cluster:
+        random = np.random.default_rng(seed)
+        places = [HOST, *range(workers)]
+        links = {
+            (source, target): Link(latency_s=float(random.uniform(0.0, latency_s_max)))
+            for source in places
+            for target in places
+            if source != target
+        }
+        return make_cluster(workers, flop_per_s=1e12, links=links)
+
+    return make

@@ -1,0 +1,84 @@
+"""Same model, cluster, schedule and seed: same bits, in any process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ampsim
+from ampsim import Sequential, load_cluster, load_model, simulate
+from ampsim.data import ListReduction
+from ampsim.runtime import SCHEDULES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def lists(seed: int, _count: int | None) -> ListReduction:
+    return ListReduction.generate(seed, 120, 30, batch=10)
+
+
+def digest(name: str, seed: int = 0, latency_s: float = 1e-8) -> str:
+    kind = SCHEDULES[name]
+    schedule: Any = kind() if kind is Sequential else kind(max_active_keys=6)
+    model = replace(load_model("rnn", hidden=8, replicas=3), make_data=lists)
+    cluster = load_cluster("tflops-1", workers=7, latency_s=latency_s)
+    return simulate(model, cluster, schedule, epochs=2, seed=seed).digest
+
+
+def digests() -> dict[str, str]:
+    return {name: digest(name) for name in SCHEDULES}
+
+
+def in_another_process(hash_seed: str, folder: Path) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join([str(Path(ampsim.__file__).parents[1]), *sys.path]),
+    }
+    code = (
+        "import json, runpy; "
+        f"print(json.dumps(runpy.run_path({str(Path(__file__))!r})['digests']()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow  # two interpreters start and import everything
+def test_two_processes_with_different_hash_seeds_give_the_same_digests(tmp_path):
+    here = digests()
+    assert len(set(here.values())) == len(SCHEDULES)
+    assert in_another_process("1", tmp_path) == here
+    assert in_another_process("4242", tmp_path) == here
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_run_repeats_itself_to_the_last_bit_and_another_seed_does_not(name):
+    assert digest(name, seed=1) == digest(name, seed=1)
+    assert digest(name, seed=1) != digest(name, seed=2)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_digest_tells_apart_what_differs_only_in_time(name):
+    assert digest(name) != digest(name, latency_s=1.1e-8)
+
+
+def test_runs_share_nothing():
+    """A model, a cluster and a schedule may serve any number of runs, interleaved as one likes."""
+    alone = digests()
+    backwards = {name: digest(name) for name in reversed(list(SCHEDULES))}
+    assert backwards == alone

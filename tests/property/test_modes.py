@@ -1,0 +1,111 @@
+"""`sleep` mode keeps every decision and every time of `numeric` mode, to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ampsim import Sequential, load_cluster, load_model, simulate
+from ampsim.data import ListReduction
+from ampsim.errors import OptionError
+from ampsim.ir import Graph, Send
+from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
+from ampsim.runtime import SCHEDULES
+
+TABLES = ("spans", "transfers", "updates")
+KNOWN_IN_BOTH = ("epoch", "time_s", "instances", "valid_instances", "train_s", "valid_s")
+
+
+def tiny_rnn(**options: Any) -> Any:
+    def lists(seed: int, _count: int | None) -> ListReduction:
+        return ListReduction.generate(seed, 30, 8, batch=4)
+
+    return replace(load_model("rnn", hidden=4, **options), make_data=lists)
+
+
+def schedule_of(name: str, in_flight: int) -> Any:
+    kind = SCHEDULES[name]
+    return kind() if kind is Sequential else kind(max_active_keys=in_flight)
+
+
+def require_same_trace(model: Any, cluster: Any, schedule: Any, **options: Any) -> None:
+    numeric, sleep = (
+        simulate(model, cluster, schedule, mode=mode, **options) for mode in ("numeric", "sleep")
+    )
+    for table in TABLES:
+        found, expected = sleep.recorder.columns(table), numeric.recorder.columns(table)
+        assert len(expected["node" if table != "transfers" else "source"]) or table == "transfers"
+        assert found.keys() == expected.keys()
+        for column in expected:
+            assert found[column].dtype == expected[column].dtype
+            assert found[column].tobytes() == expected[column].tobytes(), (table, column)
+    for column in KNOWN_IN_BOTH:
+        found, expected = sleep.recorder.columns("epochs"), numeric.recorder.columns("epochs")
+        assert found[column].tobytes() == expected[column].tobytes(), column
+    assert sleep.epochs[["loss", "accuracy", "train_accuracy", "valid_loss"]].isna().all(axis=None)
+    assert numeric.epochs.notna().all(axis=None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(sorted(SCHEDULES)),
+    in_flight=st.integers(1, 9),
+    replicas=st.integers(1, 3),
+    workers=st.integers(1, 7),
+    seed=st.integers(0, 99),
+)
+def test_numeric_and_sleep_give_the_same_trace(
+    random_cluster, name, in_flight, replicas, *, workers, seed
+):
+    cluster = random_cluster(workers, seed=seed, latency_s_max=1e-7 * (seed % 3))
+    schedule = schedule_of(name, in_flight)
+    model = tiny_rnn(replicas=replicas, dtype=["float32", "float64"][seed % 2])
+    require_same_trace(model, cluster, schedule, seed=seed)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("replicas", [1, 4])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        load_cluster("tflops-1", workers=16),
+        load_cluster("tflops-1", workers=2, latency_s=1e-8, bandwidth_bytes_per_s=1e9),
+        load_cluster("cpu-core", workers=8, bandwidth_bytes_per_s=1e9),  # light steps cost too
+    ],
+    ids=["free", "slow links", "roofline"],
+)
+def test_every_schedule_on_every_kind_of_cluster_gives_the_same_trace(name, replicas, cluster):
+    model = tiny_rnn(replicas=replicas)
+    require_same_trace(model, cluster, schedule_of(name, 5), epochs=2)
+
+
+class ReLUThatLooks(ReLU):
+    """Stands for a node which routes by what a payload holds."""
+
+    reads_values = True
+
+
+def looking_graph() -> Graph:
+    graph = Graph("looking")
+    values, label = graph.controller(values=("rows", 2), label=("rows",))
+    looks = graph.add(ReLUThatLooks("looks"), graph.add(Linear("linear", 2, 2), values))
+    graph.end(SoftmaxCrossEntropy("loss"), looks, label)
+    return graph
+
+
+def test_sleep_mode_refuses_a_node_that_decides_by_values_and_says_why(chain, make_cluster):
+    def pump(instance: int, batch: Any) -> list[Send]:
+        return [(0, (instance,), batch.values), (1, (instance,), batch.labels)]
+
+    model = replace(chain((), instances=2).model(), make_graph=looking_graph, pump=pump)
+    expected = (
+        r"^mode 'sleep' has no numbers, but looks \(ReLUThatLooks\) decides by them; "
+        r"use mode 'numeric'$"
+    )
+    with pytest.raises(OptionError, match=expected):
+        simulate(model, make_cluster(2), Sequential(), mode="sleep")
+    assert len(simulate(model, make_cluster(2), Sequential()).epochs) == 1

@@ -1,0 +1,191 @@
+"""What the figures of convergence, throughput and staleness show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from ampsim.report import convergence as convergence_figure
+from ampsim.report import staleness
+from ampsim.report import throughput as throughput_figure
+from ampsim.report.convergence import has_accuracy
+from ampsim.report.staleness import staleness_counts
+from ampsim.report.style import line_styles
+
+# Figures are Any here: matplotlib types what it returns too widely to ask it anything.
+convergence: Any = convergence_figure.convergence
+throughput: Any = throughput_figure.throughput
+staleness_histogram: Any = staleness.staleness_histogram
+
+SCHEDULES = ("sequential", "pipeline", "amp")
+
+
+def lines(axes, name):
+    return [line for line in axes.get_lines() if line.get_label() == name]
+
+
+def legend_texts(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_accuracy_is_drawn_over_virtual_time_and_over_epochs(make_epochs):
+    epochs = make_epochs("amp", 0)
+    by_time, by_epoch = convergence({"amp": [epochs]}, target=0.97).axes
+    (over_time,), (over_epochs,) = lines(by_time, "amp"), lines(by_epoch, "amp")
+    np.testing.assert_allclose(over_time.get_xdata(), epochs["time_s"] * 1e3)
+    np.testing.assert_allclose(over_epochs.get_xdata(), epochs["epoch"])
+    for line in (over_time, over_epochs):
+        np.testing.assert_allclose(line.get_ydata(), epochs["accuracy"])
+    assert by_time.get_xlabel() == "virtual time (ms)"
+    assert by_epoch.get_xlabel() == "epoch"
+    assert by_time.get_ylabel() == "validation accuracy (%)"
+
+
+def test_of_three_repeats_the_median_one_is_thick(make_epochs):
+    runs = [make_epochs("amp", repeat) for repeat in (2, 0, 1)]
+    figure = convergence({"amp": runs}, target=0.97)
+    thick = [line for line in lines(figure.axes[1], "amp") if line.get_linewidth() > 1.5]
+    assert len(thick) == 1
+    assert thick[0].get_xdata()[-1] == 9  # of 8, 9, 10 epochs
+    assert legend_texts(figure) == ["amp: 97 % at 450 ms, epoch 9 (thick: the median of 3 repeats)"]
+
+
+def test_the_point_of_reaching_is_marked_and_the_target_labelled(make_epochs):
+    epochs = make_epochs("sequential", 0)
+    axes = convergence({"sequential": [epochs]}, target=0.97).axes[1]
+    (ring,) = lines(axes, "target reached")
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (7, 0.972)
+    assert [text.get_text() for text in axes.texts] == ["target 97 %"]
+    dashed = [line for line in axes.get_lines() if list(line.get_ydata()) == [0.97, 0.97]]
+    assert len(dashed) == 1
+    assert dashed[0].get_linestyle() == "--"
+
+
+def test_a_run_that_misses_the_target_has_no_mark_and_says_so(make_epochs):
+    figure = convergence({"amp": [make_epochs("amp", 0, reached=False)]}, target=0.97)
+    assert not lines(figure.axes[0], "target reached")
+    assert legend_texts(figure) == ["amp: 97 % not reached"]
+    low, high = figure.axes[0].get_ylim()
+    assert low < 0.97 < high
+
+
+def test_schedules_differ_in_colour_and_in_marker_and_dash():
+    names = ["sequential", "pipeline", "gpipe", "1f1b", "pipedream", "pipedream-2bw", "amp", "mine"]
+    styles = line_styles(names)
+    assert len({style.colour for style in styles.values()}) == len(names)
+    assert len({style.marker for style in styles.values()}) == len(names)
+    assert len({str(style.dash) for style in styles.values()}) >= len(names) - 1
+
+
+def test_more_schedules_than_styles_still_have_styles():
+    assert len(line_styles([f"mine {index}" for index in range(30)])) == 30
+
+
+def test_a_schedule_looks_the_same_whichever_others_there_are():
+    assert line_styles(["amp"])["amp"] == line_styles(["mine", *SCHEDULES])["amp"]
+
+
+def test_runs_without_accuracy_are_known_as_such(make_epochs):
+    epochs = make_epochs("amp", 0)
+    assert has_accuracy({"amp": [epochs]})
+    assert not has_accuracy({"amp": [epochs.assign(accuracy=float("nan"))], "empty": []})
+    unknown = convergence({"amp": [epochs.assign(accuracy=float("nan"))]}, target=None)
+    assert unknown.axes[0].get_ylim() == (0.0, 1.0)
+
+
+def test_bars_are_as_long_as_the_throughputs_they_name(make_table):
+    axes = throughput(make_table()).axes[0]
+    lengths = sorted(patch.get_width() for patch in axes.patches)
+    np.testing.assert_allclose(lengths, [0.508, 1.29, 1.52, 2.08, 5.8, 5.9])
+    written = [text.get_text() for text in axes.texts]
+    assert written == [
+        "508 k/s", "1.29 M/s  (2.5×)", "2.08 M/s  (4.1×)", "1.52 M/s", "5.80 M/s", "5.90 M/s",
+    ]  # fmt: skip
+    assert axes.get_xlabel() == "items per second of virtual time (M/s)"
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(SCHEDULES)
+
+
+def test_validation_bars_are_hatched_and_the_legend_says_what_that_means(make_table):
+    figure = throughput(make_table())
+    hatches = [patch.get_hatch() or "" for patch in figure.axes[0].patches]
+    assert hatches == ["", "", "", "////", "////", "////"]
+    assert legend_texts(figure) == ["training", "validation"]
+
+
+def test_an_unknown_throughput_is_a_dash_and_never_zero(make_table):
+    axes = throughput(make_table(valid_per_s=[None, float("nan"), 3.0e6])).axes[0]
+    assert [text.get_text() for text in axes.texts][3:] == ["–", "–", "3.00 M/s"]
+
+
+def test_rows_of_one_schedule_are_told_apart(make_table):
+    table = make_table(schedule=["amp", "amp", "amp"], max_active_keys=[1, 4, 4])
+    labels = [label.get_text() for label in throughput(table).axes[0].get_yticklabels()]
+    assert labels == ["amp, mak 1", "amp, mak 4", "amp, mak 4 (2)"]
+
+
+def test_gradients_are_counted_by_node_and_staleness_and_others_are_not(figure_1):
+    spans = figure_1["amp"]
+    counts = staleness_counts(spans)
+    gradients = spans[spans["staleness"] >= 0]
+    assert counts["count"].sum() == len(gradients) == 36
+    mean = (counts["staleness"] * counts["count"]).sum() / counts["count"].sum()
+    assert mean == pytest.approx(gradients["staleness"].mean())
+    assert list(counts.columns) == ["node", "staleness", "count"]
+
+
+def test_synchronous_schedules_of_figure_1_have_no_staleness(figure_1):
+    for schedule in ("sequential", "pipeline"):
+        assert set(staleness_counts(figure_1[schedule])["staleness"]) == {0}
+
+
+def test_a_histogram_tells_share_mean_and_maximum_of_each_node():
+    counts = pd.DataFrame(
+        {"node": ["a", "a", "a", "b"], "staleness": [0, 2, 2, 0], "count": [10, 20, 10, 5]}
+    )
+    axes = staleness_histogram({"amp": counts}).axes[0]
+    bars = {c.get_label(): [abs(p.get_height()) for p in c] for c in axes.containers}
+    np.testing.assert_allclose(np.array(bars["a"]) / max(bars["a"]), [1 / 3, 0, 1])
+    np.testing.assert_allclose(np.array(bars["b"]) / max(bars["b"]), [1])
+    assert [text.get_text() for text in axes.texts] == [
+        "mean 1.5\nmax 2\npeak 75.0 %",
+        "mean 0\nmax 0\npeak 100 %",
+    ]
+    assert axes.get_xlabel() == "staleness (updates)"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+
+
+def test_all_schedules_share_nodes_and_range_of_staleness(make_staleness):
+    figure = staleness_histogram({name: make_staleness(name) for name in SCHEDULES})
+    assert [axes.get_title("left") for axes in figure.axes] == list(SCHEDULES)
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    colours = {to_hex(axes.containers[0][0].get_facecolor()) for axes in figure.axes}
+    assert len(colours) == 3
+
+
+def test_a_node_without_gradients_under_a_schedule_says_so():
+    counts = pd.DataFrame({"node": ["a"], "staleness": [0], "count": [10]})
+    others = pd.DataFrame({"node": ["b"], "staleness": [1], "count": [10]})
+    figure = staleness_histogram({"amp": counts, "pipeline": others})
+    assert " no gradients" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_nothing_of_the_figures_is_cut_off(make_epochs, make_table, make_staleness):
+    long = "a schedule with a name as long as a whole sentence about it"
+    table = make_table(schedule=["sequential", long, "amp"])
+    figures = [
+        convergence({long: [make_epochs("amp", 0)]}, target=0.97),
+        throughput(table),
+        staleness_histogram({long: make_staleness("amp")}),
+    ]
+    for figure in figures:
+        figure.draw_without_rendering()
+        parts = [*figure.axes, *figure.legends]
+        boxes = [part.get_tightbbox() for part in parts]
+        assert min(box.x0 for box in boxes) >= -1
+        assert min(box.y0 for box in boxes) >= -1
+        assert max(box.x1 for box in boxes) <= figure.bbox.x1 + 1
+        assert max(box.y1 for box in boxes) <= figure.bbox.y1 + 1

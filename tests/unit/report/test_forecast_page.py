@@ -1,0 +1,121 @@
+"""A forecast's folder: which files, what the page says, and that no name does harm."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pandas as pd
+import pytest
+
+from ampsim.errors import OutputError
+from ampsim.report.forecast_page import write_forecast
+
+pytestmark = pytest.mark.slow  # each draws several figures
+
+HOSTILE = ["../../x", "<script>alert(1)</script>", "a|b [bold] ![x](http://e)"]
+
+
+@pytest.fixture(scope="module")
+def result(make_forecast, make_chain):
+    """A finished forecast."""
+    return make_forecast(make_chain(), 3)
+
+
+@pytest.fixture(scope="module")
+def written(result, tmp_path_factory):
+    """Its files, in a folder that was not there."""
+    return write_forecast(result, tmp_path_factory.mktemp("report") / "new" / "out")
+
+
+def test_the_folder_holds_table_page_figures_and_manifest(written):
+    assert [path.name for path in written] == [
+        "manifest.toml", "forecast.csv", "convergence.png", "throughput.png", "staleness.png",
+        "gantt.png", "gantt-sequential.png", "gantt-pipeline.png", "gantt-amp.png", "forecast.md",
+    ]  # fmt: skip
+    assert set(written[0].parent.iterdir()) == set(written)
+
+
+def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
+    page = written[-1].read_text(encoding="utf-8")
+    first, verdict, setting = page.split("\n\n")[:3]
+    assert first == "# Forecast: rnn on 16 × tflops-1"
+    assert verdict.startswith("**amp trains 4.1 times as fast as sequential")
+    assert setting == "3 workers, target 97 % validation accuracy, 3 repeats of each schedule."
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page)
+    assert shown == [path.name for path in written if path.suffix == ".png"]
+    assert "- Light operations are free." in page
+    assert "| tflops-1 | linear-1 | formula | Appendix C |" in page
+    assert "| command | ampsim forecast rnn |" in page
+    assert "| model.config.hidden | 128 |" in page
+
+
+def test_the_manifest_reads_back_as_it_was(written, result):
+    assert tomllib.loads(written[0].read_text("utf-8")) == result.manifest
+
+
+def test_the_same_forecast_gives_the_same_bytes(written, result, tmp_path):
+    again = write_forecast(result, tmp_path)
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
+
+
+def test_without_accuracy_and_spans_their_figures_are_left_out(make_forecast, figure_1, tmp_path):
+    forecast = make_forecast(figure_1, 3, target=None)
+    for run in forecast.runs:
+        run.epochs = run.epochs.assign(accuracy=float("nan"))
+        run.spans = run.spans.iloc[:0]
+        run.staleness = run.staleness.iloc[:0]
+    names = {path.name for path in write_forecast(forecast, tmp_path)}
+    assert names == {"manifest.toml", "forecast.csv", "throughput.png", "forecast.md"}
+
+
+def test_a_forecast_of_nothing_is_still_written(make_forecast, figure_1, make_table, tmp_path):
+    forecast = make_forecast(figure_1, 3, runs=[], table=make_table().iloc[:0])
+    names = {path.name for path in write_forecast(forecast, tmp_path)}
+    assert names == {"manifest.toml", "forecast.csv", "forecast.md"}
+    nothing = make_forecast(figure_1, 3, runs=[], table=pd.DataFrame([]))
+    write_forecast(nothing, tmp_path)
+    assert "No schedule was finished" in (tmp_path / "forecast.md").read_text("utf-8")
+
+
+def test_an_interrupted_forecast_says_so(make_forecast, figure_1, tmp_path):
+    forecast = make_forecast(figure_1, 3, interrupted="interrupted: 2 of 9 runs did not finish")
+    write_forecast(forecast, tmp_path)
+    assert "interrupted: 2 of 9 runs" in (tmp_path / "forecast.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_does_no_harm(make_forecast, make_table, figure_1, tmp_path, name):
+    spans = {"sequential": figure_1["sequential"], "pipeline": figure_1["pipeline"]}
+    forecast = make_forecast(spans, 3, model=name, cluster=name)
+    for run in forecast.runs:
+        run.schedule = {"sequential": "sequential", "pipeline": name}[run.schedule]
+    table = make_table(note=["", name, ""]).iloc[:2]
+    forecast.table = table.assign(schedule=["sequential", name])
+    folder = tmp_path / "out"
+    written = write_forecast(forecast, folder)
+    assert {path.parent for path in written} == {folder}
+    assert set(tmp_path.iterdir()) == {folder}
+    page = (folder / "forecast.md").read_text("utf-8")
+    assert "<" not in page
+    assert "http://e)" not in re.sub(r"\\\]\([^)]*\)", "", page)
+    assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in written)
+
+
+def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1, tmp_path):
+    forecast = make_forecast({"amp": figure_1["amp"], "pipeline": figure_1["pipeline"]}, 3)
+    for run in forecast.runs:
+        run.schedule = "amp"
+    table = make_table(schedule=["amp"] * 3, max_active_keys=[1, 4, 8])
+    forecast.table = table.iloc[:2]
+    names = [path.name for path in write_forecast(forecast, tmp_path)]
+    assert [name for name in names if name.startswith("gantt-")] == [
+        "gantt-amp-mak-1.png",
+        "gantt-amp-mak-4.png",
+    ]
+
+
+def test_a_folder_that_cannot_be_is_an_output_error(make_forecast, figure_1, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="file"):
+        write_forecast(make_forecast(figure_1, 3), tmp_path / "file")

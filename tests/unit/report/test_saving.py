@@ -1,0 +1,64 @@
+"""Figures as files: formats, bytes, errors, and no trace of the user's settings."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib
+import pytest
+
+from ampsim.errors import OptionError, OutputError
+from ampsim.report.gantt import gantt
+from ampsim.report.saving import save
+from ampsim.report.throughput import throughput
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".SVG"])
+def test_the_same_figure_gives_the_same_bytes(figure_1, tmp_path, suffix):
+    written = []
+    for name in ("first", "second"):
+        figure = gantt(figure_1["amp"], workers=3, title="amp")
+        written.append(save(figure, tmp_path / f"{name}{suffix}").read_bytes())
+    assert written[0] == written[1]
+    assert len(written[0]) > 1000
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")]
+)
+def test_the_suffix_chooses_the_format(make_table, tmp_path, suffix, start):
+    path = save(throughput(make_table()), tmp_path / f"figure{suffix}")
+    content = path.read_bytes()
+    assert content.startswith(start)
+    assert b"20" + b"26-" not in content  # no date
+
+
+@pytest.mark.parametrize(("name", "got"), [("a.jpg", "'.jpg'"), ("a", "'none'")])
+def test_an_unknown_suffix_is_refused_with_the_known_ones(make_table, tmp_path, name, got):
+    expected = rf"its suffix must be one of \.png, \.svg, \.pdf, got {got}$"
+    with pytest.raises(OptionError, match=expected) as caught:
+        save(throughput(make_table()), tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(make_table, tmp_path):
+    with pytest.raises(OutputError, match="missing"):
+        save(throughput(make_table()), tmp_path / "missing" / "a.png")
+
+
+def test_a_hostile_title_is_text_in_svg(figure_1, tmp_path):
+    title = "<script>alert(1)</script> --> <b>&"
+    path = save(gantt(figure_1["amp"], workers=3, title=title), tmp_path / "a.svg")
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
+    assert "script" not in tags
+    assert "b" not in tags
+
+
+def test_the_users_settings_change_nothing_and_are_not_changed(make_table, tmp_path):
+    plain = save(throughput(make_table()), tmp_path / "plain.svg").read_bytes()
+    with matplotlib.rc_context({"font.size": 23.0, "axes.facecolor": "red", "svg.hashsalt": "x"}):
+        before = dict(matplotlib.rcParams)
+        styled = save(throughput(make_table()), tmp_path / "styled.svg").read_bytes()
+        assert dict(matplotlib.rcParams) == before
+    assert styled == plain

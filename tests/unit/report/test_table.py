@@ -1,0 +1,135 @@
+"""A forecast's table in Markdown, CSV and on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from ampsim.report.table import to_csv, to_markdown, to_rich
+
+NASTY = ["<script>alert(1)</script>", "a|b", "[bold]x[/bold]", "*b* `c` ![i](u) \\|\n# head"]
+
+
+def shown(table, width):
+    written = io.StringIO()
+    Console(width=width, file=written, color_system=None).print(to_rich(table, width=width))
+    return written.getvalue()
+
+
+def cells(markdown):
+    """Rows of a pipe table, split at the pipes that are not escaped."""
+    lines = markdown.splitlines()
+    return [
+        [part.strip() for part in line.replace("\\|", "\0").strip("|").split("|")] for line in lines
+    ]
+
+
+def test_markdown_shows_every_result_with_its_unit(make_table):
+    heading, rule, *rows = cells(to_markdown(make_table()))
+    assert len({len(row) for row in (heading, rule, *rows)}) == 1
+    amp = dict(zip(heading, rows[2], strict=True))
+    assert amp == {
+        "schedule": "amp",
+        "mak": "8",
+        "training": "2.08 M/s",
+        "ratio": "4.1×",
+        "validation": "5.90 M/s",
+        "busy": "43.0 %",
+        "staleness mean": "2.3",
+        "staleness max": "8",
+        "epochs": "8",
+        "time to target": "410 ms",
+        "interval": "\\[380 ms, 510 ms\\]",
+        "by formula": "420 ms",
+        "reached": "3 of 3",
+    }
+
+
+def test_unknown_is_a_dash_and_never_zero(make_table):
+    nothing = [None, float("nan"), pd.NA]
+    table = make_table(
+        time_to_target_s=nothing, epochs_to_target=nothing, utilisation=nothing,
+        time_to_target_low_s=nothing, time_to_target_high_s=nothing,
+    )  # fmt: skip
+    heading, _, *rows = cells(to_markdown(table))
+    for row in rows:
+        named = dict(zip(heading, row, strict=True))
+        for column in ("time to target", "epochs", "busy", "interval"):
+            assert named[column] == "–"
+
+
+def test_an_interval_without_an_upper_end_says_so(make_table):
+    table = make_table(time_to_target_high_s=[None, float("inf"), 0.51])
+    heading, _, *rows = cells(to_markdown(table))
+    column = heading.index("interval")
+    assert rows[0][column] == "\\[1.39 s, –\\]"
+
+
+def test_columns_that_say_nothing_new_are_left_out(make_table):
+    assert "mui" not in to_markdown(make_table(min_update_interval=[None, None, 1]))
+    assert "mui" in to_markdown(make_table(min_update_interval=[1, 1, 4]))
+    assert "best accuracy" in to_markdown(make_table(time_to_target_s=[1.0, None, 1.0]))
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_name_in_markdown_is_only_a_name(make_table, name):
+    table = make_table(schedule=["sequential", name, "amp"], note=["", name, ""])
+    text = to_markdown(table)
+    rows = cells(text)
+    assert len(rows) == 5
+    assert len({len(row) for row in rows}) == 1
+    assert "<" not in text
+    assert "![" not in text.replace("\\!", "")
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_name_on_the_terminal_is_only_a_name(make_table, name):
+    text = shown(make_table(schedule=["sequential", "x", "amp"], note=["", "", name]), 120)
+    assert f"amp: {' '.join(name.split())}" in text
+
+
+def test_escape_sequences_do_not_reach_the_terminal(make_table):
+    text = shown(make_table(schedule=["\x1b[31mred", "pipeline", "amp"]), 120)
+    assert "\x1b" not in text
+    assert "[31mred" in text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 200])
+def test_the_terminal_table_keeps_within_its_width(make_table, width):
+    lines = shown(make_table(), width).splitlines()
+    assert max(map(len, lines)) <= max(width, 44)
+    assert "2.08 M/s" in "".join(lines)
+
+
+def test_80_columns_hold_both_times_to_the_target(make_table):
+    text = shown(make_table(), 80)
+    for part in ("amp", "4.1×", "43.0 %", "2.3", "410 ms", "420 ms", "formula"):
+        assert part in text
+    assert "…" not in text
+
+
+def test_a_wide_terminal_shows_the_interval_and_validation(make_table):
+    text = shown(make_table(), 200)
+    assert "[380 ms, 510 ms]" in text
+    assert "5.90 M/s" in text
+
+
+def test_csv_keeps_every_column_and_digit(make_table):
+    table = make_table(train_per_s=[1 / 3, 2e6 / 7, 2.08e6], schedule=["a,b", 'say "x"', "amp"])
+    read = pd.read_csv(io.StringIO(to_csv(table)), keep_default_na=False, na_values=[""])
+    assert list(read.columns) == list(table.columns)
+    assert list(read["train_per_s"]) == list(table["train_per_s"])
+    assert list(read["schedule"]) == list(table["schedule"])
+
+
+def test_csv_leaves_unknown_empty(make_table):
+    text = to_csv(make_table(time_to_target_s=[None, float("nan"), 1.0])[["time_to_target_s"]])
+    assert text == 'time_to_target_s\n""\n""\n1.0\n'
+
+
+def test_a_table_of_no_rows_is_its_heading(make_table):
+    assert to_markdown(make_table().iloc[:0]).startswith("| schedule |")
+    assert "schedule" in shown(make_table().iloc[:0], 80)

@@ -1,0 +1,88 @@
+"""What a user gets wrong on the command line is one line on standard error and exit code 2."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+MISTAKES = {
+    "forecast rrn": r"no model named 'rrn'; did you mean 'rnn'\?",
+    "forecast --device tflop-1": r"no device named 'tflop-1'; did you mean 'tflops-1'\?",
+    "forecast --schedule amp,pipline": r"no schedule named 'pipline'; did you mean 'pipeline'\?",
+    "forecast --schedule amp,,pipeline": "separated by single commas, got 'amp,,pipeline'; known: ",
+    "forecast --schedule amp,AMP": "schedules must differ, got amp twice in 'amp,AMP'",
+    "forecast --set hidden": "a setting must be KEY=VALUE, got 'hidden'; for example hidden=64",
+    "forecast --set =3": "a setting must be KEY=VALUE, got '=3'",
+    "forecast --set hidden=3 --set hidden=4": "settings must differ, got hidden twice",
+    "forecast --set hiden=3": r"no field named 'hiden'; did you mean 'hidden'\?",
+    "forecast --set name_or_path=3": "no field named 'name_or_path'",
+    "forecast --set hidden=abc": "field 'hidden': .*valid integer.*, got 'abc'",
+    "forecast --max-active-keys 0": "max_active_keys must be a whole number >= 1, got 0",
+    "forecast --schedule sequential --max-active-keys 0": "max_active_keys must be .*, got 0",
+    "forecast --min-update-interval 0": "min_update_interval must be a whole number >= 1, got 0",
+    "forecast --max-active-keys x": "'--max-active-keys': .*; see 'ampsim forecast --help'",
+    "forecast --target 1.5": "target must be an accuracy .* at most 1, got 1.5",
+    "forecast --max-epochs 0": "max_epochs must be a whole number >= 1, got 0",
+    "forecast --repeats 0": "repeats must be a whole number >= 1, got 0",
+    "forecast --instances 0": "instances must be a whole number >= 1, got 0",
+    "forecast --seed -1": "seed must be a whole number >= 0, got -1",
+    "forecast --workers 0": "workers must be 1 to 1000000, got 0",
+    "forecast --latency-s -1": "latency_s must be >= 0, got -1.0",
+    "forecast --mode slep": "'--mode': .*'numeric', 'sleep'",
+    "forecast --sed 3": "[Nn]o such option:? '?--sed'?",
+    "forecast a b": r"unexpected extra argument.*\(b\); see 'ampsim forecast --help'",
+    "forcast": "No such command 'forcast'",
+    "run": "Missing argument 'MODEL'; see 'ampsim run --help'",
+    "run rnn --schedule amp,pipeline": "run takes one schedule, got 'amp,pipeline'; forecast",
+    "run rnn --epochs 0": "epochs must be a whole number >= 1, got 0",
+    "run rnn --target 2": "target must be an accuracy .* at most 1, got 2.0",
+    "run rnn --stretch 3": "--stretch stretches the wall clock only; add --clock wall",
+    "run rnn --clock wall --stretch -3": "stretch must be .*, got -3.0",
+    "gantt rnn": "Missing option '--out'; see 'ampsim gantt --help'",
+    "gantt rnn --out x.html": r"suffix must be one of \.png, \.svg, \.pdf, got '\.html'",
+    "gantt rnn --out x.png --window 3": "--window must be START:END .* 0:2e-5, got '3'",
+    "gantt rnn --out x.png --window a:b": "--window must be START:END .*, got 'a:b'",
+    "gantt rnn --out x.png --window 3:1": "start < end, got 3 to 1",
+    "models x": "no model named 'x'; shipped: .*rnn",
+    "models --set hidden=3": "--graph and --set belong to one model; name it",
+    "models rnn --graph x.bmp": r"suffix must be one of .*\.svg, \.pdf, \.dot, got '\.bmp'",
+    "models rnn --graph x": r"suffix must be one of .*, got none",
+    "devices nix": "no device named 'nix'; shipped: cpu-core, tflops-1",
+    "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
+    "check nix.py": "no model file 'nix.py'; give the path of a .py file",
+    "check rnn": r"rnn: expected a device or cluster file \(.toml\) or a model file \(.py\)",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_is_one_line_that_names_it(words, mistake, tmp_path):
+    line = mistake(*words.split())
+    assert re.search(MISTAKES[words], line), line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_folder_that_is_a_file_is_found_before_the_work(mistake, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    for command in (["forecast"], ["run", "rnn"]):
+        assert "taken: it exists and is not a folder" in mistake(*command, "--out", "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_an_output_file_that_is_a_folder_is_found_before_the_work(mistake, tmp_path):
+    (tmp_path / "taken.png").mkdir()
+    said = "taken.png: it is a folder; choose another file name"
+    assert said in mistake("forecast", "--json", "taken.png")
+    assert said in mistake("gantt", "rnn", "--out", "taken.png")
+    assert said in mistake("models", "rnn", "--graph", "taken.png")
+
+
+def test_a_file_that_says_nothing_of_workers_or_too_few_is_named(mistake, tmp_path):
+    cluster = '[[device]]\nname = "tflops-1"\ncount = 2\n'
+    Path("two.toml").write_text(cluster)
+    assert "workers must be 2, as in the cluster file two.toml, got 3" in mistake(
+        "forecast", "--device", "two.toml", "--workers", "3"
+    )
+
+
+def test_control_characters_of_a_name_do_not_reach_the_terminal(mistake):
+    assert "\x1b" not in mistake("models", "a\x1b[31m\nb")

@@ -1,0 +1,128 @@
+"""Both clocks keep one contract, and say what went wrong in a coroutine of theirs."""
+
+import pytest
+
+from ampsim.clock import SimClock, WallClock
+from ampsim.errors import OptionError
+
+LONG_S = 1e-3
+
+
+@pytest.fixture(params=["virtual", "wall"])
+def clock(request):
+    if request.param == "virtual":
+        yield SimClock()
+        return
+    clock = WallClock()
+    yield clock
+    clock.close()
+
+
+def test_sleepers_wake_in_the_order_of_their_deadlines(clock):
+    woken = []
+
+    async def sleeper(name, delay_s):
+        await clock.sleep(delay_s)
+        woken.append((name, clock.now >= delay_s))
+
+    for name, delay_s in [("c", 3 * LONG_S), ("a", LONG_S), ("b", 2 * LONG_S)]:
+        clock.start(sleeper(name, delay_s), name)
+    clock.run()
+    assert woken == [("a", True), ("b", True), ("c", True)]
+
+
+def test_a_signal_wakes_its_waiter_once_the_instant_has_settled(clock):
+    seen = []
+    signal = clock.signal()
+
+    async def waiter():
+        await signal
+        seen.append("woken")
+
+    async def other():
+        seen.append("fires")
+        signal.fire()
+        seen.append("goes on")
+
+    clock.start(waiter(), "waiter")
+    clock.start(other(), "other")
+    clock.run()
+    assert seen == ["fires", "goes on", "woken"]
+
+
+def test_run_returns_while_somebody_awaits_a_signal_that_nobody_fires(clock):
+    seen = []
+    signal = clock.signal()
+
+    async def waiter():
+        await signal
+        seen.append(1)
+
+    clock.start(waiter(), "waiter")
+    clock.run()
+    assert seen == []
+    signal.fire()
+    clock.run()
+    assert seen == [1]
+
+
+def test_a_callback_comes_after_its_delay(clock):
+    called = []
+    clock.call_later(2 * LONG_S, lambda: called.append(clock.now))
+    clock.call_later(LONG_S, lambda: called.append(clock.now))
+    clock.run()
+    assert called == sorted(called)
+    assert called[0] >= LONG_S
+    assert called[1] >= 2 * LONG_S
+
+    def __init__(self, what, where):
+        super().__init__(what)
+        self.where = where
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
+def test_an_exception_of_a_coroutine_ends_run_and_keeps_its_cause(clock, kind):
+    first = LookupError("first")
+
+    async def fails():
+        await clock.sleep(0.0)
+        raise kind("second") from first
+
+    clock.start(fails(), "fails")
+    with pytest.raises(kind, match="^second$") as caught:
+        clock.run()
+    assert caught.value.__cause__ is first
+
+
+def test_virtual_time_adds_equal_lengths_up_to_the_same_instant():
+    clock = SimClock()
+    ends = []
+
+    async def path(parts):
+        for part in parts:
+            await clock.sleep(part)
+        ends.append(clock.now)
+
+    clock.start(path([0.1, 0.2, 0.3]), "there")
+    clock.start(path([0.3, 0.2, 0.1]), "back")
+    clock.run()
+    assert ends[0] == ends[1] == pytest.approx(0.6)
+
+
+def test_a_wall_clock_stretches_seconds():
+    clock = WallClock(stretch=1000.0)
+
+    async def sleeper():
+        await clock.sleep(1e-6)
+
+    clock.start(sleeper(), "sleeper")
+    clock.run()
+    assert 1e-6 <= clock.now < 1.0
+    clock.close()
+
+
+@pytest.mark.parametrize("stretch", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_stretch_that_is_none_is_refused(stretch):
+    text = f"^stretch must be a positive finite number, got {stretch}$"
+    with pytest.raises(OptionError, match=text):
+        WallClock(stretch)

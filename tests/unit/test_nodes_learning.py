@@ -1,0 +1,134 @@
+"""Linear and Embedding: caches, accumulation, costs and refusals; gradients are oracle tests'."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from ampsim.errors import GraphError
+from ampsim.ir import Direction, Standin, Work
+from ampsim.nodes import Embedding, Linear
+from ampsim.nodes.linear import ROWS_HELD
+
+
+class One(NamedTuple):
+    instance: int
+
+
+def ready(node, seed=0):
+    node.adopt(node.initialise(np.random.default_rng(seed)))
+    return node
+
+
+def test_linear_starts_within_its_bound_with_weight_and_bias_as_views():
+    linear = ready(Linear("l", 16, 5))
+    assert np.abs(linear.theta).max() <= 1 / 4
+    assert linear.theta.shape == (16 * 5 + 5,)
+    assert np.shares_memory(linear.weight, linear.theta)
+    assert np.shares_memory(linear.bias, linear.theta)
+
+
+def test_linear_forgets_a_state_once_its_gradient_has_come():
+    linear = ready(Linear("l", 2, 3))
+    linear.forward(0, One(0), np.ones((4, 2)))
+    linear.forward(0, One(1), np.ones((4, 2)))
+    linear.backward(0, One(1), np.ones((4, 3)))
+    assert list(linear.pending()) == [One(0)]
+
+
+def test_linear_remembers_nothing_of_a_validation_pass():
+    linear = ready(Linear("l", 2, 3))
+    linear.is_training = False
+    linear.forward(0, One(0), np.ones((4, 2)))
+    assert list(linear.pending()) == []
+
+
+def test_linear_sends_no_gradient_where_none_is_needed():
+    linear = ready(Linear("l", 2, 3))
+    linear.input_needs_gradient = (False,)
+    linear.forward(0, One(0), np.ones((4, 2)))
+    assert linear.backward(0, One(0), np.ones((4, 3))) == ((0, One(0), None),)
+
+
+def accumulated(rows):
+    """Gradient of 3 messages of `rows` rows, and the same by hand."""
+    random = np.random.default_rng(1)
+    linear, by_hand = ready(Linear("l", 2, 3)), np.zeros(9)
+    for instance in range(3):
+        x, g = random.standard_normal((rows, 2)), random.standard_normal((rows, 3))
+        linear.forward(0, One(instance), x)
+        linear.backward(0, One(instance), g)
+        by_hand += np.concatenate([(x.T @ g).ravel(), g.sum(axis=0)])
+    assert linear.gradient_count == 3
+    return linear, by_hand
+
+
+@pytest.mark.parametrize("rows", [1, 5, ROWS_HELD // 2, ROWS_HELD])
+def test_linear_sums_its_gradients_however_many_rows_wait(rows):
+    linear, by_hand = accumulated(rows)
+    assert linear.take_gradient() == pytest.approx(by_hand, rel=1e-9, abs=1e-9)
+    assert not linear.take_gradient().any()
+
+
+def test_staleness_counts_the_updates_since_the_forward_step():
+    linear = ready(Linear("l", 2, 3))
+    linear.min_update_interval = 2
+    for instance in (0, 1):
+        linear.forward(0, One(instance), np.ones((1, 2)))
+    linear.backward(0, One(0), np.ones((1, 3)))
+    assert not linear.is_update_due
+    linear.updated()
+    linear.backward(0, One(1), np.ones((1, 3)))
+    assert (linear.version, linear.last_staleness, linear.staleness_max) == (1, 1, 1)
+    assert linear.instances == {1}
+
+
+@pytest.mark.parametrize(("d_in", "d_out"), [(0, 3), (3, 0), (-1, 2)])
+def test_linear_of_no_width_is_refused(d_in, d_out):
+    text = f"l: widths must be >= 1, got d_in={d_in}, d_out={d_out}"
+    with pytest.raises(GraphError, match=f"^{re.escape(text)}$"):
+        Linear("l", d_in, d_out)
+
+
+def test_a_shape_alone_passes_through_linear_and_back():
+    linear = ready(Linear("l", 2, 3))
+    linear.is_abstract = True
+    ((_, _, out),) = linear.forward(0, One(0), Standin((7, 2), 8))
+    assert (out.shape, out.itemsize) == ((7, 3), 8)
+    ((_, _, back),) = linear.backward(0, One(0), out)
+    assert (back.shape, back.itemsize) == ((7, 2), 8)
+
+
+@pytest.mark.parametrize("vocabulary", [3, 64, 65, 500])
+def test_embedding_sums_gradients_by_row_for_tables_of_any_size(vocabulary):
+    random = np.random.default_rng(2)
+    embedding = ready(Embedding("e", vocabulary, 4))
+    by_hand = np.zeros((vocabulary, 4))
+    for instance in range(3):
+        indices = random.integers(0, vocabulary, (5, 6))
+        gradient = random.standard_normal((5, 6, 4))
+        ((_, _, rows),) = embedding.forward(0, One(instance), indices)
+        assert (rows == embedding.weight[indices]).all()
+        assert embedding.backward(0, One(instance), gradient) == ((0, One(instance), None),)
+        np.add.at(by_hand, indices, gradient)
+    assert embedding.take_gradient() == pytest.approx(by_hand.ravel(), abs=1e-12)
+    assert not embedding.take_gradient().any()
+    assert list(embedding.pending()) == []
+
+
+@pytest.mark.parametrize(("vocabulary", "width"), [(0, 3), (3, 0)])
+def test_embedding_of_no_extent_is_refused(vocabulary, width):
+    text = f"e: extents must be >= 1, got vocabulary={vocabulary}, width={width}"
+    with pytest.raises(GraphError, match=f"^{re.escape(text)}$"):
+        Embedding("e", vocabulary, width)
+
+
+def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
+    embedding = ready(Embedding("e", 10, 4))
+    assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * 30 * 4 * 8)
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8)
+
+
+def test_work_adds_up():
+    assert Work(1, 2) + Work(10, 20) == Work(11, 22)

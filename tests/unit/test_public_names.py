@@ -1,0 +1,31 @@
+"""What `import ampsim` offers, and what it does not cost."""
+
+import subprocess
+import sys
+
+import pytest
+
+import ampsim
+
+HEAVY = "{'pandas', 'matplotlib', 'numpy', 'simpy', 'pydantic', 'networkx'}"
+
+
+def test_importing_ampsim_imports_nothing_heavy():
+    code = f"import ampsim, sys; print(sorted({HEAVY} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    assert ampsim.__all__ == sorted(ampsim.__all__, key=lambda name: (name[0].islower(), name))
+    for name in ampsim.__all__:
+        assert getattr(ampsim, name).__name__ == name
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="^module 'ampsim' has no attribute 'simulation'$"):
+        _ = ampsim.simulation  # pyright: ignore[reportAttributeAccessIssue]  # that is the test
+
+
+def test_version_is_text():
+    assert ampsim.__version__[0].isdigit()
