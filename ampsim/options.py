@@ -30,9 +30,8 @@ def require_target(value: object) -> float | None:
     """
     if value is None:
         return None
-    number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = float(value)
+    is_flag: bool = isinstance(value, bool)
+    number = float(value) if isinstance(value, Real) and not is_flag else math.nan
     if not 0 < number <= 1:
         raise OptionError(
             f"target must be an accuracy above 0 and at most 1, got {value!r}; for 97 % write 0.97"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -44,7 +44,9 @@ def is_tables(value: Any) -> bool:
 
 def sequence(value: Any) -> list[Any]:
     """A list's items; none of what is no list, such as a string."""
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return []
+    return list(cast("Sequence[Any]", value))
 
 
 def mapping(value: Any) -> dict[str, Any]:

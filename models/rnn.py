@@ -6,17 +6,21 @@ a bucket of up to 100 lists of one length.
 
 What the paper leaves open, and what is chosen here:
 
-* The embedding is as wide as the hidden state. Parameters start as PyTorch's layers do: embedding
-  from a standard normal distribution, linear layers uniformly from ±1/√d_in. The hidden state
-  starts at 0.
-* Adam with a rate of 2e-3, decayed by 0.8 after each epoch.
+* The embedding is as wide as the hidden state, and starts from a standard normal distribution. The
+  recurrent layer starts orthogonal for the hidden state (Saxe et al. 2014) and uniform for the
+  embedding (Glorot and Bengio 2010), with no bias; the hidden state starts at 0. The last layer
+  starts as PyTorch's Linear does.
+* Adam with a rate of 3e-3, decayed by 0.88 after each epoch: one setting with which every schedule
+  reaches 97 % with 4 replicas. A single replica gets there sooner with a faster decay.
 * Replicas start equal and are averaged after each epoch; optimizer states are not.
-* A node prefers to update itself after as many gradients as `min_update_interval` says.
+* Under AMP a node updates itself after 2 gradients unless told otherwise.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -63,9 +67,9 @@ class Config:
     hidden: Count = 128
     replicas: Count = 4
     batch: Count = 100
-    learning_rate: Rate = 2e-3
-    decay: Factor = 0.8
-    min_update_interval: Count = 1
+    learning_rate: Rate = 3e-3
+    decay: Factor = 0.88
+    min_update_interval: Count = 2
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -97,6 +101,14 @@ def more(state: Token) -> str:
     return "again" if state.step < state.length else "last"
 
 
+def recurrent_start(hidden: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw the recurrent weights, (2 · hidden, hidden): hidden state above embedding."""
+    orthogonal, triangle = np.linalg.qr(generator.standard_normal((hidden, hidden)))
+    bound = math.sqrt(6 / (3 * hidden))
+    uniform = generator.uniform(-bound, bound, (hidden, hidden))
+    return np.concatenate([orthogonal * np.sign(np.diag(triangle)), uniform])
+
+
 def figure_2(config: Config) -> Graph:
     """Build the graph of Figure 2."""
     hidden = config.hidden
@@ -108,8 +120,12 @@ def figure_2(config: Config) -> Graph:
     stream = graph.add(Ungroup("ungroup", at_step), embedded)
     loop = Phi("phi", ("start", "again"))
     joined = graph.add(Concat("concat", (hidden, hidden)), graph.add(loop, start), stream)
+    start_of = partial(recurrent_start, hidden)
     linear = graph.replicate(
-        "linear-1", config.replicas, lambda name: Linear(name, 2 * hidden, hidden), joined
+        "linear-1",
+        config.replicas,
+        lambda name: Linear(name, 2 * hidden, hidden, start=start_of),
+        joined,
     )
     state = graph.add(Isu("isu", advance, retreat), graph.add(ReLU("relu"), linear))
     again, last = graph.branch(Cond("cond", more, ("again", "last")), state)
@@ -117,6 +133,11 @@ def figure_2(config: Config) -> Graph:
     logits = graph.add(Linear("linear-2", hidden, CLASSES), last)
     graph.end(SoftmaxCrossEntropy("loss"), logits, label)
     return graph
+
+
+def sizes(batch: int, train_count: int) -> dict[str, int]:
+    """Validate on a tenth of a smaller training set, as the paper does of the whole."""
+    return {"train_count": train_count, "valid_count": max(batch, min(train_count // 10, 10_000))}
 
 
 def build(config: Config) -> ampsim.Model:
@@ -131,7 +152,7 @@ def build(config: Config) -> ampsim.Model:
         return [(0, state, batch.tokens), (1, state, start), (2, end, batch.labels)]
 
     def data(seed: int, train_count: int | None) -> Any:
-        counts = {} if train_count is None else {"train_count": train_count}
+        counts = {} if train_count is None else sizes(config.batch, train_count)
         return ListReduction.generate(seed, batch=config.batch, **counts)
 
     return ampsim.Model(

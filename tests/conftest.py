@@ -134,13 +134,13 @@ def make_cluster() -> Callable[..., Cluster]:
 
 @pytest.fixture(scope="session")
 def random_cluster(make_cluster: Callable[..., Cluster]) -> Callable[..., Cluster]:
-    """`random_cluster(workers, seed, latency_s_max)`: a latency of its own for each pair."""
+    """`random_cluster(workers, seed=…, latency_s_max=…)`: a latency of its own for each pair."""
 
-    def make(workers: int, seed: int, latency_s_max: float = 1e-5) -> Cluster:
+    def make(workers: int, *, seed: int, latency_s_max: float, **link: Any) -> Cluster:
         random = np.random.default_rng(seed)
         places = [HOST, *range(workers)]
         links = {
-            (source, target): Link(latency_s=float(random.uniform(0.0, latency_s_max)))
+            (source, target): Link(latency_s=float(random.uniform(0.0, latency_s_max)), **link)
             for source in places
             for target in places
             if source != target

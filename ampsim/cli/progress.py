@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -44,11 +45,11 @@ def title_of(progress: Progress) -> str:
 
 
 class Lines:
-    """A line for an epoch that has ended, the last one of each run always, others if it is time."""
+    """A line for an epoch that has ended: the very first, the last of each run, others in time."""
 
     def __init__(self) -> None:
         """Say nothing yet."""
-        self._said_s = time.monotonic()
+        self._said_s = -math.inf
         self._held: Progress | None = None
 
     def show(self, progress: Progress) -> None:

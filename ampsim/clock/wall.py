@@ -8,6 +8,8 @@ become long enough for an operating system to tell apart.
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final
 
@@ -49,6 +51,8 @@ class WallClock:
         self.loop = asyncio.new_event_loop()
         self._stretch = stretch
         self._start = self.loop.time()
+        self._waiting: list[tuple[float, int]] = []
+        self._places = itertools.count()
         self._busy = 0
         self._idle = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -60,11 +64,15 @@ class WallClock:
         return (self.loop.time() - self._start) / self._stretch
 
     async def _until(self, deadline: float) -> None:
+        """Return at `deadline`, and never before someone with an earlier one."""
+        place = (deadline, next(self._places))
+        heapq.heappush(self._waiting, place)
         remaining = deadline - self.loop.time()
         if remaining > SPIN_S:
             await asyncio.sleep(remaining - SPIN_S)
-        while self.loop.time() < deadline:
+        while self._waiting[0] != place or self.loop.time() < deadline:
             await asyncio.sleep(0)
+        heapq.heappop(self._waiting)
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Really wait: `delay_s` seconds of this clock, `stretch` times as long on the wall."""
@@ -76,9 +84,10 @@ class WallClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` seconds of this clock."""
+        deadline = self.loop.time() + delay_s * self._stretch
 
         async def wait_and_call() -> None:
-            await self.sleep(delay_s)
+            await self._until(deadline)
             callback()
 
         self.start(wait_and_call(), "call_later")

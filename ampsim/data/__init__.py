@@ -1,14 +1,50 @@
 """Data sets behind one interface; one file per data set."""
 
 from ampsim.data.dataset import Dataset, Split
+from ampsim.data.download import fetch
+from ampsim.data.glove import WordVectors, read_vectors
+from ampsim.data.inventory import FileStatus, survey
 from ampsim.data.list_reduction import ListBatch, ListReduction, ListSplit, Operation, reduce_list
+from ampsim.data.locations import MissingDataError, data_folder, find_file
+from ampsim.data.mnist import ImageBatch, Mnist
+from ampsim.data.molecules import Edges, Molecule
+from ampsim.data.qm9_dipoles import CHEMICAL_ACCURACY_DEBYE, Qm9Dipoles
+from ampsim.data.registry import DATASETS, Copy, DataFile, DataSource
+from ampsim.data.sentiment_trees import SentimentTrees
+from ampsim.data.tree import Tree
+from ampsim.data.vocabulary import UNKNOWN, Vocabulary
+from ampsim.data.wikiner import Sentence, WikiNer
 
 __all__ = [
+    "CHEMICAL_ACCURACY_DEBYE",
+    "DATASETS",
+    "UNKNOWN",
+    "Copy",
+    "DataFile",
+    "DataSource",
     "Dataset",
+    "Edges",
+    "FileStatus",
+    "ImageBatch",
     "ListBatch",
     "ListReduction",
     "ListSplit",
+    "MissingDataError",
+    "Mnist",
+    "Molecule",
     "Operation",
+    "Qm9Dipoles",
+    "Sentence",
+    "SentimentTrees",
     "Split",
+    "Tree",
+    "Vocabulary",
+    "WikiNer",
+    "WordVectors",
+    "data_folder",
+    "fetch",
+    "find_file",
+    "read_vectors",
     "reduce_list",
+    "survey",
 ]

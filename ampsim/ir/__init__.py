@@ -7,6 +7,7 @@ from ampsim.ir.isu import Isu
 from ampsim.ir.loss import LossNode, LossReport
 from ampsim.ir.message import Direction, Payload, Send, Sends, Standin, State
 from ampsim.ir.node import Join, Node, ParameterizedNode, Shape
+from ampsim.ir.partition import Partition
 from ampsim.ir.phi import Phi
 from ampsim.ir.work import NO_WORK, Work
 
@@ -23,6 +24,7 @@ __all__ = [
     "LossReport",
     "Node",
     "ParameterizedNode",
+    "Partition",
     "Payload",
     "Phi",
     "Send",

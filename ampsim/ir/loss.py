@@ -15,13 +15,15 @@ class LossReport:
 
     Args:
         loss_sum: the loss, summed over rows.
-        correct: rows that were right.
+        correct: rows that were right; None where right or wrong is not the question.
         rows: how many rows there were.
+        absolute_error: of a regression, summed over rows.
     """
 
     loss_sum: float
-    correct: int
+    correct: int | None
     rows: int
+    absolute_error: float | None = None
 
 
 class LossNode(Node):

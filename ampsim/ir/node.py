@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,9 @@ Shape: TypeAlias = "tuple[int | str, ...]"
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
 
 MISSING: Any = object()
+
+NO_STALENESS: Final = -1
+"""Staleness of what is not a gradient."""
 
 
 class Node(ABC):
@@ -182,6 +185,10 @@ class ParameterizedNode(Node):
         if staleness > self.staleness_max:
             self.staleness_max = staleness
         self.instances.add(state[0])
+
+    def skip_gradient(self) -> None:
+        """Note that a backward message brought no gradient, so that nothing was accumulated."""
+        self.last_staleness = NO_STALENESS
 
     @property
     def is_update_due(self) -> bool:

@@ -8,8 +8,19 @@ from typing import Final
 import numpy as np
 
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, ParameterizedNode, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import (
+    NO_WORK,
+    Direction,
+    ParameterizedNode,
+    Payload,
+    Sends,
+    Shape,
+    Standin,
+    State,
+    Work,
+)
 from ampsim.ir.shapes import known, require
+from ampsim.nodes.start import Start
 
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
@@ -22,9 +33,25 @@ class Embedding(ParameterizedNode):
     them, or with `is_sparse` the rows looked up since the last update: cost and accumulated
     gradients then follow the rows, not the vocabulary, and an optimizer's memory of a row rests
     while the row does (as PyTorch's SparseAdam; a dense Adam would let it decay).
+
+    Args:
+        name: the node's name.
+        vocabulary: rows of the table.
+        width: columns of the table.
+        is_sparse: update only rows that were looked up.
+        start: draws the first table, (vocabulary, width); by default from the standard normal
+            distribution, as PyTorch's Embedding does.
     """
 
-    def __init__(self, name: str, vocabulary: int, width: int, *, is_sparse: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        vocabulary: int,
+        width: int,
+        *,
+        is_sparse: bool = False,
+        start: Start | None = None,
+    ) -> None:
         """Hold `vocabulary` rows of `width`.
 
         Raises:
@@ -38,11 +65,17 @@ class Embedding(ParameterizedNode):
         self.vocabulary = vocabulary
         self.width = width
         self.is_sparse = is_sparse
+        self._start = start
         self._saved: dict[State, tuple[np.ndarray, int]] = {}
         self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
-        """Draw from the standard normal distribution, as PyTorch's Embedding does."""
+        """Draw the table that training starts from, flat."""
+        if self._start is not None:
+            table = self._start(generator)
+            shape = (self.vocabulary, self.width)
+            assert table.shape == shape, f"{self.name}: start drew {table.shape}"
+            return table.reshape(-1)
         return generator.standard_normal(self.parameter_count)
 
     def adopt(self, theta: np.ndarray) -> None:
@@ -52,6 +85,8 @@ class Embedding(ParameterizedNode):
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send the rows; record the indices and the table's version under the state."""
+        if payload.size and payload.min() < 0:
+            raise IndexError(f"index {payload.min()} is below 0")
         if self.is_training:
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
@@ -61,6 +96,9 @@ class Embedding(ParameterizedNode):
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Accumulate; indices have no gradient, so None goes back."""
         indices, version = self._saved.pop(state)
+        if gradient is None:
+            self.skip_gradient()
+            return ((0, state, None),)
         self.count_gradient(state, version)
         if self.is_abstract and self.is_sparse:  # the rows touched decide what an update costs
             self._pairs.append((indices.reshape(-1), np.empty((indices.size, 0))))
@@ -91,7 +129,8 @@ class Embedding(ParameterizedNode):
         if direction is Direction.UPDATE:
             changed = self.parameter_count if shape is None else shape[0] * self.width
             return Work(changed, 3 * changed * itemsize)
-        assert shape is not None
+        if shape is None:
+            return NO_WORK
         return Work(0, 2 * int(np.prod(shape)) * self.width * itemsize)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

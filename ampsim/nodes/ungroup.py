@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.offspring import Offspring
 
 
 class Ungroup(Node):
@@ -18,66 +19,66 @@ class Ungroup(Node):
     Args:
         name: the node's name.
         counter: gives the state of slice i: ``counter(state, i)``; distinct for distinct i.
+        keep_axis: send slices of extent 1, ``payload[i : i + 1]``, instead of ``payload[i]``;
+            `Group` is then the reverse.
     """
 
-    def __init__(self, name: str, counter: Callable[[Any, int], State]) -> None:
+    def __init__(
+        self, name: str, counter: Callable[[Any, int], State], *, keep_axis: bool = False
+    ) -> None:
         """Tag slice i with ``counter(state, i)``."""
         super().__init__(name)
-        self._counter = counter
-        self._origin: dict[State, tuple[State, int]] = {}
-        self._returning: dict[State, tuple[list[int], Any]] = {}
-        self._extents: dict[State, int] = {}
+        self._offspring = Offspring(counter)
+        self._keeps_axis = keep_axis
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Send each slice under a state of its own; slices are views."""
-        extent = payload.shape[0]
-        sends = [(0, self._counter(state, i), self._slice(payload, i)) for i in range(extent)]
-        if self.is_training:
-            self._extents[state] = extent
-            for i, (_port, part_state, _part) in enumerate(sends):
-                self._origin[part_state] = (state, i)
-        return sends
+        """Send each slice under a state of its own; slices are views.
 
-    def _slice(self, payload: Payload, i: int) -> Payload:
-        return Standin(payload.shape[1:], payload.itemsize) if self.is_abstract else payload[i]
+        Raises:
+            GraphError: there is no slice, or two of them get one state.
+        """
+        states = self._offspring.states(self, state, payload.shape[0])
+        if self.is_abstract:
+            shape = (1, *payload.shape[1:]) if self._keeps_axis else payload.shape[1:]
+            part = Standin(shape, payload.itemsize)
+            return [(0, tag, part) for tag in states]
+        if self._keeps_axis:
+            return [(0, tag, payload[i : i + 1]) for i, tag in enumerate(states)]
+        return [(0, tag, payload[i]) for i, tag in enumerate(states)]
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
-        """Keep the gradient of a slice until all have come back, then send them grouped."""
-        origin, i = self._origin.pop(state)
-        group = self._returning.get(origin)
-        if group is None:
-            group = self._returning[origin] = (
-                [self._extents[origin]],
-                self._empty(origin, gradient),
-            )
-        left, grouped = group
-        if isinstance(grouped, np.ndarray):
-            grouped[i] = gradient
-        left[0] -= 1
-        if left[0]:
-            return ()
-        del self._returning[origin], self._extents[origin]
-        return ((0, origin, cast("Payload", grouped)),)
+        """Keep the gradient of a slice until all have come back, then send them grouped.
 
-    def _empty(self, origin: State, gradient: Payload) -> Payload:
-        if gradient is None:
+        A slice without gradient counts as zeros; without any, there is none.
+        """
+        returned = self._offspring.take(state, gradient)
+        if returned is None:
+            return ()
+        origin, gradients = returned
+        return ((0, origin, self._grouped(gradients)),)
+
+    def _grouped(self, gradients: list[Payload]) -> Payload:
+        real = next((part for part in gradients if part is not None), None)
+        if real is None:
             return None
-        shape = (self._extents[origin], *gradient.shape)
+        shape = real.shape[1:] if self._keeps_axis else real.shape
         if self.is_abstract:
-            return Standin(shape, gradient.itemsize)
-        empty: Payload = np.empty(shape, gradient.dtype)
-        return empty
+            return Standin((len(gradients), *shape), real.itemsize)
+        grouped: Payload = np.empty((len(gradients), *shape), real.dtype)
+        for i, part in enumerate(gradients):
+            grouped[i] = 0 if part is None else part
+        return grouped
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
         return elementwise_work(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Drop the first axis."""
+        """Drop the first axis, or its extent."""
         (shape,) = known(shapes)
         require(len(shape) >= 2, self, "at least two axes", shape)
-        return (shape[1:],)
+        return ((1, *shape[1:]) if self._keeps_axis else shape[1:],)
 
     def pending(self) -> Iterable[State]:
         """States of which some slice's gradient has not come back."""
-        return self._extents.keys()
+        return self._offspring.missing.keys()

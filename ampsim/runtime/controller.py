@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ampsim.errors import DivergenceError, SimulationError
-from ampsim.ir import LossNode, ParameterizedNode, Send, Standin, State
+from ampsim.ir import LossNode, LossReport, ParameterizedNode, Send, Standin, State
 from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.schedules.base import Schedule
 from ampsim.runtime.site import Entry, Route, Site
@@ -32,7 +32,8 @@ class PassTotals:
     instances: int = 0
     rows: int = 0
     loss_sum: float = 0.0
-    correct: int = 0
+    correct: float = 0
+    absolute_error_sum: float = 0.0
 
     @property
     def loss(self) -> float:
@@ -43,6 +44,19 @@ class PassTotals:
     def accuracy(self) -> float:
         """Fraction of rows classified rightly; NaN where nothing was reported."""
         return self.correct / self.rows if self.rows else math.nan
+
+    @property
+    def absolute_error(self) -> float:
+        """Mean absolute error per row of a regression; NaN where nothing was reported."""
+        return self.absolute_error_sum / self.rows if self.rows else math.nan
+
+    def add(self, report: LossReport) -> None:
+        """Add what a loss reported; what it does not know is NaN in the sum."""
+        self.loss_sum += report.loss_sum
+        self.correct += math.nan if report.correct is None else report.correct
+        error = report.absolute_error
+        self.absolute_error_sum += math.nan if error is None else error
+        self.rows += report.rows
 
 
 class Controller:
@@ -107,12 +121,13 @@ class Controller:
             raise SimulationError(
                 f"the model's pump failed for instance {instance}: {told(error)}"
             ) from error
-        fault = fault_of(sends, len(self.routes), (instance,), states)
-        if fault is not None or set(states) != {instance}:
-            what = (
-                fault or f"expected states of instance {instance} only, got {sorted(set(states))}"
-            )
-            raise SimulationError(f"the model's pump failed for instance {instance}: {what}")
+        fault = fault_of(sends, len(self.routes))
+        if not states:
+            fault = "expected at least one message, got none"
+        elif fault is None and set(states) != {instance}:
+            fault = f"expected states of instance {instance} only, got {sorted(set(states))}"
+        if fault is not None:
+            raise SimulationError(f"the model's pump failed for instance {instance}: {fault}")
         return sends
 
     def receive(self, entry: Entry) -> None:
@@ -175,9 +190,7 @@ class Controller:
                 f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]} "
                 f"at {now_s:.9g} s; try a lower learning rate"
             )
-        self.totals.loss_sum += report.loss_sum
-        self.totals.correct += report.correct
-        self.totals.rows += report.rows
+        self.totals.add(report)
 
 
 def without_numbers(pump: Pump) -> Pump:

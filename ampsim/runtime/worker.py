@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.ir import Direction, LossNode, ParameterizedNode, Sends, State
-from ampsim.runtime.faults import fault_of, told
+from ampsim.runtime.faults import fault_of, stray_of, told
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.trace import Recorder
 
@@ -137,8 +137,11 @@ class Worker:
             price = site.price(direction, self._update(site, state))
         else:
             sends = self._step(direction, entry)
-            if sends:
-                price = site.price(direction, None if payload is None else payload.shape)
+            try:
+                if sends:
+                    price = site.price(direction, None if payload is None else payload.shape)
+            except Exception as error:
+                raise self._failed(site, direction, state, told(error)) from error
             if direction is Direction.BACKWARD and isinstance(site.node, ParameterizedNode):
                 staleness = site.node.last_staleness
         seconds, flop, moved = price
@@ -215,8 +218,10 @@ class Worker:
             if surplus:
                 self.controller.count_messages(state[0], surplus)
             send(routes, site.index, sends)
-        except (LookupError, TypeError, ValueError) as error:
-            fault = fault_of(sends, len(routes), state, self.controller.unfinished)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            fault = fault_of(sends, len(routes)) or stray_of(
+                error, [state, *(sent[1] for sent in sends)], self.controller.unfinished
+            )
             if fault is None:
                 raise
             raise self._failed(site, direction, state, fault) from error

@@ -139,8 +139,7 @@ def forecast(
     target = require_target(target)
     max_epochs = require_count("max_epochs", max_epochs)
     repeats = require_count("repeats", repeats)
-    if not schedules:
-        raise OptionError("schedules must name at least one schedule, got none")
+    _require_schedules(schedules)
     target = model.target if target is None else target
     plan = Plan(model, cluster, target, max_epochs if mode == "numeric" else 1, mode, instances)
     runs: list[Run] = []
@@ -158,6 +157,16 @@ def forecast(
             f"({', '.join(dict.fromkeys(left))})"
         )
     return _collect(plan, schedules, runs, seed, interrupted)
+
+
+def _require_schedules(schedules: object) -> None:
+    if not isinstance(schedules, list | tuple):
+        raise OptionError(
+            "schedules must be a list such as [ampsim.Sequential(), ampsim.Amp()], "
+            f"got {schedules!r}"
+        )
+    if not schedules:
+        raise OptionError("schedules must name at least one schedule, got none")
 
 
 def _run(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Run:

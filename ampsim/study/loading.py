@@ -10,7 +10,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -114,6 +114,7 @@ def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any
         if name not in fields:
             raise UnknownNameError(f"{path.stem}: {one_of('field', name, fields)}")
     try:
+        get_type_hints(module.Config)  # names a type that is nowhere
         return TypeAdapter(module.Config).validate_python(overrides)
     except (PydanticUserError, NameError) as error:
         raise FileFormatError(

@@ -2,9 +2,9 @@
 
     python tests/benchmark/bench_messages.py [--rounds 7] [--millions 3]
 
-The three are measured in turns in one process: ampsim's whole engine on the list-reduction RNN; a bare
-SimPy process that only resumes; and what a user would write in SimPy without ampsim, a Resource and a
-Timeout for each task.
+The three are measured in turns in one process: ampsim's whole engine on the list-reduction RNN; a
+bare SimPy process that only resumes; and what a user would write in SimPy without ampsim, a
+Resource and a Timeout for each task.
 """
 
 from __future__ import annotations

@@ -130,9 +130,7 @@ unequal = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    costs=unequal, workers=st.integers(1, 8), in_flight=st.integers(1, 9), n=st.integers(1, 12)
-)
+@given(costs=unequal, workers=st.integers(1, 8), in_flight=st.integers(1, 9), n=st.integers(1, 12))
 def test_no_schedule_beats_the_critical_path_or_the_busiest_worker(
     chain, make_cluster, costs, workers, *, in_flight, n
 ):

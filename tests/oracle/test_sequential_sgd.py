@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ampsim import Sequential, load_cluster, load_model, simulate
+from ampsim import Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.optim import adam, exponential, sgd
 from ampsim.study.model import parameters_of
 
 HIDDEN, BATCH, LISTS, VALID, SEED = 12, 10, 150, 25, 3
-RATE, DECAY = 0.02, 0.8
+DECAY = 0.8
 
 
-@dataclass
 class Sgd:
     """theta <- theta - rate * gradient."""
+
+    rate = 0.2
 
     def step(self, name: str, theta: Any, gradient: Any, rate: float) -> Any:
         return theta - rate * gradient
@@ -27,6 +28,8 @@ class Sgd:
 
 class Adam:
     """Adam as Algorithm 1 of its paper, with PyTorch's place of epsilon."""
+
+    rate = 0.02
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[int, Any, Any]] = {}
@@ -69,21 +72,34 @@ def gradients(p: dict[str, Any], linear: str, batch: Any) -> dict[str, Any]:
     return g
 
 
-def reference(model: Any, optimizer: Any, replicas: int, epochs: int) -> dict[str, Any]:
-    """The loop: every bucket in turn, all touched layers stepped, replicas averaged at the end."""
+def reference(
+    model: Any, optimizer: Any, *, replicas: int, epochs: int, group: int = 1
+) -> dict[str, Any]:
+    """The loop: every bucket in turn, all touched layers stepped, replicas averaged at the end.
+
+    With a group of several buckets, a layer steps once, by the mean over the buckets it saw.
+    """
     p = parameters_of(model.graph(SEED))
     data = model.make_data(SEED, LISTS)
     instance = 0
     copies = [f"linear-1.{r}" for r in range(replicas)] if replicas > 1 else ["linear-1"]
     for epoch in range(epochs):
-        for batch in data.batches("train", epoch=epoch, seed=SEED):
-            linear = copies[instance % replicas]
-            for name, gradient in gradients(p, linear, batch).items():
-                p[name] = optimizer.step(name, p[name], gradient, RATE * DECAY**epoch)
-            instance += 1
+        batches = list(data.batches("train", epoch=epoch, seed=SEED))
+        for first in range(0, len(batches), group):
+            seen: dict[str, list[Any]] = {}
+            for batch in batches[first : first + group]:
+                linear = copies[instance % replicas]
+                for name, gradient in gradients(p, linear, batch).items():
+                    seen.setdefault(name, []).append(gradient)
+                instance += 1
+            for name, found in seen.items():
+                mean = sum(found) / len(found)
+                p[name] = optimizer.step(name, p[name], mean, optimizer.rate * DECAY**epoch)
         for part in ("weight", "bias"):
-            mean = sum(p[f"{copy}.{part}"] for copy in copies) / replicas
-            p.update({f"{copy}.{part}": mean for copy in copies})
+            names = [f"{copy}.{part}" for copy in copies]
+            mean = np.mean([p[name] for name in names], axis=0)
+            for name in names:
+                p[name] = mean
         instance += data.batch_count("valid")
     return p
 
@@ -92,9 +108,10 @@ def lists(seed: int, train_count: int | None) -> ListReduction:
     return ListReduction.generate(seed, train_count or LISTS, VALID, batch=BATCH)
 
 
-def small_rnn(replicas: int, make: Any) -> Any:
+def small_rnn(replicas: int, name: str) -> Any:
+    make, plain = OPTIMIZERS[name]
     model = load_model("rnn", hidden=HIDDEN, batch=BATCH, replicas=replicas, dtype="float64")
-    return replace(model, optimizer=make(exponential(RATE, DECAY)), make_data=lists)
+    return replace(model, optimizer=make(exponential(plain.rate, DECAY)), make_data=lists)
 
 
 OPTIMIZERS = {"sgd": (sgd, Sgd), "adam": (adam, Adam)}
@@ -105,29 +122,37 @@ OPTIMIZERS = {"sgd": (sgd, Sgd), "adam": (adam, Adam)}
     ("name", "replicas", "epochs"), [("sgd", 1, 1), ("adam", 1, 1), ("sgd", 3, 2), ("adam", 3, 2)]
 )
 def test_one_in_flight_equals_a_plain_loop(workers, name, replicas, epochs):
-    make, plain = OPTIMIZERS[name]
-    model = small_rnn(replicas, make)
-    before = parameters_of(model.graph(SEED))
-    expected = reference(model, plain(), replicas, epochs)
-    result = simulate(
-        model,
-        load_cluster("tflops-1", workers=workers),
-        Sequential(),
-        epochs=epochs,
-        seed=SEED,
-    )
-    trained = result.model.parameters()
+    model, plain = small_rnn(replicas, name), OPTIMIZERS[name][1]
+    expected = reference(model, plain(), replicas=replicas, epochs=epochs)
+    cluster = load_cluster("tflops-1", workers=workers)
+    result = simulate(model, cluster, Sequential(), epochs=epochs, seed=SEED)
+    require_equal(result, model, expected)
+
+
+@pytest.mark.parametrize("in_flight", [1, 4, 7])
+@pytest.mark.parametrize(("name", "replicas"), [("sgd", 1), ("adam", 1), ("sgd", 3), ("adam", 3)])
+def test_a_pipeline_equals_a_plain_loop_over_groups(random_cluster, in_flight, name, replicas):
+    """The last group of an epoch is a smaller one; order of arrival does not matter."""
+    model, plain = small_rnn(replicas, name), OPTIMIZERS[name][1]
+    expected = reference(model, plain(), replicas=replicas, epochs=2, group=in_flight)
+    cluster = random_cluster(5, seed=in_flight, latency_s_max=1e-8)
+    schedule = Pipeline(max_active_keys=in_flight)
+    require_equal(simulate(model, cluster, schedule, epochs=2, seed=SEED), model, expected)
+
+
+def require_equal(result: Any, model: Any, expected: dict[str, Any]) -> None:
+    """Parameters to 1e-12, all of which have moved, else the comparison would say nothing."""
+    before, trained = parameters_of(model.graph(SEED)), result.model.parameters()
     assert trained.keys() == expected.keys()
     for key, value in expected.items():
-        moved = np.abs(value - before[key]).max()
-        assert moved > 1e-3, f"{key} hardly moved: the comparison would say nothing"
+        assert np.abs(value - before[key]).max() > 1e-3, f"{key} hardly moved"
         scale = np.abs(value).max()
         np.testing.assert_allclose(trained[key], value, rtol=1e-12, atol=1e-12 * scale)
 
 
 def test_the_loop_itself_is_gradient_descent_on_the_mean_loss():
     """Central differences of the loss, so that reference and engine cannot be wrong alike."""
-    model = small_rnn(1, sgd)
+    model = small_rnn(1, "sgd")
     p = parameters_of(model.graph(SEED))
     batch = next(iter(model.make_data(SEED, LISTS).batches("train", epoch=0, seed=SEED)))
 

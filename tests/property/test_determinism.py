@@ -25,7 +25,7 @@ def lists(seed: int, _count: int | None) -> ListReduction:
 
 
 def digest(name: str, seed: int = 0, latency_s: float = 1e-8) -> str:
-    kind = SCHEDULES[name]
+    kind: Any = SCHEDULES[name]
     schedule: Any = kind() if kind is Sequential else kind(max_active_keys=6)
     model = replace(load_model("rnn", hidden=8, replicas=3), make_data=lists)
     cluster = load_cluster("tflops-1", workers=7, latency_s=latency_s)

@@ -28,7 +28,7 @@ def tiny_rnn(**options: Any) -> Any:
 
 
 def schedule_of(name: str, in_flight: int) -> Any:
-    kind = SCHEDULES[name]
+    kind: Any = SCHEDULES[name]
     return kind() if kind is Sequential else kind(max_active_keys=in_flight)
 
 

@@ -32,7 +32,7 @@ class Case:
     replicas: int
     seed: int
     latency_s_max: float
-    mode: str
+    mode: Any
     epochs: int
 
 
@@ -95,7 +95,7 @@ def in_flight_s(steps: pd.DataFrame) -> pd.DataFrame:
     return steps.groupby("instance").agg(start_s=("start_s", "min"), end_s=("end_s", "max"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_time_is_spent_once_and_never_runs_backwards(random_cluster, case):
     done = run(case, random_cluster)
@@ -114,7 +114,7 @@ def test_time_is_spent_once_and_never_runs_backwards(random_cluster, case):
     assert (result.epochs["time_s"] >= result.makespan_s - case.latency_s_max - ROUNDING_S).any()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_every_forward_has_its_backward_and_nothing_is_left(random_cluster, case):
     done = run(case, random_cluster)
@@ -138,7 +138,7 @@ def test_every_forward_has_its_backward_and_nothing_is_left(random_cluster, case
     assert not any(node.gradient_count for node in done.graph.parameterized)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_validation_leaves_no_gradient_and_goes_forward_only(random_cluster, case):
     done = run(replace(case, epochs=1), random_cluster)
@@ -152,7 +152,7 @@ def test_validation_leaves_no_gradient_and_goes_forward_only(random_cluster, cas
     assert done.result.epochs["valid_instances"].tolist() == [9]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_gradients_are_applied_once_and_their_staleness_counted(random_cluster, case):
     done = run(case, random_cluster)
@@ -175,7 +175,7 @@ def test_gradients_are_applied_once_and_their_staleness_counted(random_cluster, 
     assert done.result.staleness_max == gradients["staleness"].max()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_staleness_is_the_count_of_updates_between_forward_and_backward(random_cluster, case):
     """Recounted from the trace; weights are read when service starts."""
@@ -194,7 +194,7 @@ def test_staleness_is_the_count_of_updates_between_forward_and_backward(random_c
     assert recorded == recounted and len(recounted) == len(done.buckets)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_no_more_instances_are_in_flight_than_allowed(random_cluster, case):
     done = run(case, random_cluster)
@@ -208,7 +208,7 @@ def test_no_more_instances_are_in_flight_than_allowed(random_cluster, case):
         assert most == min(case.schedule.max_active_keys, len(done.buckets))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_a_schedule_that_drains_updates_only_when_nothing_is_in_flight(random_cluster, case):
     done = run(replace(case, epochs=1), random_cluster)
@@ -224,7 +224,7 @@ def test_a_schedule_that_drains_updates_only_when_nothing_is_in_flight(random_cl
         assert finished % case.schedule.max_active_keys == 0 or finished == len(alive)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases, interval=st.integers(1, 20))
 def test_under_amp_a_node_updates_itself_at_its_interval(random_cluster, case, interval):
     """Only the updates after the pass, which the controller orders, may hold fewer gradients."""
@@ -240,7 +240,7 @@ def test_under_amp_a_node_updates_itself_at_its_interval(random_cluster, case, i
         assert len(ordered) <= 1 and all(1 <= count < interval for count in ordered)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=cases)
 def test_flop_charged_are_those_of_appendix_c(random_cluster, case):
     """2·k·d_in·d_out a product, d_in·d_out an update, summed by hand over buckets and updates."""

@@ -76,7 +76,7 @@ def test_an_output_file_that_is_a_folder_is_found_before_the_work(mistake, tmp_p
     assert said in mistake("models", "rnn", "--graph", "taken.png")
 
 
-def test_a_file_that_says_nothing_of_workers_or_too_few_is_named(mistake, tmp_path):
+def test_a_count_of_workers_other_than_the_cluster_file_has_is_named(mistake, tmp_path):
     cluster = '[[device]]\nname = "tflops-1"\ncount = 2\n'
     Path("two.toml").write_text(cluster)
     assert "workers must be 2, as in the cluster file two.toml, got 3" in mistake(

@@ -75,10 +75,6 @@ def test_a_callback_comes_after_its_delay(clock):
     assert called[0] >= LONG_S
     assert called[1] >= 2 * LONG_S
 
-    def __init__(self, what, where):
-        super().__init__(what)
-        self.where = where
-
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_exception_of_a_coroutine_ends_run_and_keeps_its_cause(clock, kind):
@@ -89,7 +85,7 @@ def test_an_exception_of_a_coroutine_ends_run_and_keeps_its_cause(clock, kind):
         raise kind("second") from first
 
     clock.start(fails(), "fails")
-    with pytest.raises(kind, match="^second$") as caught:
+    with pytest.raises(kind, match=r"^second$") as caught:
         clock.run()
     assert caught.value.__cause__ is first
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ampsim.errors import OutputError
-from ampsim.files import prepare_folder, replacing, sha256_of, write_bytes, write_text
+from ampsim.files import prepare_file, prepare_folder, replacing, sha256_of, write_bytes, write_text
 
 needs_dev_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full"
@@ -200,3 +200,20 @@ def test_a_file_system_that_refuses_is_one_line(
 def test_a_hash_is_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"ampsim" * 100_000)
     assert sha256_of(tmp_path / "a") == hashlib.sha256(b"ampsim" * 100_000).hexdigest()
+
+
+def test_a_file_to_come_has_its_folder_made_and_nothing_else(tmp_path: Path) -> None:
+    assert prepare_file(tmp_path / "a" / "b.json") == tmp_path / "a" / "b.json"
+    assert list((tmp_path / "a").iterdir()) == []
+    assert prepare_file("/dev/null") == Path("/dev/null")
+
+
+def test_a_file_to_come_that_is_a_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="it is a folder; choose another file name"):
+        prepare_file(tmp_path)
+
+
+def test_a_file_to_come_in_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OutputError, match=r"cannot create folder .*file: it exists and is not a"):
+        prepare_file(tmp_path / "file" / "b.json")

@@ -176,5 +176,12 @@ def test_a_graph_without_controller_or_with_a_late_one_is_refused():
 
 def test_a_second_controller_is_refused():
     graph, _x, _label = started()
-    with pytest.raises(GraphError, match="^g: two nodes are named 'controller'"):
+    with pytest.raises(GraphError, match=r"^g: two nodes are named 'controller'"):
         graph.controller(y=("rows",))
+
+
+def test_nothing_is_sent_forward_to_the_controller():
+    graph, _x, _label = started()
+    with pytest.raises(AssertionError, match="the controller has no inputs"):
+        graph["controller"].forward(0, One(0), None)
+    assert graph["controller"].backward(0, One(0), None) == ()

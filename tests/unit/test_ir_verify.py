@@ -13,6 +13,10 @@ def same(state):
     return state
 
 
+def numbered(state, i):
+    return (*state, i)
+
+
 def started(**shapes):
     graph = Graph("g")
     return graph, *graph.controller(**(shapes or {"x": ("rows", 4), "label": ("rows",)}))
@@ -100,7 +104,7 @@ def test_a_loop_that_changes_a_shape_is_told_at_its_phi():
             "n (Concat) expects (rows, 4) and (rows, 5), got (rows, 4) and (rows, 4) "
             "(fed by before-bcast, before-bcast)",
         ),
-        (Ungroup("n", same), None),
+        (Ungroup("n", numbered), None),
     ],
 )
 def test_shapes_that_do_not_fit_are_named_with_their_producers(node, text):
@@ -119,7 +123,7 @@ def test_shapes_that_do_not_fit_are_named_with_their_producers(node, text):
 
 def test_a_vector_has_no_slices_of_its_own():
     graph, x, label = started(x=("rows",), label=("rows",))
-    graph.end(SoftmaxCrossEntropy("loss"), graph.add(Ungroup("cut", same), x), label)
+    graph.end(SoftmaxCrossEntropy("loss"), graph.add(Ungroup("cut", numbered), x), label)
     text = "g: cut (Ungroup) expects at least two axes, got (rows,) (fed by controller)"
     with refused(text):
         graph.verify()

@@ -154,7 +154,7 @@ def test_arrays_are_read_only(paper: ListReduction) -> None:
 @pytest.mark.parametrize("value", [0, -5, 1.5, "10", None, True])
 def test_counts_are_whole_numbers_from_one(option: str, value: object) -> None:
     options: dict[str, Any] = {option: value}
-    with pytest.raises(OptionError, match=rf"{option} must be a whole number >= 1, got .*; try"):
+    with pytest.raises(OptionError, match=rf"{option} must be a whole number >= 1, got "):
         ListReduction.generate(0, **options)
 
 

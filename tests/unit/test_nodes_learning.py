@@ -9,7 +9,7 @@ import pytest
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.nodes import Embedding, Linear
-from ampsim.nodes.linear import ROWS_HELD
+from ampsim.nodes.accumulate import ROWS_HELD
 
 
 class One(NamedTuple):

@@ -52,5 +52,5 @@ def test_a_setting_without_key_or_value_is_shown_one_that_works(text):
 
 
 def test_a_setting_given_twice_is_refused():
-    with pytest.raises(OptionError, match="^settings must differ, got hidden twice$"):
+    with pytest.raises(OptionError, match=r"^settings must differ, got hidden twice$"):
         settings_of(["hidden=1", "batch=2", "hidden=1"])

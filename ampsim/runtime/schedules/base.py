@@ -6,7 +6,7 @@ Every published schedule is a few choices of these (design, section 6). Each liv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
@@ -16,29 +16,22 @@ BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD
 
 
 class Schedule(Protocol):
-    """The decisions of one schedule."""
+    """The decisions of one schedule.
 
-    @property
-    def name(self) -> str:
-        """As on the command line."""
-        ...
+    Attributes:
+        name: as on the command line.
+        drains: whether all in flight must finish, and all nodes be updated, before it admits more.
+            The controller then says when nodes update; otherwise they update themselves.
+        order: which kind of message a worker serves first.
+    """
+
+    name: ClassVar[str]
+    drains: ClassVar[bool]
+    order: ClassVar[tuple[Direction, ...]]
 
     @property
     def max_active_keys(self) -> int:
         """Admits an instance only while fewer than this are in flight."""
-        ...
-
-    @property
-    def drains(self) -> bool:
-        """Whether all in flight must finish, and all nodes be updated, before it admits more.
-
-        The controller then says when nodes update; otherwise they update themselves.
-        """
-        ...
-
-    @property
-    def order(self) -> tuple[Direction, ...]:
-        """Which kind of message a worker serves first."""
         ...
 
     def update_interval(self, node: str, preferred: int) -> int | None:

@@ -14,9 +14,13 @@ class Sequential:
     """Plain synchronous stochastic gradient descent, spread over devices; the baseline."""
 
     name: ClassVar[str] = "sequential"
-    max_active_keys: ClassVar[int] = 1
     drains: ClassVar[bool] = True
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+
+    @property
+    def max_active_keys(self) -> int:
+        """One."""
+        return 1
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the instance has finished."""

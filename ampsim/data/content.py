@@ -1,0 +1,126 @@
+"""Content of plain, gzip and xz files, whole, and every mistake in them in one line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
+
+from ampsim.errors import FileFormatError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REMEDY: Final = "remove it and fetch it again"
+
+KEPT_MAX: Final = 4
+"""How many of the results of a reader a process keeps; chosen: real, limited and two others."""
+
+UNREADABLE: Final = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
+"""What damaged packed data raises while it is unpacked."""
+
+
+def open_content(path: Path) -> BinaryIO:
+    """The file as a stream of its unpacked bytes; the suffix says how it is packed.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    return path.open("rb")
+
+
+def explain(path: Path, error: Exception) -> FileFormatError:
+    """The one line about a file that could not be read to its end."""
+    if isinstance(error, EOFError):
+        reason = f"is cut off: its {path.suffix} data ends too early; {REMEDY}"
+    elif isinstance(error, UNREADABLE):
+        reason = f"expected whole {path.suffix} data, got: {_clause(error)}; {REMEDY}"
+    else:
+        reason = f"cannot be read: {_clause(error)}"
+    return FileFormatError(f"{path}: {reason}")
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """The unpacked content of a file.
+
+    Raises:
+        FileFormatError: it cannot be read, is cut off or damaged, or is empty.
+    """
+    path = Path(path)
+    try:
+        with open_content(path) as file:
+            content = file.read()
+    except (*UNREADABLE, OSError) as error:
+        raise explain(path, error) from error
+    if not content:
+        raise FileFormatError(f"{path}: is empty; {REMEDY}")
+    return content
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
+    """The lines of a UTF-8 text with their numbers, from 1, without those that are blank.
+
+    A line ends at a line feed and nowhere else: a text may hold other letters that some count as
+    the end of a line.
+
+    Raises:
+        FileFormatError: it cannot be read, is cut off, damaged, empty or not UTF-8.
+    """
+    content = read_bytes(path)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{path}: line {number}: expected UTF-8 text, got byte 0x{content[error.start]:02x};"
+            " save it as UTF-8"
+        ) from error
+    numbered = enumerate(text.split("\n"), 1)
+    lines = [(number, line) for number, line in numbered if line and not line.isspace()]
+    if not lines:
+        raise FileFormatError(f"{path}: is empty but for blank lines; {REMEDY}")
+    return lines
+
+
+def once(read: Callable[P, T]) -> Callable[P, T]:
+    """`read`, but the same unchanged files are read once in a process.
+
+    Arguments go by position and are hashable; the files are those that are a `Path`, and count as
+    unchanged as long as size and time of change are. What is given back is shared: it must not be
+    written to.
+    """
+    known: OrderedDict[object, T] = OrderedDict()
+
+    @wraps(read)
+    def wrapped(*args: P.args, **keywords: P.kwargs) -> T:
+        assert not keywords, f"arguments go by position, got {list(keywords)}"
+        key = args, tuple(_stamp(one) for one in args if isinstance(one, Path))
+        if key not in known:
+            known[key] = read(*args, **keywords)
+        known.move_to_end(key)
+        if len(known) > KEPT_MAX:
+            known.popitem(last=False)
+        return known[key]
+
+    return wrapped
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _clause(error: Exception) -> str:
+    """An error's own words as a part of a line."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (said or type(error).__name__).rstrip(".").lower()

@@ -1,0 +1,133 @@
+"""Download of data sets by hash: a file is there whole and as it must be, or not at all.
+
+A download goes to a temporary file beside its place, which it takes once its hash is right; so
+nothing half-read or wrong is ever used. Files that are there already are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from ampsim.data.locations import MissingDataError, data_folder, there
+from ampsim.data.registry import Copy, DataSource, source_named
+from ampsim.errors import FileFormatError, OutputError
+from ampsim.files import prepare_folder
+
+TIMEOUT_S: Final = 30.0
+"""How long a server may be silent; chosen, as browsers wait about as long."""
+
+CHUNK_BYTES: Final = 1 << 16
+"""How much is written at a time; chosen: small beside the memory, large beside a call."""
+
+
+def fetch(
+    dataset: str | DataSource,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Path]:
+    """Download the files of a data set that are not there yet.
+
+    Args:
+        dataset: its name in `DATASETS`, or a record of the same form.
+        folder: the data folder; see `data_folder`.
+        say: called with a line before each download.
+
+    Returns:
+        The files downloaded, perhaps none.
+
+    Raises:
+        UnknownNameError: there is no data set of that name.
+        MissingDataError: nobody gives it out, or no server that does answers.
+        FileFormatError: what came is not the file that was asked for.
+        OutputError: the folder cannot be written.
+    """
+    source = source_named(dataset) if isinstance(dataset, str) else dataset
+    root = data_folder(folder)
+    missing = [file for file in source.files.values() if there(source, file, root) is None]
+    wanted = [file.remote for file in missing if file.remote is not None]
+    if len(wanted) < len(missing):
+        stems = ", ".join(file.stems[-1] for file in missing if file.remote is None)
+        raise MissingDataError(
+            f"{source.name}: {stems} cannot be downloaded: it is {source.source};"
+            " try --set data=synthetic"
+        )
+    if not wanted:
+        return []
+    place = prepare_folder(root / source.name)
+    return [_fetch_copy(copy, place, say) for copy in wanted]
+
+
+def _fetch_copy(copy: Copy, place: Path, say: Callable[[str], None]) -> Path:
+    """One file from the first server that has it."""
+    problem: Exception | None = None
+    for url in copy.urls:
+        say(f"{copy.name}: {copy.size_bytes:,} bytes from {url}")
+        try:
+            return _retrieve(url, copy, place)
+        except (MissingDataError, FileFormatError) as error:
+            problem = error
+    assert problem is not None, f"{copy.name} has no address"
+    raise problem
+
+
+def _retrieve(url: str, copy: Copy, place: Path) -> Path:
+    """One file from one server."""
+    # Imported here: they bring a whole HTTP client, which few commands need. Pooch has no types.
+    import requests
+
+    pooch: Any = import_module("pooch")
+    pooch.get_logger().setLevel("ERROR")
+    try:
+        pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=_load)
+    except ValueError as error:
+        got = re.search(r"but got (\w+)", str(error))
+        if got is None:
+            raise
+        raise FileFormatError(
+            f"{url}: expected a file of SHA-256 {copy.sha256}, got {got[1]}; nothing was kept;"
+            " try again, or another network"
+        ) from error
+    except requests.RequestException as error:
+        raise MissingDataError(
+            f"{url}: cannot be downloaded: {_reason(error)}; try again later, or"
+            " --set data=synthetic"
+        ) from error
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {place / copy.name}: {(error.strerror or str(error)).lower()};"
+            " choose another data folder"
+        ) from error
+    return place / copy.name
+
+
+def _load(url: str, output_file: str, _pooch: object) -> None:
+    """Pooch's own way to download, but one that leaves no connection open when it fails."""
+    import requests
+
+    with (
+        requests.get(url, stream=True, timeout=TIMEOUT_S) as response,
+        open(output_file, "wb") as file,
+    ):
+        response.raise_for_status()
+        for chunk in response.iter_content(CHUNK_BYTES):
+            file.write(chunk)
+
+
+def _reason(error: Exception) -> str:
+    """Why a download failed, in a few words."""
+    response: Any = getattr(error, "response", None)
+    if response is not None:
+        return f"the server answered {response.status_code} {response.reason}"
+    kinds = {
+        "ConnectTimeout": "the server does not answer",
+        "ReadTimeout": "the server fell silent",
+        "ChunkedEncodingError": "the connection broke off",
+        "ConnectionError": "the server cannot be reached",
+    }
+    return kinds.get(type(error).__name__, type(error).__name__)

@@ -1,0 +1,211 @@
+"""MNIST: handwritten digits.
+
+Source: LeCun, Cortes and Burges 1998; AMPNet, Appendix B.1: batches of 100. Chosen: the 10,000 test
+images are what accuracy is measured on, as usual; grey values are divided by 255 and nothing else.
+The synthetic set has ten drawn patterns instead of digits, shifted by up to two pixels and noisy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from ampsim.data.content import once
+from ampsim.data.dataset import Split
+from ampsim.data.idx import read_idx
+from ampsim.data.locations import find_file
+from ampsim.data.registry import DATASETS
+from ampsim.data.splits import limit, order, pick
+from ampsim.data.vocabulary import frozen
+from ampsim.errors import FileFormatError, OptionError
+from ampsim.options import require_count
+from ampsim.rng import stream
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int, UInt8
+
+SIDE: Final = 28
+PIXELS: Final = SIDE * SIDE
+CLASSES: Final = 10
+
+SHIFT_MAX: Final = 2
+NOISE: Final = 48.0
+"""Standard deviation of the synthetic images' noise, of 255; chosen: not to be told at a glance."""
+
+
+class ImageBatch(NamedTuple):
+    """Images, a row each, with values from 0 to 1; both arrays are read-only and contiguous."""
+
+    images: Float[np.ndarray, "rows 784"]
+    labels: Int[np.ndarray, " rows"]
+
+    @property
+    def rows(self) -> int:
+        """How many images."""
+        return len(self.labels)
+
+
+class ImageSplit(NamedTuple):
+    """Images with values from 0 to 255, and what they show; both arrays are read-only."""
+
+    images: UInt8[np.ndarray, "images 784"]
+    labels: Int[np.ndarray, " images"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mnist:
+    """The data set of the paper's perceptron; see the module for what it holds.
+
+    >>> data = Mnist.synthetic(seed=0, train_count=250, valid_count=50)
+    >>> [batch.rows for batch in data.batches("train", epoch=0, seed=0)]
+    [100, 100, 50]
+    """
+
+    train: ImageSplit
+    valid: ImageSplit
+    batch: int = 100
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            OptionError: `batch` is below 1, or `dtype` is neither "float32" nor "float64".
+        """
+        require_count("batch", self.batch)
+        if self.dtype not in ("float32", "float64"):
+            raise OptionError(f"dtype must be float32 or float64, got {self.dtype!r}")
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        train_count: int | None = None,
+        valid_count: int | None = None,
+        batch: int = 100,
+        dtype: str = "float32",
+    ) -> Mnist:
+        """The real data set.
+
+        Args:
+            folder: the data folder; see `data_folder`.
+            train_count: how many of the training images, the first in the file; None for all.
+            valid_count: the same of the validation images.
+            batch: images in a batch.
+            dtype: of the images handed out.
+
+        Raises:
+            MissingDataError: a file is not there.
+            FileFormatError: a file does not hold what it must.
+            OptionError: an option has a value that it cannot have.
+        """
+        train, valid = (
+            _read(*(find_file("mnist", f"{part}-{what}", folder) for what in ("images", "labels")))
+            for part in ("train", "valid")
+        )
+        return cls(
+            _first(train, limit("train_count", train_count, len(train.labels))),
+            _first(valid, limit("valid_count", valid_count, len(valid.labels))),
+            batch,
+            dtype,
+        )
+
+    @classmethod
+    def synthetic(
+        cls,
+        seed: int,
+        *,
+        train_count: int = 2_000,
+        valid_count: int = 500,
+        batch: int = 100,
+        dtype: str = "float32",
+    ) -> Mnist:
+        """A data set of the same form, drawn; a smaller one holds the first of a larger one.
+
+        Raises:
+            OptionError: an option has a value that it cannot have.
+        """
+        patterns = _patterns(seed)
+        train = _draw(seed, "train", require_count("train_count", train_count), patterns)
+        valid = _draw(seed, "valid", require_count("valid_count", valid_count), patterns)
+        return cls(train, valid, batch, dtype)
+
+    @property
+    def name(self) -> str:
+        """Name as in reports and data folders."""
+        return "mnist"
+
+    @property
+    def description(self) -> str:
+        """One line: what an item holds and what is to be told from it."""
+        return DATASETS[self.name].description
+
+    def count(self, split: Split) -> int:
+        """How many images a split has."""
+        return len(pick(split, self.train, self.valid).labels)
+
+    def batch_count(self, split: Split) -> int:
+        """How many batches `batches` gives; the last may be smaller."""
+        return -(-self.count(split) // self.batch)
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ImageBatch]:
+        """Every image of a split once; "train" shuffled anew in each epoch."""
+        images, labels = pick(split, self.train, self.valid)
+        rows = np.array(order(split, len(labels), epoch=epoch, seed=seed), np.intp)
+        scale = np.dtype(self.dtype).type(255)
+        for start in range(0, len(rows), self.batch):
+            chosen = rows[start : start + self.batch]
+            yield ImageBatch(frozen(images[chosen] / scale), frozen(labels[chosen]))
+
+
+@once
+def _read(images_path: Path, labels_path: Path) -> ImageSplit:
+    """One split, from its two files."""
+    images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
+    if images.shape[1:] != (SIDE, SIDE) or images.dtype != np.uint8:
+        size = " x ".join(map(str, images.shape[1:]))
+        raise FileFormatError(
+            f"{images_path}: expected images of {SIDE} x {SIDE} bytes, got {size} {images.dtype}"
+        )
+    if len(labels) != len(images):
+        raise FileFormatError(
+            f"{labels_path}: expected {len(images)} labels, as many as there are images in"
+            f" {images_path.name}, got {len(labels)}"
+        )
+    wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
+    if len(wrong):
+        raise FileFormatError(
+            f"{labels_path}: label {wrong[0]}: expected 0 to {CLASSES - 1}, got {labels[wrong[0]]}"
+        )
+    return ImageSplit(images.reshape(-1, PIXELS), frozen(labels.astype(np.intp)))
+
+
+def _first(split: ImageSplit, count: int) -> ImageSplit:
+    return ImageSplit(split.images[:count], split.labels[:count])
+
+
+def _patterns(seed: int) -> UInt8[np.ndarray, "10 28 28"]:
+    """A smooth pattern for each class."""
+    coarse = stream(seed, "mnist.patterns").random((CLASSES, 7, 7)) > 0.6
+    fine = np.kron(coarse, np.ones((4, 4)))
+    for axis in (1, 2):
+        fine = (fine + np.roll(fine, 1, axis) + np.roll(fine, -1, axis)) / 3
+    return (fine * 255).astype(np.uint8)
+
+
+def _draw(seed: int, split: Split, count: int, patterns: np.ndarray) -> ImageSplit:
+    """Noisy, shifted patterns, from streams of their own."""
+    labels = stream(seed, f"mnist.{split}.labels").integers(0, CLASSES, count, np.intp)
+    shifts = stream(seed, f"mnist.{split}.shifts").integers(-SHIFT_MAX, SHIFT_MAX + 1, (count, 2))
+    noise = stream(seed, f"mnist.{split}.noise").standard_normal((count, SIDE, SIDE), np.float32)
+    place = np.arange(SIDE)
+    rows, columns = ((place + shifts[:, axis, None]) % SIDE for axis in (0, 1))
+    clean = patterns[labels[:, None, None], rows[:, :, None], columns[:, None, :]]
+    images = np.clip(clean + NOISE * noise, 0, 255).astype(np.uint8)
+    return ImageSplit(frozen(images.reshape(-1, PIXELS)), frozen(labels))

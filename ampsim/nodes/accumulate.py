@@ -1,0 +1,113 @@
+"""What nodes share whose work is a product with a matrix: gradients kept as pairs, and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.ir import NO_WORK, Direction, ParameterizedNode, State, Work
+
+ROWS_HELD: Final = 8192  # chosen: bounds the memory of waiting pairs; a GEMM gains nothing beyond
+
+
+class Pairs:
+    """Gradients of a matrix and its bias, as pairs (x, g) until an update asks for their sum.
+
+    Xᵀ G is formed once per update from all pairs: one large product instead of one outer product
+    per message (`tests/benchmark/bench_cells.py`).
+    """
+
+    __slots__ = ("_folded", "_gradients", "_inputs", "_rows")
+
+    def __init__(self) -> None:
+        self._inputs: list[np.ndarray] = []
+        self._gradients: list[np.ndarray] = []
+        self._rows = 0
+        self._folded: tuple[np.ndarray, np.ndarray] | None = None
+
+    def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
+        self._inputs.append(inputs)
+        self._gradients.append(gradients)
+        self._rows += len(gradients)
+        if self._rows > ROWS_HELD:
+            weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
+            bias = np.empty(gradients.shape[1], gradients.dtype)
+            self.take(weight, bias)
+            self._folded = (weight, bias)
+
+    def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
+        """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
+        if self._inputs:
+            inputs, gradients = _stack(self._inputs), _stack(self._gradients)
+            np.matmul(inputs.T, gradients, out=weight)
+            np.matmul(np.ones(len(gradients), gradients.dtype), gradients, out=bias)
+        else:
+            weight.fill(0)
+            bias.fill(0)
+        if self._folded is not None:
+            weight += self._folded[0]
+            bias += self._folded[1]
+        self._inputs, self._gradients, self._rows, self._folded = [], [], 0, None
+
+
+def _stack(arrays: list[np.ndarray]) -> np.ndarray:
+    """Stack rows; a single array needs no copy."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+class MatrixNode(ParameterizedNode):
+    """A node that multiplies rows, put together from its inputs, with one matrix.
+
+    Attributes:
+        widths: columns that each input contributes to the product.
+        d_in: columns of the product's left side, the sum of `widths`.
+        d_out: columns of the product.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parameter_shapes: dict[str, tuple[int, ...]],
+        widths: tuple[int, ...],
+        d_out: int,
+    ) -> None:
+        super().__init__(name, parameter_shapes)
+        self.widths = widths
+        self.d_in = sum(widths)
+        self.d_out = d_out
+        self._saved: dict[State, Any] = {}
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count 2·k·d_in·d_out for each matrix product and d_in·d_out for an update (Appendix C).
+
+        Backward is the gradient accumulation, and the input gradient only of the inputs that need
+        one; nothing, where the gradient was None.
+        """
+        itemsize = self.theta.itemsize
+        weights = self.d_in * self.d_out
+        if direction is Direction.UPDATE:
+            return Work(weights, 3 * self.parameter_count * itemsize)
+        if shape is None:
+            return NO_WORK
+        rows = shape[0]
+        product = 2 * rows * weights
+        moved = (rows * (self.d_in + self.d_out) + self.parameter_count) * itemsize
+        if direction is Direction.FORWARD:
+            return Work(product, moved)
+        needed = sum(
+            width
+            for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)
+            if is_needed
+        )
+        if not needed:
+            return Work(product, moved)
+        parameters = self.parameter_count * needed // self.d_in
+        moved += (rows * (needed + self.d_out) + parameters) * itemsize
+        return Work(product + 2 * rows * needed * self.d_out, moved)
+
+    def pending(self) -> Iterable[State]:
+        """States whose backward message has not come."""
+        return self._saved.keys()

@@ -1,0 +1,110 @@
+"""Sum and Product: elementwise, of two or more payloads of equal state and shape (Section 4)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import numpy as np
+
+from ampsim.errors import GraphError
+from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, State, Work
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.light import elementwise_work
+
+
+class Arithmetic(Node):
+    """Joins payloads of equal shape by an operation on their elements, in the order of ports."""
+
+    def __init__(self, name: str, count: int = 2) -> None:
+        """Join `count` inputs.
+
+        Raises:
+            GraphError: fewer than two inputs.
+        """
+        if count < 2:
+            raise GraphError(f"{name}: count must be two or more inputs, got {count}")
+        self.inputs = tuple(f"operand-{i}" for i in range(count))
+        super().__init__(name)
+        self._arrived = Join(count)
+
+    @abstractmethod
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Return the result, and record what backward needs of it."""
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Wait for the other operands of the state, then send the result."""
+        operands = self._arrived.put(port, state, payload)
+        if operands is None:
+            return ()
+        return ((0, state, self.joined(state, operands)),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        return elementwise_work(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require equal shapes; keep them."""
+        operands = known(shapes)
+        alike = all(shape == operands[0] for shape in operands)
+        require(alike, self, "one shape at all inputs", *operands)
+        return (operands[0],)
+
+    def pending(self) -> Iterable[State]:
+        """States that wait for an operand."""
+        return self._arrived.waiting.keys()
+
+
+class Sum(Arithmetic):
+    """Adds; every input that needs a gradient gets the whole of it."""
+
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Add."""
+        return operands[0] if self.is_abstract else reduce(add, operands)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each input the gradient."""
+        return [
+            (operand, state, gradient if is_needed else None)
+            for operand, is_needed in enumerate(self.input_needs_gradient)
+        ]
+
+
+class Product(Arithmetic):
+    """Multiplies; an input's gradient is that of the product times the other inputs."""
+
+    def __init__(self, name: str, count: int = 2) -> None:
+        """Multiply `count` inputs.
+
+        Raises:
+            GraphError: fewer than two inputs.
+        """
+        super().__init__(name, count)
+        self._saved: dict[State, list[np.ndarray]] = {}
+
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Multiply; record the factors."""
+        if self.is_training:
+            self._saved[state] = operands
+        return operands[0] if self.is_abstract else reduce(mul, operands)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each input the gradient times the other inputs."""
+        factors = self._saved.pop(state)
+        return [
+            (place, state, self._gradient(factors, place, gradient) if is_needed else None)
+            for place, is_needed in enumerate(self.input_needs_gradient)
+        ]
+
+    def _gradient(self, factors: list[np.ndarray], place: int, gradient: Payload) -> Payload:
+        if gradient is None or self.is_abstract:
+            return gradient
+        others: list[Any] = factors[:place] + factors[place + 1 :]
+        return reduce(mul, others, gradient)
+
+    def pending(self) -> Iterable[State]:
+        """States that wait for a factor, or whose backward message has not come."""
+        return [*super().pending(), *self._saved]

@@ -1,0 +1,213 @@
+"""Distribute and Collect: rows to sub-matrices and back, by control information (Figure 3).
+
+"In backward mode, based on the control information received during the forward pass [Distribute]
+re-groups the gradients and sums together those that correspond to the same index. The Collect
+operator is essentially symmetric" (Section 4). Both are one gather and one sum by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.errors import GraphError
+from ampsim.ir import Direction, Join, Node, Partition, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir.shapes import known, require, text
+from ampsim.nodes.light import elementwise_work
+
+SMALL_SUM: Final = 40_000  # chosen: the one-hot product is the faster up to about this many entries
+
+
+class Partitioned(Node):
+    """What Distribute and Collect share: a control input, and the parts of each state.
+
+    The control payload is an `ampsim.ir.Partition` with as many parts as the node has; declare its
+    port at the controller as (rows,), the rows of the whole.
+    """
+
+    def __init__(self, name: str, parts: int) -> None:
+        super().__init__(name)
+        self._control: dict[State, Partition] = {}
+        self._arrived = Join(len(self.inputs))
+        self._parts = parts
+        self._width: int | str = 0
+
+    def _remember(self, state: State, control: Partition) -> None:
+        """Check the control's number of parts, and keep it in training."""
+        if len(control.cuts) != self._parts:
+            raise GraphError(
+                f"{self.describe()} expects a control of {self._parts} parts, got {control}"
+            )
+        if self.is_training:
+            self._control[state] = control
+
+    def _gathered(self, control: Partition, whole: Payload) -> list[Payload]:
+        """The rows of each part, views into one array."""
+        if self.is_abstract:
+            return [
+                Standin((c.stop - c.start, whole.shape[1]), whole.itemsize) for c in control.cuts
+            ]
+        rows = whole.take(control.rows, axis=0)
+        return [rows[cut] for cut in control.cuts]
+
+    def _summed(self, control: Partition, parts: list[Payload]) -> Payload:
+        """Sum the rows of all parts by index; a part that is None counts as zeros."""
+        real = next((part for part in parts if part is not None), None)
+        if real is None:
+            return None
+        if self.is_abstract:
+            return Standin((control.size, real.shape[1]), real.itemsize)
+        for place, (cut, part) in enumerate(zip(control.cuts, parts, strict=True)):
+            rows = cut.stop - cut.start
+            if part is None:
+                parts[place] = np.zeros((rows, real.shape[1]), real.dtype)
+            elif len(part) != rows:
+                raise GraphError(
+                    f"{self.describe()}: part {place} has {len(part)} rows, "
+                    f"but its control says {rows}"
+                )
+        return sum_rows(control, np.concatenate(parts))
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        if shape is None or isinstance(self._width, str):
+            return elementwise_work(shape)
+        return elementwise_work((shape[0], self._width))
+
+    def pending(self) -> Iterable[State]:
+        """States that wait for an input or for a gradient."""
+        return [*self._arrived.waiting, *self._control]
+
+
+class Distribute(Partitioned):
+    """Sends each successor the rows that the control names for it, an empty matrix where none.
+
+    A row may go to several successors, or to none; its gradient is the sum of what comes back.
+    Inputs: ``input`` (rows, columns) and ``control``, a `Partition` of the rows.
+    """
+
+    inputs = ("input", "control")
+
+    def __init__(self, name: str, parts: int) -> None:
+        """Distribute to `parts` successors.
+
+        Raises:
+            GraphError: fewer than one part.
+        """
+        _require_parts(name, parts)
+        self.outputs = tuple(f"part-{i}" for i in range(parts))
+        super().__init__(name, parts)
+        self._returned = Join(parts)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Wait for input and control, then send the rows of each part.
+
+        Raises:
+            GraphError: the control has other parts, or is of another number of rows.
+        """
+        arrived = self._arrived.put(port, state, payload)
+        if arrived is None:
+            return ()
+        whole, control = arrived
+        if whole.shape[0] != control.size:
+            raise GraphError(
+                f"{self.describe()} got an input of shape {text(whole.shape)}, "
+                f"but a control of size {control.size}"
+            )
+        self._remember(state, control)
+        parts = self._gathered(control, whole)
+        return [(place, state, part) for place, part in enumerate(parts)]
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Keep the gradient until all have come back, then send their sum by row."""
+        parts = self._returned.put(port, state, gradient)
+        if parts is None:
+            return ()
+        control = self._control.pop(state)
+        is_needed = self.input_needs_gradient[0]
+        return (
+            (0, state, self._summed(control, parts) if is_needed else None),
+            (1, state, None),
+        )
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, columns) and (rows,); return (rows[i], columns) of part i."""
+        whole, control = known(shapes)
+        fits = len(whole) == 2 and control == whole[:1]
+        require(fits, self, "(rows, columns) and (rows,)", whole, control)
+        self._width = whole[1]
+        return tuple((f"{whole[0]}[{i}]", whole[1]) for i in range(self._parts))
+
+
+class Collect(Partitioned):
+    """Sums the rows of all parts into the rows of a whole that the control names for them.
+
+    A row that no part names is 0. Inputs: ``part-0``, ``part-1``, … (rows, columns), and last
+    ``control``, a `Partition` of the whole.
+    """
+
+    def __init__(self, name: str, parts: int) -> None:
+        """Collect from `parts` predecessors.
+
+        Raises:
+            GraphError: fewer than one part.
+        """
+        _require_parts(name, parts)
+        self.inputs = (*(f"part-{i}" for i in range(parts)), "control")
+        super().__init__(name, parts)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Wait for all parts and the control, then send the whole.
+
+        Raises:
+            GraphError: the control has other parts, or a part has other rows than it says.
+        """
+        arrived = self._arrived.put(port, state, payload)
+        if arrived is None:
+            return ()
+        *parts, control = arrived
+        self._remember(state, control)
+        return ((0, state, self._summed(control, parts)),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each part its rows of the gradient."""
+        control = self._control.pop(state)
+        if gradient is None:
+            return [(place, state, None) for place in range(self._parts + 1)]
+        parts = self._gathered(control, gradient)
+        needed = self.input_needs_gradient
+        sends = [(i, state, part if needed[i] else None) for i, part in enumerate(parts)]
+        return [*sends, (self._parts, state, None)]
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows[i], columns) of every part and (rows,); return (rows, columns)."""
+        *parts, control = known(shapes)
+        columns = {shape[1:] for shape in parts}
+        fits = len(columns) == 1 and len(parts[0]) == 2 and len(control) == 1
+        require(fits, self, "parts of equal columns and a control (rows,)", *parts, control)
+        self._width = parts[0][1]
+        return ((control[0], parts[0][1]),)
+
+
+def sum_rows(control: Partition, values: np.ndarray) -> np.ndarray:
+    """Sum the rows of `values` into a zero matrix, each into the row that the control names.
+
+    Few rows are one product with a one-hot matrix, many are sums of runs of equal indices;
+    `np.add.at` takes up to ten times as long (`tests/benchmark/bench_cells.py`).
+    """
+    if not control.is_one_to_one and control.size * len(values) <= SMALL_SUM:
+        return control.one_hot(values.dtype) @ values
+    total = np.zeros((control.size, values.shape[1]), values.dtype)
+    if control.is_one_to_one:
+        total[control.rows] = values
+    else:
+        order, names, starts = control.runs()
+        total[names] = np.add.reduceat(values[order], starts, axis=0)
+    return total
+
+
+def _require_parts(name: str, parts: Any) -> None:
+    if parts < 1:
+        raise GraphError(f"{name}: parts must be >= 1, got {parts}")

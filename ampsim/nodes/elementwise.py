@@ -1,0 +1,100 @@
+"""ReLU, Tanh, Sigmoid: non-parameterized transforms of each element by itself (Section 4)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+import numpy as np
+
+from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
+from ampsim.ir.shapes import known
+from ampsim.nodes.light import elementwise_work
+
+
+class Elementwise(Node):
+    """A function of each element whose derivative can be told from its value: y is all it keeps."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._saved: dict[State, np.ndarray] = {}
+
+    @abstractmethod
+    def value(self, x: np.ndarray) -> np.ndarray:
+        """Return y = f(x), a new array."""
+
+    @abstractmethod
+    def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return `gradient` times f'(x), a new array, where f(x) was `y`."""
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send f(x) and record it under the state."""
+        output = payload if self.is_abstract else self.value(payload)
+        if self.is_training:
+            self._saved[state] = output
+        return ((0, state, output),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient times the derivative."""
+        output = self._saved.pop(state)
+        if gradient is None or self.is_abstract:
+            return ((0, state, gradient),)
+        return ((0, state, self.pulled_back(output, gradient)),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        return elementwise_work(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)
+
+    def pending(self) -> Iterable[State]:
+        """States whose backward message has not come."""
+        return self._saved.keys()
+
+
+class ReLU(Elementwise):
+    """max(x, 0); the derivative at 0 is 0."""
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        """Return max(x, 0)."""
+        return np.maximum(x, 0)
+
+    def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Keep the gradient where the output was positive."""
+        return gradient * (y > 0)
+
+
+class Tanh(Elementwise):
+    """The hyperbolic tangent; its derivative is 1 − y²."""
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        """Return tanh(x)."""
+        return np.tanh(x)
+
+    def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Multiply by 1 − y²."""
+        slope = y * y
+        np.subtract(1.0, slope, out=slope)
+        slope *= gradient
+        return slope
+
+
+class Sigmoid(Elementwise):
+    """The logistic function 1 / (1 + e⁻ˣ); its derivative is y (1 − y)."""
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        """Return (1 + tanh(x / 2)) / 2, which cannot overflow."""
+        output = x * 0.5
+        np.tanh(output, out=output)
+        output *= 0.5
+        output += 0.5
+        return output
+
+    def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Multiply by y (1 − y)."""
+        slope = y * y
+        np.subtract(y, slope, out=slope)
+        slope *= gradient
+        return slope

@@ -1,0 +1,162 @@
+"""GRUCell: the gated recurrent unit (Cho et al., 2014), in the form that PyTorch and cuDNN use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from ampsim.errors import GraphError
+from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.accumulate import MatrixNode, Pairs
+
+
+class _Kept(NamedTuple):
+    """What backward needs of one forward step."""
+
+    payloads: list[Payload]
+    version: int
+    gates: np.ndarray
+    recurrent: np.ndarray
+
+
+class GRUCell(MatrixNode):
+    """One step of a GRU; the same function and parameters as PyTorch's GRUCell.
+
+        [r z n] = x W + b, with h U + d added to r and z; r, z = σ(·); n = tanh(n + r (h U + d)ₙ);
+        h' = (1 − z) n + z h
+
+    Inputs: ``input`` x (rows, d_in) and ``state`` h (rows, hidden); output h'. W has d_in rows and
+    U hidden rows, both 3·hidden columns: those of r, z and n.
+
+    Source: Cho et al. (2014); as in PyTorch, r multiplies after the product, not before it.
+    """
+
+    inputs = ("input", "state")
+
+    def __init__(self, name: str, d_in: int, hidden: int) -> None:
+        """Read `d_in` columns into a state of `hidden`.
+
+        Raises:
+            GraphError: a width is below 1.
+        """
+        if d_in < 1 or hidden < 1:
+            raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, hidden={hidden}")
+        columns = 3 * hidden
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight_input": (d_in, columns),
+            "bias_input": (columns,),
+            "weight_state": (hidden, columns),
+            "bias_state": (columns,),
+        }
+        super().__init__(name, shapes, (d_in, hidden), columns)
+        self.hidden = hidden
+        self._arrived = Join(2)
+        self._input_pairs, self._state_pairs = Pairs(), Pairs()
+        self._r, self._z, self._n = [
+            np.s_[:, start : start + hidden] for start in range(0, columns, hidden)
+        ]
+        self._sigmoids = np.s_[:, : 2 * hidden]
+
+    def initialise(self, generator: np.random.Generator) -> np.ndarray:
+        """Draw uniformly from ±1/√hidden, as PyTorch's GRUCell does."""
+        bound = 1.0 / math.sqrt(self.hidden)
+        return generator.uniform(-bound, bound, self.parameter_count)
+
+    def adopt(self, theta: np.ndarray) -> None:
+        """Bind weights and biases to the new parameters."""
+        super().adopt(theta)
+        views = self.views(theta)
+        self.weight_input, self.bias_input = views["weight_input"], views["bias_input"]
+        self.weight_state, self.bias_state = views["weight_state"], views["bias_state"]
+        self._half = np.full((), 0.5, theta.dtype)  # an array is cheaper to multiply with
+        self._one = np.full((), 1.0, theta.dtype)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send h' once input and state are there; record what backward needs under the state."""
+        payloads = self._arrived.put(port, state, payload)
+        if payloads is None:
+            return ()
+        x, h = payloads
+        if self.is_abstract:
+            if self.is_training:
+                self._saved[state] = (payloads, self.version)
+            return ((0, state, Standin(h.shape, h.itemsize)),)
+        gates, recurrent = x @ self.weight_input, h @ self.weight_state
+        gates += self.bias_input
+        recurrent += self.bias_state
+        sigmoids, n = gates[self._sigmoids], gates[self._n]
+        sigmoids += recurrent[self._sigmoids]
+        sigmoids *= self._half  # σ(z) = (1 + tanh(z / 2)) / 2
+        np.tanh(sigmoids, out=sigmoids)
+        sigmoids *= self._half
+        sigmoids += self._half
+        n += gates[self._r] * recurrent[self._n]
+        np.tanh(n, out=n)
+        output = h - n
+        output *= gates[self._z]
+        output += n
+        if self.is_training:
+            self._saved[state] = _Kept(payloads, self.version, gates, recurrent)
+        return ((0, state, output),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Accumulate, and send each input its gradient, with the weights of the moment."""
+        kept = self._saved.pop(state)
+        payloads, version = kept[:2]
+        needed = self.input_needs_gradient
+        if gradient is None:
+            self.skip_gradient()
+            return ((0, state, None), (1, state, None))
+        self.count_gradient(state, version)
+        if self.is_abstract:
+            return [(i, state, part if needed[i] else None) for i, part in enumerate(payloads)]
+        slopes = self._to_gates(kept, gradient)
+        recurrent_slopes = slopes.copy()
+        recurrent_slopes[self._n] *= kept.gates[self._r]
+        self._input_pairs.add(payloads[0], slopes)
+        self._state_pairs.add(payloads[1], recurrent_slopes)
+        to_input = slopes @ self.weight_input.T if needed[0] else None
+        to_state = None
+        if needed[1]:
+            to_state = recurrent_slopes @ self.weight_state.T
+            to_state += gradient * kept.gates[self._z]
+        return ((0, state, to_input), (1, state, to_state))
+
+    def _to_gates(self, kept: _Kept, gradient: np.ndarray) -> np.ndarray:
+        """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
+        gates = kept.gates
+        slopes = gates * gates
+        sigmoids, n = slopes[self._sigmoids], slopes[self._n]
+        np.subtract(gates[self._sigmoids], sigmoids, out=sigmoids)
+        np.subtract(self._one, n, out=n)
+        n *= gradient
+        n *= self._one - gates[self._z]
+        z, r = slopes[self._z], slopes[self._r]
+        z *= kept.payloads[1] - gates[self._n]
+        z *= gradient
+        r *= kept.recurrent[self._n]
+        r *= n
+        return slopes
+
+    def take_gradient(self) -> np.ndarray:
+        """Form Xᵀ G and column sums of G for both products over all messages, flat."""
+        flat = np.empty_like(self.theta)
+        views = self.views(flat)
+        self._input_pairs.take(views["weight_input"], views["bias_input"])
+        self._state_pairs.take(views["weight_state"], views["bias_state"])
+        return flat
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, d_in) and (rows, hidden); return the latter."""
+        x, h = known(shapes)
+        fits = x == (*x[:1], self.widths[0]) and h == (*x[:1], self.hidden)
+        require(fits, self, f"(rows, {self.widths[0]}) and (rows, {self.hidden})", x, h)
+        return (h,)
+
+    def pending(self) -> Iterable[State]:
+        """States that wait for an input, or whose backward message has not come."""
+        return [*self._arrived.waiting, *self._saved]

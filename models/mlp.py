@@ -1,0 +1,117 @@
+"""The 4-layer perceptron of the paper, on MNIST: a static, batched network, for comparison.
+
+Source: AMPNet, Section 6 and Appendix B.1: ReLUs, hidden layers of 784 units, SGD with a learning
+rate of 0.1, batches of 100. An instance is a batch.
+
+What the paper leaves open, and what is chosen here:
+
+* Four linear layers, the last of them the classifier: 784-784-784-784-10 ("the first three linear
+  layers are the heaviest operations").
+* Pixels are scaled to [0, 1]. Weights start normally distributed with variance 2/d_in (He et al.
+  2015), biases at 0.
+* Validation is on the 10,000 test images, whose number the paper's Table 2 gives.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+import ampsim
+from ampsim.data import ImageBatch, Mnist
+from ampsim.ir import Graph, Send
+from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
+from ampsim.optim import sgd
+
+PIXELS = 784
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the perceptron.
+
+    Args:
+        hidden: units of each hidden layer.
+        layers: linear layers, the classifier among them.
+        batch: images in an instance.
+        learning_rate: of SGD.
+        min_update_interval: gradients between updates under AMP.
+        data: "mnist", from files, or "synthetic", generated from the seed.
+        folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
+        dtype: of parameters and activations.
+    """
+
+    hidden: Annotated[int, Field(ge=1)] = 784
+    layers: Annotated[int, Field(ge=1)] = 4
+    batch: Annotated[int, Field(ge=1)] = 100
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+    min_update_interval: Annotated[int, Field(ge=1)] = 1
+    data: Literal["mnist", "synthetic"] = "mnist"
+    folder: str = ""
+    dtype: Literal["float32", "float64"] = "float32"
+
+
+class Batch(NamedTuple):
+    """State of a message: which batch."""
+
+    instance: int
+
+
+def he_normal(d_in: int, d_out: int, generator: np.random.Generator) -> np.ndarray:
+    """Draw a first weight, (d_in, d_out)."""
+    return generator.normal(0.0, math.sqrt(2 / d_in), (d_in, d_out))
+
+
+def linear(name: str, d_in: int, d_out: int) -> Linear:
+    """Make a layer that starts as He et al. say."""
+    return Linear(name, d_in, d_out, start=partial(he_normal, d_in, d_out))
+
+
+def perceptron(config: Config) -> Graph:
+    """Build the chain of layers."""
+    graph = Graph("mlp")
+    wire, label = graph.controller(image=("rows", PIXELS), label=("rows",))
+    width = PIXELS
+    for layer in range(1, config.layers):
+        sums = graph.add(linear(f"linear-{layer}", width, config.hidden), wire)
+        wire = graph.add(ReLU(f"relu-{layer}"), sums)
+        width = config.hidden
+    logits = graph.add(linear(f"linear-{config.layers}", width, CLASSES), wire)
+    graph.end(SoftmaxCrossEntropy("loss"), logits, label)
+    return graph
+
+
+def pump(instance: int, batch: ImageBatch) -> list[Send]:
+    """Send images and labels."""
+    state = Batch(instance)
+    return [(0, state, batch.images), (1, state, batch.labels)]
+
+
+def build(config: Config) -> ampsim.Model:
+    """Build the model."""
+
+    def data(seed: int, train_count: int | None) -> Any:
+        options: dict[str, Any] = {"batch": config.batch, "dtype": config.dtype}
+        if train_count is not None:
+            options["train_count"] = train_count
+        if config.data == "synthetic":
+            return Mnist.synthetic(seed, **options)
+        return Mnist.load(config.folder or None, **options)
+
+    return ampsim.Model(
+        name="mlp",
+        config=config,
+        make_graph=lambda: perceptron(config),
+        make_data=data,
+        pump=pump,
+        optimizer=sgd(config.learning_rate),
+        target=0.97,
+        min_update_interval=config.min_update_interval,
+        dtype=config.dtype,
+    )

@@ -1,0 +1,272 @@
+"""The table of nodes: what is listed here gets every test of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from ampsim.ir import Bcast, Cond, Isu, Node, Partition, Phi
+from ampsim.nodes import (
+    BranchLSTM,
+    Collect,
+    Columns,
+    Concat,
+    Distribute,
+    Dropout,
+    Embedding,
+    Group,
+    GRUCell,
+    LeafLSTM,
+    Linear,
+    LSTMCell,
+    Product,
+    ReLU,
+    Replicate,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Split,
+    SquaredError,
+    Sum,
+    Tanh,
+    Ungroup,
+)
+
+
+class Case(NamedTuple):
+    """As `Trial` (tests/property/conftest.py); a message is (port, step of its state, payload)."""
+
+    make: Callable[[], Node]
+    messages: tuple[tuple[int, int, Any], ...]
+    flop: tuple[int, int, int] = (0, 0, 0)
+    wrong: tuple[tuple[int | str, ...], ...] | None = None
+
+
+def at_step(state: Any, step: int) -> Any:
+    return state._replace(step=step)
+
+
+def later(state: Any) -> Any:
+    return state._replace(step=state.step + 1)
+
+
+def earlier(state: Any) -> Any:
+    return state._replace(step=state.step - 1)
+
+
+def of_three(state: Any) -> tuple[Any, int, int]:
+    return state._replace(step=0), state.step, 3
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape)
+
+
+def away_from_zero(*shape: int) -> np.ndarray:
+    return normal(*shape) + np.sign(normal(*shape)) * 0.1
+
+
+def indices(count: int, *shape: int) -> np.ndarray:
+    """Some rows several times, some never."""
+    return np.random.default_rng(count).integers(0, count // 2, shape)
+
+
+def at_ports(*payloads: Any) -> tuple[tuple[int, int, Any], ...]:
+    return tuple((port, 0, payload) for port, payload in enumerate(payloads))
+
+
+PARTS = Partition(([0, 2, 2], [], [4, 0]), size=5)  # a row twice, an empty part, a row in no part
+ROWS = "rows"
+
+CASES: dict[str, Case] = {
+    "Linear": Case(
+        lambda: Linear("node", 4, 3), at_ports(normal(5, 4)), (120, 240, 12), ((ROWS, 5),)
+    ),
+    "Linear, one row": Case(
+        lambda: Linear("node", 4, 3), at_ports(normal(1, 4)), (24, 48, 12), ((ROWS, 4, 1),)
+    ),
+    "Embedding": Case(
+        lambda: Embedding("node", 14, 3), at_ports(indices(14, 6, 5)), (0, 0, 42), ((),)
+    ),
+    "Embedding, large": Case(
+        lambda: Embedding("node", 100, 3), at_ports(indices(100, 6, 5)), (0, 0, 300), ((),)
+    ),
+    "Embedding, sparse": Case(
+        lambda: Embedding("node", 100, 3, is_sparse=True),
+        at_ports(indices(100, 6)),
+        (0, 0, 300),
+        ((),),
+    ),
+    "LSTMCell": Case(
+        lambda: LSTMCell("node", 4, 3, forget_bias=0.5),
+        at_ports(normal(5, 4), normal(5, 6)),
+        (2 * 5 * 7 * 12, 4 * 5 * 7 * 12, 7 * 12),
+        ((ROWS, 4), (ROWS, 3)),
+    ),
+    "LSTMCell, one row": Case(
+        lambda: LSTMCell("node", 2, 3),
+        at_ports(normal(1, 2), normal(1, 6)),
+        (2 * 5 * 12, 4 * 5 * 12, 5 * 12),
+        ((ROWS, 2), ("others", 6)),
+    ),
+    "LeafLSTM": Case(
+        lambda: LeafLSTM("node", 4, 3),
+        at_ports(normal(5, 4)),
+        (2 * 5 * 4 * 9, 4 * 5 * 4 * 9, 4 * 9),
+        ((ROWS, 3),),
+    ),
+    "LeafLSTM, dropout": Case(
+        lambda: LeafLSTM("node", 4, 3, dropout=0.5, seed=1),
+        at_ports(normal(5, 4)),
+        (2 * 5 * 4 * 9, 4 * 5 * 4 * 9, 4 * 9),
+        ((ROWS,),),
+    ),
+    "BranchLSTM": Case(
+        lambda: BranchLSTM("node", 3),
+        at_ports(normal(1, 6), 0.5 * normal(1, 6)),
+        (2 * 6 * 15, 4 * 6 * 15, 6 * 15),
+        ((ROWS, 6), (ROWS, 3)),
+    ),
+    "BranchLSTM, dropout": Case(
+        lambda: BranchLSTM("node", 3, dropout=0.5, seed=1),
+        at_ports(normal(4, 6), 0.5 * normal(4, 6)),
+        (2 * 4 * 6 * 15, 4 * 4 * 6 * 15, 6 * 15),
+        ((ROWS, 6), (ROWS, 7)),
+    ),
+    "GRUCell": Case(
+        lambda: GRUCell("node", 4, 3),
+        at_ports(normal(5, 4), normal(5, 3)),
+        (2 * 5 * 7 * 9, 4 * 5 * 7 * 9, 7 * 9),
+        ((ROWS, 4), (ROWS, 6)),
+    ),
+    "GRUCell, one row": Case(
+        lambda: GRUCell("node", 4, 3),
+        at_ports(normal(1, 4), normal(1, 3)),
+        (2 * 7 * 9, 4 * 7 * 9, 7 * 9),
+        ((ROWS, 4), ("others", 3)),
+    ),
+    "ReLU": Case(lambda: ReLU("node"), at_ports(away_from_zero(5, 4))),
+    "Tanh": Case(lambda: Tanh("node"), at_ports(normal(5, 4))),
+    "Sigmoid": Case(lambda: Sigmoid("node"), at_ports(3 * normal(5, 4))),
+    "Sum": Case(
+        lambda: Sum("node"), at_ports(normal(5, 4), 2 * normal(5, 4)), wrong=((ROWS, 4), (ROWS, 3))
+    ),
+    "Sum, three": Case(
+        lambda: Sum("node", 3),
+        at_ports(normal(5), 2 * normal(5), 3 * normal(5)),
+        wrong=((ROWS,), (ROWS,), (ROWS, 1)),
+    ),
+    "Product": Case(
+        lambda: Product("node"),
+        at_ports(normal(5, 4), 1 + normal(5, 4)),
+        wrong=((ROWS, 4), ("others", 4)),
+    ),
+    "Product, three": Case(
+        lambda: Product("node", 3),
+        at_ports(normal(5), 1 + normal(5), 2 + normal(5)),
+        wrong=((ROWS,), (ROWS,), (ROWS, 1)),
+    ),
+    "Dropout": Case(lambda: Dropout("node", 0.4, seed=2), at_ports(normal(5, 4))),
+    "Concat": Case(
+        lambda: Concat("node", (2, 1, 3)),
+        at_ports(normal(4, 2), normal(4, 1), normal(4, 3)),
+        wrong=((ROWS, 2), (ROWS, 1), (ROWS, 2)),
+    ),
+    "Columns": Case(lambda: Columns("node", 6, 2, 5), at_ports(normal(4, 6)), wrong=((ROWS, 5),)),
+    "Split": Case(lambda: Split("node", (2, 1, 3)), at_ports(normal(4, 6)), wrong=((ROWS, 5),)),
+    "Ungroup": Case(lambda: Ungroup("node", at_step), at_ports(normal(6, 3, 2)), wrong=((ROWS,),)),
+    "Ungroup, keeping the axis": Case(
+        lambda: Ungroup("node", at_step, keep_axis=True), at_ports(normal(3, 2)), wrong=((ROWS,),)
+    ),
+    "Group": Case(
+        lambda: Group("node", of_three),
+        tuple((0, i, normal(rows, 4)) for i, rows in enumerate((2, 1, 3))),
+        wrong=((ROWS,),),
+    ),
+    "Replicate": Case(lambda: Replicate("node", at_step, lambda _state: 3), at_ports(normal(4, 2))),
+    "Distribute": Case(
+        lambda: Distribute("node", 3),
+        at_ports(normal(5, 2), PARTS),
+        wrong=((ROWS, 2), ("others",)),
+    ),
+    "Collect": Case(
+        lambda: Collect("node", 3),
+        at_ports(normal(3, 2), normal(0, 2), normal(2, 2), PARTS),
+        wrong=(("a", 2), ("b", 3), ("c", 2), (ROWS,)),
+    ),
+    "Bcast": Case(lambda: Bcast("node", 3), at_ports(normal(4, 2))),
+    "Phi": Case(
+        lambda: Phi("node", ("start", "again")),
+        ((1, 0, normal(4, 2)),),
+        wrong=((ROWS, 2), (ROWS, 3)),
+    ),
+    "Cond": Case(
+        lambda: Cond("node", lambda _state: "right", ("left", "right")), at_ports(normal(4, 2))
+    ),
+    "Isu": Case(lambda: Isu("node", later, earlier), at_ports(normal(4, 2))),
+    "SoftmaxCrossEntropy": Case(
+        lambda: SoftmaxCrossEntropy("node"),
+        at_ports(3 * normal(5, 4), np.arange(5) % 4),
+        wrong=((ROWS, 4), ("others",)),
+    ),
+    "SoftmaxCrossEntropy, one row": Case(
+        lambda: SoftmaxCrossEntropy("node"),
+        at_ports(3 * normal(1, 4), np.array([2])),
+        wrong=((ROWS,), (ROWS,)),
+    ),
+    "SquaredError": Case(
+        lambda: SquaredError("node"),
+        at_ports(normal(5, 2), 1 + normal(5, 2)),
+        wrong=((ROWS, 2), (ROWS, 3)),
+    ),
+    "SquaredError, one column": Case(
+        lambda: SquaredError("node"),
+        at_ports(normal(5), 1 + normal(5)),
+        wrong=((ROWS,), (ROWS, 1)),
+    ),
+}
+
+
+def those(choose: Callable[[Node, Case], bool]) -> Iterable[str]:
+    return [name for name, case in CASES.items() if choose(case.make(), case)]
+
+
+def trial_of(kit: Any, name: str) -> Any:
+    case = CASES[name]
+    messages = [kit.Message(port, kit.State(7, step), p) for port, step, p in case.messages]
+    return kit.Trial(case.make, tuple(messages), case.flop, case.wrong)
+
+
+@pytest.fixture(scope="session")
+def listed() -> dict[str, Case]:
+    return CASES
+
+
+@pytest.fixture(params=CASES)
+def trial(kit: Any, request: pytest.FixtureRequest) -> Any:
+    return trial_of(kit, request.param)
+
+
+@pytest.fixture(params=those(lambda node, case: not node.is_loss))
+def returning(kit: Any, request: pytest.FixtureRequest) -> Any:
+    """Of nodes to which gradients come back: all but losses."""
+    return trial_of(kit, request.param)
+
+
+@pytest.fixture(params=those(lambda node, case: node.is_parameterized))
+def learning(kit: Any, request: pytest.FixtureRequest) -> Any:
+    return trial_of(kit, request.param)
+
+
+@pytest.fixture(params=those(lambda node, case: len(case.messages) > 1))
+def joining(kit: Any, request: pytest.FixtureRequest) -> Any:
+    """Of nodes that wait for several messages."""
+    return trial_of(kit, request.param)
+
+
+@pytest.fixture(params=those(lambda node, case: case.wrong is not None))
+def fussy(kit: Any, request: pytest.FixtureRequest) -> Any:
+    """Of nodes that not every shape fits."""
+    return trial_of(kit, request.param)

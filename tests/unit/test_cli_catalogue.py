@@ -1,0 +1,127 @@
+"""`ampsim devices`, `ampsim models` and `ampsim check`: what there is, and whether it is right."""
+
+from pathlib import Path
+
+import pytest
+
+from ampsim import assets
+
+MODEL = Path(assets.named("models", "rnn")).read_text(encoding="utf-8")
+CLUSTER = """
+description = "Two kinds"
+link = {latency_s = 1e-6, source = {kind = "assumed", text = "chosen"}}
+[[device]]
+name = "tflops-1"
+count = 3
+[[device]]
+name = "cpu-core"
+[[links]]
+from = "host"
+to = 3
+bandwidth_bytes_per_s = 1e9
+source = {kind = "assumed", text = "chosen, too"}
+"""
+
+
+def test_every_shipped_device_and_model_is_listed(call):
+    for command in ("devices", "models"):
+        ended = call(command)
+        assert (ended.code, ended.err) == (0, "")
+        assert [line.split()[0] for line in ended.out.splitlines()] == assets.names(command)
+
+
+def test_a_device_shows_its_numbers_sources_and_charges(call):
+    said = call("devices", "cpu-core").out
+    for part in ("heavy steps", "roofline", "flop_per_s = 1.2e+11", "measured", "numpy.matmul"):
+        assert part in said
+
+
+def test_a_cluster_shows_its_devices_and_links(call):
+    Path("mixed.toml").write_text(CLUSTER)
+    said = call("devices", "mixed.toml").out
+    for part in ("mixed: Two kinds", "4: 3 x tflops-1, 1 x cpu-core", "latency 1.00 µs"):
+        assert part in said
+    assert "bandwidth infinite (assumed: chosen)" in said
+    assert "link host to 3" in said
+    assert "bandwidth 1.00 GB/s" in said
+    assert call("check", "mixed.toml").out == "ok: mixed.toml: cluster mixed, 4 workers\n"
+
+
+def test_listing_models_executes_none(call, monkeypatch, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "loud.py").write_text('"""Says much."""\nraise SystemExit\n')
+    (tmp_path / "models" / "mute.py").write_text("raise SystemExit\n")
+    monkeypatch.setattr(assets, "shipped", lambda kind: tmp_path / kind)
+    assert call("models").out == "loud  Says much.\nmute\n"
+
+
+def test_a_model_shows_options_nodes_and_parameters(call):
+    said = call("models", "rnn", "--set", "hidden=8", "--set", "replicas=2").out
+    for part in ("Figure 2", "Source: AMPNet", "hidden", "int", "= 8", "lists in a bucket"):
+        assert part in said
+    count = 14 * 8 + 2 * (16 * 8 + 8) + 8 * 10 + 10
+    assert f"{count} parameters" in said
+    assert "weight 16 x 8, bias 8" in said
+
+
+def test_a_model_draws_its_graph(call):
+    for name, start in (("g.dot", b"digraph"), ("g.svg", b"<?xml"), ("g.png", b"\x89PNG")):
+        assert call("models", "rnn", "--graph", name).out == f"wrote {name}\n"
+        assert Path(name).read_bytes().startswith(start)
+
+
+def test_shipped_files_check_as_fine(call):
+    for name in assets.names("devices"):
+        assert call("check", str(assets.named("devices", name))).out.startswith("ok: ")
+    said = call("check", str(assets.named("models", "rnn"))).out
+    assert "model rnn, " in said
+    assert "went forward and back" in said
+    assert "(mode sleep)" in said
+
+
+def test_a_model_that_decides_by_values_is_tried_with_numbers(call, monkeypatch):
+    monkeypatch.setattr("ampsim.nodes.SoftmaxCrossEntropy.reads_values", True)
+    assert "(mode numeric)" in call("check", str(assets.named("models", "rnn"))).out
+
+
+BROKEN = {
+    "isu": (
+        "Token(state.instance, state.step - 1, state.length)",
+        "Token(state.instance, state.step - 2, state.length)",
+        r"isu (Isu): the inverse must give the state back",
+    ),
+    "unconnected": (
+        '    graph.connect(again, loop, "again")\n',
+        "",
+        "is not connected",
+    ),
+    "shape": ('Linear("linear-2", hidden, CLASSES)', 'Linear("linear-2", 3, CLASSES)', "linear-2"),
+    "syntax": ("def build(", "def build((", "line "),
+    "import": ("import numpy as np\n", "import numpie as np\n", "ModuleNotFoundError"),
+    "config": ("class Config:", "class Options:", "Config"),
+    "pump": ("length = batch.steps", "length = batch.stops", "AttributeError: "),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_model_is_one_line(what, mistake):
+    right, wrong, said = BROKEN[what]
+    assert right in MODEL
+    Path("mine.py").write_text(MODEL.replace(right, wrong), encoding="utf-8")
+    line = mistake("check", "mine.py")
+    assert said in line
+
+
+def test_a_broken_device_is_one_line(mistake):
+    Path("mine.toml").write_text("flop_per_second = 1e12\n")
+    line = mistake("check", "mine.toml")
+    assert "mine.toml: unknown key 'flop_per_second'; did you mean 'flop_per_s'?" in line
+
+
+def test_a_docstring_of_what_is_no_python_is_refused(call):
+    from ampsim.errors import FileFormatError
+    from ampsim.study.model_text import docstring_of
+
+    Path("mine.py").write_text("def (")
+    with pytest.raises(FileFormatError, match=r"mine\.py: is not valid Python: "):
+        docstring_of(Path("mine.py"))

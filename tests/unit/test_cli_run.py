@@ -1,0 +1,98 @@
+"""`ampsim run` and `ampsim gantt`: a trace is kept, and drawn."""
+
+from pathlib import Path
+
+import pytest
+
+from ampsim.study.run_dir import read_run
+
+SMALL = ("--instances", "200", "--set", "hidden=8")
+TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "epochs")}
+
+
+def test_run_keeps_manifest_and_tables(call):
+    ended = call("run", "rnn", *SMALL, "--epochs", "2", "--schedule", "pipeline", "--out", "kept")
+    assert ended.code == 0
+    assert ended.out.startswith("rnn, pipeline, 16 workers: 2 epochs in ")
+    assert "wrote kept: " in ended.out
+    assert ended.err.splitlines()[-1].startswith("ampsim: pipeline, epoch 2 done, accuracy ")
+    assert {path.name for path in Path("kept").iterdir()} == {"manifest.toml", *TABLES}
+    kept = read_run("kept")
+    assert (kept.model, kept.schedule, kept.workers) == ("rnn", "pipeline", 16)
+    assert kept.manifest["ended"] == "finished"
+    assert list(kept.table("epochs")["epoch"]) == [1, 2]
+
+
+def test_run_writes_beside_the_user_unless_told(call):
+    assert call("run", "rnn", *SMALL, "--quiet", "--mode", "sleep").err == ""
+    assert read_run("run-rnn").manifest["mode"] == "sleep"
+
+
+def test_run_ends_at_its_target(call):
+    call("run", "rnn", *SMALL, "--epochs", "9", "--target", "0.001", "--quiet")
+    assert len(read_run("run-rnn").table("epochs")) == 1
+
+
+def test_a_run_that_diverges_keeps_its_trace(call):
+    ended = call("run", "rnn", *SMALL, "--set", "learning_rate=1e30", "--quiet")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert ended.err.endswith("; the trace until then is in run-rnn\n")
+    kept = read_run("run-rnn")
+    assert kept.manifest["ended"].startswith("failed after 0 of 1 epochs: ")
+    assert len(kept.table("spans")) > 0
+
+
+@pytest.mark.slow
+def test_run_on_the_wall_clock_serves_the_same_messages(call):
+    words = (
+        "--instances",
+        "20",
+        "--set",
+        "hidden=8",
+        "--mode",
+        "sleep",
+        "--schedule",
+        "sequential",
+    )
+    words += ("--workers", "2", "--quiet")
+    call("run", "rnn", *words, "--out", "virtual")
+    call("run", "rnn", *words, "--out", "wall", "--clock", "wall", "--stretch", "10")
+    virtual, wall = (read_run(name).table("spans") for name in ("virtual", "wall"))
+    assert len(virtual) == len(wall)
+    assert wall["end_s"].max() > 0
+
+
+def test_gantt_draws_a_run_that_was_kept(call):
+    call("run", "rnn", *SMALL, "--quiet")
+    for name in ("g.png", "g.svg", "g.pdf"):
+        ended = call("gantt", "run-rnn", "--out", name, "--window", "0:1e-6")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(f"wrote {name}: 0 s to 1.00 µs of ")
+        assert Path(name).stat().st_size > 1000
+
+
+def test_gantt_of_a_run_takes_no_option_of_a_model(call, mistake):
+    call("run", "rnn", *SMALL, "--quiet")
+    for option, value in (("--seed", "0"), ("--schedule", "amp"), ("--latency-s", "0")):
+        line = mistake("gantt", "run-rnn", "--out", "g.png", option, value)
+        assert f"{option} belongs to a model that is yet to run, but run-rnn is a run" in line
+
+
+@pytest.mark.slow
+def test_gantt_draws_the_schedules_of_a_model_above_each_other(call):
+    ended = call("gantt", "rnn", *SMALL, "--out", "three.svg")
+    assert ended.code == 0
+    text = Path("three.svg").read_text()
+    assert all(f"<!-- ({mark}) {name} -->" in text for mark, name in zip("abc", NAMES, strict=True))
+    call("gantt", "rnn", *SMALL, "--schedule", "amp", "--out", "one.svg")
+    assert "<!-- rnn on 16 x tflops-1: amp -->" in Path("one.svg").read_text()
+
+
+NAMES = ("sequential", "pipeline", "amp")
+
+
+def test_gantt_of_a_folder_without_a_run_says_so(mistake, tmp_path):
+    (tmp_path / "empty").mkdir()
+    line = mistake("gantt", "empty", "--out", "g.png")
+    assert "empty: expected a folder that `ampsim run` wrote, but it has no manifest.toml" in line

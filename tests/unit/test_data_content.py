@@ -1,0 +1,107 @@
+"""Content of packed and plain files: every way in which one can be damaged, in one line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from ampsim.data.content import KEPT_MAX, once, read_bytes, read_lines
+from ampsim.errors import FileFormatError
+
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+TEXT = b"first\nsecond\n" * 200
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(PACK[path.suffix](content))
+    return path
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_file_is_unpacked_by_its_suffix(tmp_path: Path, suffix: str) -> None:
+    assert read_bytes(write(tmp_path / f"text{suffix}", TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
+def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path, suffix: str, keep: float) -> None:
+    path = write(tmp_path / f"text{suffix}", os.urandom(5000))
+    path.write_bytes(path.read_bytes()[: int(5000 * keep)])
+    with pytest.raises(FileFormatError, match=r"is cut off: its .* data ends too early; remove it"):
+        read_bytes(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_file_that_is_not_packed_as_its_suffix_says_is_refused(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(TEXT)
+    with pytest.raises(FileFormatError, match=f"expected whole {suffix} data, got: "):
+        read_bytes(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_bit_that_fell_over_is_noticed(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"text{suffix}", os.urandom(5000))
+    content = bytearray(path.read_bytes())
+    content[2500] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=re.escape(f"{path}: expected whole {suffix} data")):
+        read_bytes(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="cannot be read: no such file or directory"):
+        read_bytes(tmp_path / "nothing.txt")
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_an_empty_file_is_refused(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(FileFormatError, match="is empty; remove it and fetch it again"):
+        read_bytes(write(tmp_path / f"text{suffix}", b""))
+
+
+def test_a_file_of_blank_lines_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="is empty but for blank lines"):
+        read_lines(write(tmp_path / "text", b"\n \r\n\n"))
+
+
+def test_lines_keep_their_numbers_when_blank_ones_are_skipped(tmp_path: Path) -> None:
+    assert read_lines(write(tmp_path / "text", b"a\n\nb")) == [(1, "a"), (3, "b")]
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    text = "a\u2028b\x85c\x0bd\u00a0e"
+    assert read_lines(write(tmp_path / "text", text.encode())) == [(1, text)]
+
+
+def test_text_that_is_not_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "a\nb\ncaf\u00e9\n".encode("latin-1"))
+    with pytest.raises(FileFormatError, match="line 3: expected UTF-8 text, got byte 0xe9"):
+        read_lines(path)
+
+
+def test_an_unchanged_file_is_read_once(tmp_path: Path) -> None:
+    path, calls = tmp_path / "text", []
+
+    def read(path: Path, what: str) -> bytes:
+        calls.append(what)
+        return path.read_bytes()
+
+    remembered = once(read)
+    path.write_bytes(b"1")
+    assert remembered(path, "a") is remembered(path, "a")
+    path.write_bytes(b"22")
+    assert remembered(path, "a") == b"22"
+    assert remembered(path, "b") == b"22"
+    assert calls == ["a", "a", "b"]
+    for number in range(KEPT_MAX):
+        remembered(path, str(number))
+    remembered(path, "a")
+    assert calls.count("a") == 3

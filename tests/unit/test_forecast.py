@@ -1,0 +1,167 @@
+"""Forecasts: options, rows, failures that stay alone, and Ctrl-C."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim import Amp, Pipeline, Sequential, forecast, simulate
+from ampsim.errors import OptionError
+from ampsim.optim import sgd
+
+HEAVY = ((10, 20, 5),) * 2
+ALL = [Sequential(), Pipeline(3), Amp(3)]
+
+
+@pytest.fixture
+def model(chain):
+    return replace(chain(HEAVY, instances=6, valid=3, rows=4).model(), target=0.99)
+
+
+@pytest.fixture
+def cluster(make_cluster):
+    return make_cluster(2)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("target", 1.5, "target must be an accuracy above 0 and at most 1, got 1.5"),
+        ("max_epochs", 0, "max_epochs must be a whole number >= 1, got 0"),
+        ("repeats", 0, "repeats must be a whole number >= 1, got 0"),
+        ("instances", 0, "instances must be a whole number >= 1, got 0"),
+        ("seed", -2, "seed must be a whole number >= 0, got -2; try seed=0"),
+        ("mode", "fast", "no mode named 'fast'; known: numeric, sleep"),
+    ],
+)
+def test_an_impossible_option_is_refused(model, cluster, option, value, text):
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}"):
+        forecast(model, cluster, ALL, **{option: value})
+
+
+def test_a_forecast_of_no_schedule_is_refused(model, cluster):
+    text = "^schedules must name at least one schedule, got none$"
+    with pytest.raises(OptionError, match=text):
+        forecast(model, cluster, [])
+
+
+def test_one_schedule_without_a_list_is_refused(model, cluster):
+    text = r"^schedules must be a list such as \[ampsim.Sequential\(\), ampsim.Amp\(\)\], got "
+    for single in (ampsim.Amp(), "amp"):
+        with pytest.raises(OptionError, match=text):
+            forecast(model, cluster, single)  # pyright: ignore  # the mistake
+
+
+def test_a_row_says_what_its_runs_say(model, cluster):
+    made = forecast(model, cluster, ALL, max_epochs=2, repeats=3, seed=4)
+    assert made.table["schedule"].tolist() == ["sequential", "pipeline", "amp"]
+    assert [(run.repeat, run.seed) for run in made.runs] == [(1, 4), (2, 5), (3, 6)] * 3
+    assert made.manifest["seeds"] == [4, 5, 6]
+    row, runs = made.table.iloc[2], made.runs[6:]
+    for name in ("train_per_s", "valid_per_s", "utilisation", "staleness_mean", "makespan_s"):
+        assert row[name] == pytest.approx(np.median([getattr(r.result, name) for r in runs]))
+    assert row["staleness_max"] == max(run.result.staleness_max or 0 for run in runs)
+    assert (row["max_active_keys"], row["min_update_interval"], row["workers"]) == (3, 1, 2)
+    assert row["best_accuracy"] == max(run.epochs["accuracy"].max() for run in runs)
+
+
+def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):
+    made = forecast(model, cluster, [Amp(3)], max_epochs=2, seed=4)
+    alone = simulate(model, cluster, Amp(3), epochs=2, seed=4)
+    assert made.runs[0].result.digest == alone.digest
+    assert made.runs[0].spans.equals(alone.spans)
+    assert made.runs[0].staleness.equals(alone.staleness)
+
+
+def test_a_target_not_reached_is_unknown_with_a_sentence(model, cluster):
+    made = forecast(model, cluster, [Sequential()], max_epochs=2, repeats=2)
+    row = made.table.iloc[0]
+    assert row["time_to_target_s"] is None
+    assert row["repeats_reached"] == 0
+    best = 100 * row["best_accuracy"]
+    assert row["note"] == f"99 % not reached in 2 of 2 runs within 2 epochs; best {best:.1f} %"
+
+
+def test_a_target_reached_is_told_by_both_methods(model, cluster):
+    made = forecast(model, cluster, [Sequential()], target=1e-9)
+    row, epochs = made.table.iloc[0], made.runs[0].epochs
+    assert (row["epochs_to_target"], row["note"], row["repeats_reached"]) == (1, "", 1)
+    assert row["time_to_target_s"] == epochs["time_s"].iloc[0]
+    assert row["time_to_target_formula_s"] == pytest.approx(row["time_to_target_s"])
+    assert row["time_to_target_low_s"] is None
+
+
+def test_sleep_runs_one_epoch_and_knows_no_accuracy(model, cluster):
+    made = forecast(model, cluster, ALL, mode="sleep")
+    assert [len(run.epochs) for run in made.runs] == [1, 1, 1]
+    assert made.table["best_accuracy"].isna().all()
+    assert made.table["note"].tolist() == ["", "", ""]
+
+
+def test_a_run_that_fails_ends_alone_and_its_row_says_so(chain, cluster):
+    model = replace(chain(HEAVY, instances=6).model(), optimizer=sgd(1e100))
+    made = forecast(model, cluster, [Pipeline(6), Amp(1)], max_epochs=1)
+    assert [run.failure is None for run in made.runs] == [True, False]
+    notes = made.table["note"].tolist()
+    assert notes[0] == ""
+    assert re.match(
+        r"1 of 1 runs failed: weights of stage-\d \(Stage\) stopped being fin", notes[1]
+    )
+    assert made.failures == [f"amp: {made.runs[1].failure}"]
+    assert made.table["train_per_s"].isna().tolist() == [False, True]
+    assert made.interrupted is None
+
+
+def test_ctrl_c_keeps_what_finished_and_says_what_did_not(model, cluster):
+    def stop(progress):
+        if (progress.schedule, progress.repeat) == ("pipeline", 2):
+            raise KeyboardInterrupt
+
+    made = forecast(model, cluster, ALL, max_epochs=1, repeats=2, on_progress=stop)
+    assert [(run.schedule, run.repeat) for run in made.runs] == [
+        ("sequential", 1),
+        ("sequential", 2),
+        ("pipeline", 1),
+    ]
+    assert made.interrupted == "interrupted: 3 of 6 runs did not finish (pipeline, amp)"
+    assert made.table["schedule"].tolist() == ["sequential", "pipeline"]
+    assert made.table["repeats"].tolist() == [2, 1]
+
+
+def test_ctrl_c_in_the_first_run_leaves_an_empty_table(model, cluster):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    made = forecast(model, cluster, ALL, on_progress=stop)
+    assert (made.runs, len(made.table)) == ((), 0)
+    assert made.interrupted == (
+        "interrupted: 3 of 3 runs did not finish (sequential, pipeline, amp)"
+    )
+
+
+def test_an_exception_of_on_progress_is_the_callers_own(model, cluster):
+    def fails(progress):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match=r"^mine$"):
+        forecast(model, cluster, ALL, on_progress=fails)
+
+
+def test_progress_counts_every_item_of_every_epoch(model, cluster):
+    told = []
+    forecast(model, cluster, [Amp(3)], max_epochs=2, on_progress=told.append)
+    assert [one.items for one in told if one.is_epoch_end] == [36, 36]
+    assert {one.items_total for one in told} == {36}
+    assert [one.epoch for one in told if one.is_epoch_end] == [1, 2]
+    assert told[0].accuracy is None
+    assert (told[0].schedule, told[0].repeat, told[0].repeats) == ("amp", 1, 1)
+    assert told[-1].accuracy is not None
+
+
+def test_two_schedules_of_one_kind_have_a_row_each(model, cluster):
+    made = forecast(model, cluster, [Amp(1), Amp(3)], max_epochs=1)
+    assert made.table["max_active_keys"].tolist() == [1, 3]
+    assert made.table["messages"].tolist() == [run.result.messages for run in made.runs]
+    assert "<table" in made._repr_html_()

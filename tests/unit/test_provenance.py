@@ -1,0 +1,100 @@
+"""A result says where it comes from, so that it can be made again."""
+
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
+from ampsim.hardware import Link
+from ampsim.study import provenance
+
+
+def test_a_result_names_everything_that_decided_it(chain, make_cluster):
+    model = replace(chain(((1, 1, 1),)).model(), origin={"file": "mine.py", "sha256": "0" * 64})
+    origin = simulate(model, make_cluster(2), Amp(3), seed=5).origin
+    assert (origin["seed"], origin["mode"]) == (5, "numeric")
+    assert origin["model"]["name"] == "chain"
+    assert origin["model"]["file"] == "mine.py"
+    assert origin["model"]["config"]["costs"] == ((1, 1, 1),)
+    assert origin["cluster"]["workers"] == 2
+    for name in ("command", "ampsim", "commit", "python", "numpy", "simpy"):
+        assert origin[name], name
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (Sequential(), {"name": "sequential"}),
+        (Pipeline(5), {"name": "pipeline", "max_active_keys": 5}),
+        (
+            Amp(2),
+            {"name": "amp", "max_active_keys": 2, "min_update_interval": "as the model prefers"},
+        ),
+        (
+            Amp(2, {"l": 3}),
+            {"name": "amp", "max_active_keys": 2, "min_update_interval": {"l": 3}},
+        ),
+    ],
+)
+def test_a_schedule_tells_its_options(schedule, told):
+    assert provenance.schedule_origin(schedule) == told
+
+
+def test_a_model_tells_its_file_hash_and_options():
+    model = load_model("rnn", hidden=4)
+    told = provenance.model_origin(model)
+    assert (told["name"], told["file"], told["config"]["hidden"]) == ("rnn", "rnn.py", 4)
+    assert told["sha256"] == model.origin["sha256"]
+
+
+def test_a_cluster_tells_each_kind_of_device_once():
+    cluster = load_cluster("tflops-1", workers=3)
+    told = provenance.cluster_origin(cluster)
+    assert (told["workers"], told["sha256"]) == (3, cluster.digest)
+    assert told["devices"] == {"tflops-1": cluster.devices[0].digest}
+
+
+def test_costs_say_what_links_charge(make_cluster):
+    def links(cluster):
+        (row,) = [row for row in provenance.costs(cluster) if row["of"] == "links"]
+        return row["text"]
+
+    assert links(make_cluster(2)) == "free between any two workers, as in the paper"
+    slow = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
+    shared = "first come first served, never shared"
+    assert links(make_cluster(2, link=slow)) == (
+        f"latency 1e-06 s, bandwidth 1e+09 bytes/s; {shared}"
+    )
+    assert links(make_cluster(2, links={(0, 1): slow})) == (
+        f"latency 0 s, bandwidth inf bytes/s, 1 ways of their own; {shared}"
+    )
+
+
+def test_costs_say_that_the_host_is_free(make_cluster):
+    assert provenance.costs(make_cluster(1))[-1]["text"] == "take no time"
+
+
+def test_the_commit_of_a_wheel_is_the_one_written_into_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "shipped", lambda kind: tmp_path / kind)
+    (tmp_path / "commit.txt").write_text("abc\n", encoding="utf-8")
+    assert provenance.commit() == "abc"
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("git"), subprocess.TimeoutExpired("git", 10)])
+def test_without_git_the_commit_is_unknown(tmp_path, monkeypatch, error):
+    def fails(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(provenance, "shipped", lambda kind: tmp_path / kind)
+    monkeypatch.setattr(provenance.subprocess, "run", fails)
+    assert provenance.commit() is None
+
+
+def test_a_checkout_with_changes_says_so(tmp_path, monkeypatch):
+    answers = {"rev-parse": "abc", "status": " M file"}
+    monkeypatch.setattr(provenance, "shipped", lambda kind: tmp_path / kind)
+    monkeypatch.setattr(provenance, "_git", lambda folder, what, *rest: answers[what])
+    assert provenance.commit() == "abc+changes"
+    answers["status"] = ""
+    assert provenance.commit() == "abc"

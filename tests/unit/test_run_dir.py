@@ -1,0 +1,146 @@
+"""A run as a folder is whole or none, and comes back as it went."""
+
+import errno
+import re
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import FileFormatError, OptionError, OutputError
+from ampsim.study.kept_run import Outcome, RunOptions, run_to_keep
+from ampsim.study.run_dir import TABLES, read_run, write_run
+
+
+@pytest.fixture
+def outcome(chain, make_cluster):
+    one = chain(((1, 2, 1), (1, 2, 1)), instances=3, valid=1)
+    cluster = make_cluster(2, link=ampsim.load_cluster("tflops-1", latency_s=0.5).link)
+    return run_to_keep(one.model(), cluster, ampsim.Amp(2), RunOptions(epochs=2))
+
+
+def test_tables_come_back_with_their_types(outcome, tmp_path):
+    written = write_run(outcome, tmp_path / "kept")
+    assert [path.name for path in written] == [*(f"{t}.parquet" for t in TABLES), "manifest.toml"]
+    kept = read_run(tmp_path / "kept")
+    for name in TABLES:
+        pd.testing.assert_frame_equal(kept.table(name), getattr(outcome.result, name))
+    assert len(kept.table("transfers")) > 0
+    assert (kept.model, kept.cluster, kept.workers, kept.schedule) == ("chain", "test", 2, "amp")
+
+
+def test_an_empty_table_comes_back_empty(chain, make_cluster, tmp_path):
+    model = chain(((1, 2, 1),), instances=1).model()
+    write_run(run_to_keep(model, make_cluster(1), ampsim.Amp(1), RunOptions()), tmp_path)
+    assert read_run(tmp_path).table("transfers").empty
+
+
+def test_the_manifest_says_where_the_run_came_from(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    manifest = read_run(tmp_path).manifest
+    assert manifest["ended"] == "finished"
+    assert {"ampsim", "commit", "seed", "mode", "costs", "command"} <= set(manifest)
+    assert manifest["files"]["epochs"]["rows"] == 2
+
+
+def test_the_same_run_is_written_with_the_same_bytes(outcome, tmp_path):
+    write_run(outcome, tmp_path / "a")
+    write_run(outcome, tmp_path / "b")
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_a_folder_whose_writing_failed_holds_no_run(outcome, tmp_path, monkeypatch):
+    write_run(outcome, tmp_path)
+
+    def full(path, content):
+        raise OutputError(f"cannot write {path}: the disk is full")
+
+    monkeypatch.setattr("ampsim.study.run_dir.write_bytes", full)
+    with pytest.raises(OutputError, match="the disk is full"):
+        write_run(outcome, tmp_path)
+    with pytest.raises(FileFormatError, match=r"but it has no manifest\.toml"):
+        read_run(tmp_path)
+
+
+def test_a_table_that_changed_is_refused(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    spans = tmp_path / "spans.parquet"
+    spans.write_bytes(spans.read_bytes()[:-1])
+    with pytest.raises(FileFormatError, match=r"spans\.parquet: is not the file that manifest"):
+        read_run(tmp_path).table("spans")
+
+
+def test_a_table_that_is_gone_is_named(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    (tmp_path / "updates.parquet").unlink()
+    with pytest.raises(FileFormatError, match=r"updates\.parquet: cannot be read: no such file"):
+        read_run(tmp_path).table("updates")
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    with pytest.raises(FileFormatError, match="expected a folder that `ampsim run` wrote, found"):
+        read_run(tmp_path / "none")
+
+
+MANIFESTS = {
+    "kind =": "is not valid TOML",
+    "\udcff": "is not valid TOML",
+    'seeds = [0]\nmode = "numeric"': "is not the manifest of a run; .* a forecast does not",
+    'kind = "run"\nformat = 99': "format must be 1, got 99; another version of ampsim wrote it",
+    'kind = "run"\nformat = 1\nmodel = 3': "missing key 'model.name'; run again",
+    'kind = "run"\nformat = 1\n[model]\nname = "a"': "missing key 'cluster.name'; run again",
+}
+
+
+@pytest.mark.parametrize("text", MANIFESTS, ids=range(len(MANIFESTS)))
+def test_a_manifest_that_is_not_a_runs_is_refused(text, tmp_path):
+    (tmp_path / "manifest.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(FileFormatError, match=MANIFESTS[text]):
+        read_run(tmp_path)
+
+
+def test_a_manifest_without_a_tables_hash_is_refused(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    path = tmp_path / "manifest.toml"
+    path.write_text(re.sub(r"\[files\.spans\][^\[]*", "", path.read_text()))
+    with pytest.raises(FileFormatError, match=r"missing key 'files\.spans\.sha256'"):
+        read_run(tmp_path)
+
+
+def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch):
+    write_run(outcome, tmp_path)
+
+    def denied(path):
+        raise PermissionError(errno.EACCES, "denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    with pytest.raises(FileFormatError, match=r"manifest\.toml: cannot be read: permission denied"):
+        read_run(tmp_path)
+
+
+def test_epochs_are_counted(chain, make_cluster):
+    with pytest.raises(OptionError, match="epochs must be a whole number >= 1, got 0"):
+        run_to_keep(
+            chain(((1, 2, 1),)).model(), make_cluster(1), ampsim.Amp(1), RunOptions(epochs=0)
+        )
+
+
+def test_ctrl_c_keeps_the_epochs_that_ended(chain, make_cluster):
+    def interrupt(progress):
+        if progress.epoch == 3 and not progress.is_epoch_end:
+            raise KeyboardInterrupt
+
+    model = chain(((1, 2, 1),), instances=3, valid=1).model()
+    ended = run_to_keep(
+        model, make_cluster(1), ampsim.Amp(1), RunOptions(epochs=5), on_progress=interrupt
+    )
+    assert ended.is_interrupted
+    assert ended.ended == "interrupted after 2 of 5 epochs"
+    assert len(ended.result.epochs) == 2
+    assert ended.result.spans["start_s"].max() > ended.result.epochs["time_s"].max()
+
+
+def test_an_outcome_says_in_words_how_it_ended(outcome):
+    failed = Outcome(outcome.result, 7, failure="the loss became nan")
+    assert failed.ended == "failed after 2 of 7 epochs: the loss became nan"

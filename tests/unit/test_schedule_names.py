@@ -1,0 +1,79 @@
+"""Schedules by name, and a forecast as JSON."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import OptionError, UnknownNameError
+from ampsim.runtime import SCHEDULES
+from ampsim.study import Forecast
+from ampsim.study.forecast_json import KEYS, to_json
+from ampsim.study.schedule_names import schedules_of, without_effect
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_is_made_by_its_name(name):
+    (made,) = schedules_of(f" {name.upper()} ")
+    assert made.name == name
+
+
+def test_options_go_to_the_schedules_that_take_them():
+    made = schedules_of("sequential,pipeline,amp", max_active_keys=3, min_update_interval=5)
+    assert made == [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3, 5)]
+    assert without_effect(made, ["max_active_keys", "min_update_interval"]) == []
+    assert without_effect(made[:1], ["max_active_keys"]) == ["max_active_keys"]
+
+
+def test_unknown_names_are_refused_with_a_suggestion():
+    with pytest.raises(UnknownNameError, match=r"no schedule named 'amb'; did you mean 'amp'\?"):
+        schedules_of("amb")
+
+
+@pytest.mark.parametrize("names", ["", "amp,", ",amp"])
+def test_empty_names_are_refused(names):
+    with pytest.raises(OptionError, match="must be names separated by single commas, got"):
+        schedules_of(names)
+
+
+def test_a_name_that_comes_twice_is_refused():
+    with pytest.raises(OptionError, match="schedules must differ, got amp twice"):
+        schedules_of("amp,sequential,amp")
+
+
+def test_counts_below_one_are_refused_even_if_no_schedule_takes_them():
+    with pytest.raises(OptionError, match="min_update_interval must be a whole number >= 1, got 0"):
+        schedules_of("sequential", min_update_interval=0)
+
+
+def forecast_of(*rows: dict) -> Forecast:
+    return Forecast(pd.DataFrame(rows), (), 0.97, "m", "c", 2, {})
+
+
+def test_json_has_every_key_in_order_with_null_for_unknown():
+    text = to_json(forecast_of({"schedule": "amp", "note": ""}), seed=3)
+    content = json.loads(text)
+    assert content["seed"] == 3
+    (row,) = content["rows"]
+    assert list(row) == [*KEYS, "note"]
+    assert all(row[key] is None for key in KEYS[1:])
+
+
+def test_json_keeps_whole_numbers_whole_and_halves_half():
+    rows = (
+        {"schedule": "a", "min_update_interval": None, "epochs_to_target": 7.5, "makespan_s": 1.0},
+        {"schedule": "b", "min_update_interval": 4, "epochs_to_target": 7.0, "makespan_s": 2.0},
+    )
+    first, second = json.loads(to_json(forecast_of(*rows), seed=0))["rows"]
+    assert (first["min_update_interval"], second["min_update_interval"]) == (None, 4)
+    assert (first["epochs_to_target"], second["epochs_to_target"]) == (7.5, 7)
+    assert type(second["min_update_interval"]) is type(second["epochs_to_target"]) is int
+    assert type(second["makespan_s"]) is float
+
+
+def test_json_never_says_nan_or_infinity():
+    text = to_json(forecast_of({"schedule": "a", "makespan_s": math.inf, "x": math.nan}), seed=0)
+    assert "NaN" not in text
+    assert "Infinity" not in text
