@@ -7,8 +7,10 @@ what a step cost, `check` infers shapes when the graph is built (paper, Section 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -138,7 +140,10 @@ class ParameterizedNode(Node):
         """Declare the parameters, by name and shape."""
         super().__init__(name)
         self.parameter_shapes = parameter_shapes
-        self.parameter_count = sum(int(np.prod(s)) for s in parameter_shapes.values())
+        sizes = [math.prod(shape) for shape in parameter_shapes.values()]
+        edges = [0, *accumulate(sizes)]
+        self._places = [slice(start, stop) for start, stop in pairwise(edges)]
+        self.parameter_count = edges[-1]
         self.seed_name = name
         self.theta: np.ndarray = np.zeros(0)
         self.version = 0
@@ -168,13 +173,11 @@ class ParameterizedNode(Node):
 
     def views(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """Cut a flat vector into this node's named parameters; views, not copies."""
-        views: dict[str, np.ndarray] = {}
-        start = 0
-        for name, shape in self.parameter_shapes.items():
-            size = int(np.prod(shape))
-            views[name] = vector[start : start + size].reshape(shape)
-            start += size
-        return views
+        shapes = self.parameter_shapes.items()
+        return {
+            name: vector[place].reshape(shape)
+            for (name, shape), place in zip(shapes, self._places, strict=True)
+        }
 
     def count_gradient(self, state: State, version: int) -> None:
         """Note that a gradient was accumulated whose forward step met weights of `version`."""

@@ -2,58 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from ampsim.ir import NO_WORK, Direction, ParameterizedNode, State, Work
 
-ROWS_HELD: Final = 8192  # chosen: bounds the memory of waiting pairs; a GEMM gains nothing beyond
+ROWS_HELD: Final = 8192
+"""Rows that wait at most; chosen: it bounds their memory, and a larger product gains nothing."""
+
+LARGE_ROWS: Final = 32
+"""Rows from which on a message's own product is as fast as its share of a larger; measured."""
 
 
 class Pairs:
     """Gradients of a matrix and its bias, as pairs (x, g) until an update asks for their sum.
 
-    Xᵀ G is formed once per update from all pairs: one large product instead of one outer product
-    per message (`tests/benchmark/bench_cells.py`).
+    Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
+    instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
+    rows gain nothing from that and are summed up as they come, without a copy.
     """
 
-    __slots__ = ("_folded", "_gradients", "_inputs", "_rows")
+    __slots__ = ("_gradients", "_inputs", "_rows", "_sums")
 
     def __init__(self) -> None:
         self._inputs: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []
         self._rows = 0
-        self._folded: tuple[np.ndarray, np.ndarray] | None = None
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
+        if len(gradients) >= LARGE_ROWS:
+            self._sum_up(inputs, gradients)
+            return
         self._inputs.append(inputs)
         self._gradients.append(gradients)
         self._rows += len(gradients)
         if self._rows > ROWS_HELD:
-            weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
-            bias = np.empty(gradients.shape[1], gradients.dtype)
-            self.take(weight, bias)
-            self._folded = (weight, bias)
+            self._sum_up_waiting()
 
     def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
         """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
-        if self._inputs:
-            inputs, gradients = _stack(self._inputs), _stack(self._gradients)
-            np.matmul(inputs.T, gradients, out=weight)
-            np.matmul(np.ones(len(gradients), gradients.dtype), gradients, out=bias)
+        if self._inputs and self._sums is None:
+            _product(stack(self._inputs), stack(self._gradients), weight, bias)
         else:
-            weight.fill(0)
-            bias.fill(0)
-        if self._folded is not None:
-            weight += self._folded[0]
-            bias += self._folded[1]
-        self._inputs, self._gradients, self._rows, self._folded = [], [], 0, None
+            if self._inputs:
+                self._sum_up_waiting()
+            sums = self._sums or (0, 0)
+            weight[...], bias[...] = sums
+        self._inputs, self._gradients, self._rows, self._sums = [], [], 0, None
+
+    def _sum_up_waiting(self) -> None:
+        inputs, gradients = stack(self._inputs), stack(self._gradients)
+        self._inputs, self._gradients, self._rows = [], [], 0
+        self._sum_up(inputs, gradients)
+
+    def _sum_up(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
+        bias = np.empty(gradients.shape[1], gradients.dtype)
+        _product(inputs, gradients, weight, bias)
+        if self._sums is None:
+            self._sums = (weight, bias)
+        else:
+            np.add(self._sums[0], weight, out=self._sums[0])
+            np.add(self._sums[1], bias, out=self._sums[1])
 
 
-def _stack(arrays: list[np.ndarray]) -> np.ndarray:
+def _product(
+    inputs: np.ndarray, gradients: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> None:
+    """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
+    np.matmul(inputs.T, gradients, out=weight)
+    np.matmul(np.ones(len(gradients), gradients.dtype), gradients, out=bias)
+
+
+def stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Stack rows; a single array needs no copy."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 

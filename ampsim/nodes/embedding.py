@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known, require
+from ampsim.nodes.accumulate import stack
 from ampsim.nodes.start import Start
 
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
@@ -109,19 +110,23 @@ class Embedding(ParameterizedNode):
     def take_gradient(self) -> np.ndarray:
         """Sum the gradients of each row of the table over all accumulated messages, flat."""
         flat = np.zeros_like(self.theta)
-        if self._pairs:
-            rows, sums = self._take_sums()
-            self.views(flat)["weight"][rows] = sums
+        table = self.views(flat)["weight"]
+        if self._pairs and self.vocabulary <= FEW_ROWS:
+            indices, gradients = self._take_pairs()
+            np.matmul(one_hot(np.arange(self.vocabulary), indices, flat.dtype), gradients, table)
+        elif self._pairs:
+            rows, sums = sums_by_row(*self._take_pairs())
+            table[rows] = sums
         return flat
 
     def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the rows looked up and the sums of their gradients; None unless sparse."""
-        return self._take_sums() if self.is_sparse else None
+        return sums_by_row(*self._take_pairs()) if self.is_sparse else None
 
-    def _take_sums(self) -> tuple[np.ndarray, np.ndarray]:
-        indices, gradients = map(np.concatenate, zip(*self._pairs, strict=True))
+    def _take_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        indices, gradients = zip(*self._pairs, strict=True)
         self._pairs = []
-        return sums_by_row(indices, gradients)
+        return stack(indices), stack(gradients)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Count bytes moved; FLOP for the update only, whose shape is the rows touched."""
@@ -152,8 +157,12 @@ def sums_by_row(indices: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray,
     """
     rows, place = np.unique(indices, return_inverse=True)
     if len(rows) <= FEW_ROWS:
-        chosen = np.arange(len(rows))[:, None] == place
-        return rows, chosen.astype(gradients.dtype) @ gradients
+        return rows, one_hot(np.arange(len(rows)), place, gradients.dtype) @ gradients
     order = np.argsort(place, kind="stable")
     starts = np.searchsorted(place[order], np.arange(len(rows)))
     return rows, np.add.reduceat(gradients[order], starts, axis=0)
+
+
+def one_hot(rows: np.ndarray, indices: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return the matrix (rows, indices) that is 1 where an index is the row's, else 0."""
+    return (rows[:, None] == indices).astype(dtype)

@@ -7,6 +7,7 @@ import pytest
 
 from ampsim import Model, load_model
 from ampsim.assets import locate
+from ampsim.assets import names
 from ampsim.errors import AmpsimError, FileFormatError, GraphError, OptionError, UnknownNameError
 
 CONFIG = """\
@@ -97,9 +98,8 @@ def test_a_copy_of_a_shipped_file_has_the_same_standing(tmp_path):
 
 
 def test_unknown_model_gets_the_nearest():
-    assert message("rn", UnknownNameError) == (
-        "no model named 'rn'; did you mean 'rnn'? shipped: rnn"
-    )
+    expected = f"no model named 'rn'; did you mean 'rnn'? shipped: {', '.join(names('models'))}"
+    assert message("rn", UnknownNameError) == expected
 
 
 def test_missing_file_is_named(tmp_path):
