@@ -6,8 +6,7 @@ import textwrap
 import pytest
 
 from ampsim import Model, load_model
-from ampsim.assets import locate
-from ampsim.assets import names
+from ampsim.assets import locate, names
 from ampsim.errors import AmpsimError, FileFormatError, GraphError, OptionError, UnknownNameError
 
 CONFIG = """\
