@@ -81,6 +81,24 @@ def test_wheel_holds_the_package_and_the_shipped_files_and_nothing_else(wheel, f
         assert f"ampsim/_shipped/{expected}" in shipped
 
 
+def test_reports_and_notebooks_are_in_the_checkout_and_not_in_the_wheel(wheel, files):
+    for folder in ("reports", "notebooks"):
+        assert [name for name in files if name.startswith(f"{folder}/")]
+        assert not [name for name in names_in(wheel) if folder in name.split("/")]
+
+
+def test_installed_code_means_the_same_as_that_of_the_checkout(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "empty").mkdir()
+    program = "from ampsim.study.source_digest import source_digest; print(source_digest())"
+    digests = {
+        run(sys.executable, "-c", program, cwd=tmp_path / "empty", PYTHONPATH=str(place))
+        for place in (tmp_path / "site", ROOT)
+    }
+    assert len(digests) == 1
+
+
 def test_wheel_names_its_licence_and_its_command(wheel):
     with zipfile.ZipFile(wheel) as archive:
         metadata = {name.split("/", 1)[1]: name for name in archive.namelist() if "-info/" in name}

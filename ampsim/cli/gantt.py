@@ -50,6 +50,7 @@ def gantt(
         ),
     ] = None,
     settings: options.SetOption = None,
+    data: options.DataOption = None,
     device: options.DeviceOption = None,
     workers: options.WorkersOption = None,
     latency_s: options.LatencyOption = None,
@@ -79,6 +80,7 @@ def gantt(
     given: dict[str, Any] = {
         "schedule": schedule,
         "set": settings,
+        "data": data,
         "device": device,
         "workers": workers,
         "latency_s": latency_s,
@@ -126,7 +128,7 @@ def _made(source: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], 
     """The same of a model, run for a moment."""
     from ampsim.study import simulate
 
-    model = options.make_model(source, given["set"])
+    model = options.make_model(source, given["set"], given["data"])
     keys = ("workers", "latency_s", "bandwidth_bytes_per_s")
     cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
     schedules = options.make_schedules(

@@ -60,6 +60,7 @@ def run(
         float | None,
         typer.Option(metavar="X", show_default=False, help="End after the epoch that reaches it."),
     ] = None,
+    data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
     mode: options.ModeOption = options.ModeName.NUMERIC,
@@ -77,7 +78,7 @@ def run(
     from ampsim.study.kept_run import RunOptions, run_to_keep
     from ampsim.study.run_dir import write_run
 
-    loaded = options.make_model(model, settings)
+    loaded = options.make_model(model, settings, data)
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
@@ -116,13 +117,13 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]
 
 def _summary(result: Result) -> str:
     """The run in one line."""
-    epochs = result.epochs
-    accuracy = float(epochs["accuracy"].iloc[-1]) if len(epochs) else None
+    epochs, metric = result.epochs, result.model.measure
+    score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
     count = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
     return (
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
-        f"accuracy {format_percent(accuracy)}, busy {format_percent(result.utilisation)}"
+        f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
     )
 
 

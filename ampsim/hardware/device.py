@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ampsim.hardware.record import UNSOURCED, Rate, Record, Seconds, Source, Text, digest_of
+from ampsim.hardware.record import UNSOURCED, Rate, Seconds, Source, digest_of
+from ampsim.toml_file import Record, Text
 
 
 class Sources(Record):

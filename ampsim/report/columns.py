@@ -94,12 +94,18 @@ def _varies(name: str) -> Callable[[Sequence[Row]], bool]:
     return lambda rows: len({text(row, name) for row in rows} - {""}) > 1
 
 
-def _is_missed(rows: Sequence[Row]) -> bool:
-    """Whether some row has an accuracy and did not reach the target with it."""
-    return any(
-        math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, "best_accuracy"))
+def _is_missed(best: str) -> Callable[[Sequence[Row]], bool]:
+    """Whether some row has a best value and did not reach the target with it."""
+    return lambda rows: any(
+        math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, best))
         for row in rows
     )
+
+
+def _is_measured(rows: Sequence[Row]) -> bool:
+    """Whether validation measured anything: without that, nothing is known of a target."""
+    names = ("best_accuracy", "best_error", "time_to_target_s")
+    return any(not math.isnan(number(row, name)) for row in rows for name in names)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -114,10 +120,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("busy", _percent("utilisation"), 4),
     Column("staleness\nmean", _count("staleness_mean"), 5),
     Column("staleness\nmax", _count("staleness_max"), 7),
-    Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed),
-    Column("epochs", _count("epochs_to_target"), 2),
-    Column("time to\ntarget", _seconds("time_to_target_s"), 0),
-    Column("interval", _interval, 6),
-    Column("by\nformula", _seconds("time_to_target_formula_s"), 3),
-    Column("reached", _reached, 8),
+    Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed("best_accuracy")),
+    Column("best\nerror", _count("best_error"), 3, _is_missed("best_error")),
+    Column("epochs", _count("epochs_to_target"), 2, _is_measured),
+    Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured),
+    Column("interval", _interval, 6, _is_measured),
+    Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured),
+    Column("reached", _reached, 8, _is_measured),
 )

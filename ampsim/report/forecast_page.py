@@ -7,10 +7,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ampsim.files import prepare_folder, write_text
-from ampsim.report.convergence import convergence, has_accuracy
+from ampsim.report.convergence import convergence, has_scores, is_blind
 from ampsim.report.forecast import Forecast, Run, runs_by_row
 from ampsim.report.forecast_text import Picture, page
-from ampsim.report.frames import joined
+from ampsim.report.frames import DataFrame, joined
 from ampsim.report.gantt import gantt, gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.naming import slugs
@@ -50,17 +50,23 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
 def _figures(forecast: Forecast) -> list[tuple[Picture, Figure]]:
     """All figures with their file names and headings, in the order of the page."""
     runs = runs_by_row(forecast)
-    return [*_learning_figures(forecast, runs), *_gantt_figures(forecast, runs)]
+    together = gantt_together(forecast, runs)
+    return [*learning_figures(forecast, runs), *together, *_gantt_each(forecast, runs)]
 
 
-def _learning_figures(
+def learning_figures(
     forecast: Forecast, runs: dict[str, list[Run]]
 ) -> list[tuple[Picture, Figure]]:
+    """Convergence, throughput and staleness, as far as there are data for them."""
     figures: list[tuple[Picture, Figure]] = []
     epochs = {name: [run.epochs for run in repeats] for name, repeats in runs.items()}
-    if has_accuracy(epochs):
-        picture = Picture("convergence.png", "Convergence", "Validation accuracy over virtual time")
-        figures.append((picture, convergence(epochs, target=forecast.target)))
+    metric = forecast.metric
+    epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
+    if has_scores(epochs, metric):
+        what = f"Validation {metric.kind} over virtual time"
+        picture = Picture("convergence.png", "Convergence", what)
+        figure = convergence(epochs, target=forecast.target, metric=metric)
+        figures.append((picture, figure))
     if len(forecast.table):
         picture = Picture("throughput.png", "Throughput", "Items per second of each schedule")
         figures.append((picture, throughput(forecast.table)))
@@ -72,17 +78,27 @@ def _learning_figures(
     return figures
 
 
-def _gantt_figures(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
-    """The schedules on one time axis, then each in a window of its own; first repeats only."""
-    spans = {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
+def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """The schedules on one time axis; first repeats only."""
+    spans = _spans(runs)
     if not spans:
         return []
     window_s = choose_window(spans, _INSTANCES)
     together = gantt_comparison(spans, workers=forecast.workers, window_s=window_s)
     picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
-    figures = [(picture, together)]
+    return [(picture, together)]
+
+
+def _gantt_each(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """Each schedule in a window of its own; first repeats only."""
+    figures: list[tuple[Picture, Figure]] = []
+    spans = _spans(runs)
     for name, part in slugs(spans).items():
         window_s = choose_window({name: spans[name]}, _INSTANCES)
         chart = gantt(spans[name], workers=forecast.workers, window_s=window_s, title=name)
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
+
+
+def _spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
+    return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}

@@ -11,10 +11,10 @@ from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
 from ampsim.report.table import to_markdown
-from ampsim.report.verdict import percent, verdict
+from ampsim.report.verdict import verdict
 from ampsim.toml_text import is_tables, mapping, sequence
 
-_LEGEND = (
+LEGEND = (
     "mak: at most that many instances in flight (max_active_keys). Ratio: training throughput "
     "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
     "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
@@ -37,23 +37,24 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
     parts = [
         f"# Forecast: {model} on {cluster}",
-        f"**{markdown.escape(verdict(forecast.table, forecast.target))}**",
-        _setting(forecast),
+        f"**{markdown.escape(verdict(forecast.table, forecast.target, forecast.metric))}**",
+        setting(forecast),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         to_markdown(forecast.table).rstrip("\n") if len(forecast.table) else "",
-        _LEGEND if len(forecast.table) else "",
-        *(part for picture in pictures for part in _picture(picture)),
-        *_assumptions(forecast.manifest),
-        *_origin(forecast.manifest),
+        LEGEND if len(forecast.table) else "",
+        *(part for picture in pictures for part in picture_parts(picture)),
+        *assumptions(forecast.manifest),
+        *origin(forecast.manifest, "forecast.csv"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _setting(forecast: Forecast) -> str:
+def setting(forecast: Forecast) -> str:
     """What was asked, in one line."""
     parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
     if forecast.target is not None:
-        parts.append(f"target {percent(forecast.target)} validation accuracy")
+        target = forecast.metric.target_text(forecast.target)
+        parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")
     repeats = {number(row, "repeats") for row in rows(forecast.table)}
     known = sorted(count for count in repeats if count >= 1)
     if known:
@@ -62,12 +63,13 @@ def _setting(forecast: Forecast) -> str:
     return f"{', '.join(parts)}."
 
 
-def _picture(picture: Picture) -> list[str]:
+def picture_parts(picture: Picture) -> list[str]:
+    """Heading, if any, and figure."""
     heading = [f"## {picture.heading}"] if picture.heading else []
     return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})"]
 
 
-def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
+def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     """Sentences on what was taken for granted, and how each cost is known."""
     sentences, costs = sequence(manifest.get("assumptions")), manifest.get("costs")
     parts: list[str] = []
@@ -81,13 +83,13 @@ def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
     return ["## What is assumed", *parts] if parts else []
 
 
-def _origin(manifest: Mapping[str, Any]) -> list[str]:
+def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
     """The manifest's values, those of tables under their path."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
     values = [list(pair) for pair in _flat(rest, "")]
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (
-        "All values with every digit: [forecast.csv](forecast.csv). "
+        f"All values with every digit: [{csv}]({csv}). "
         "Where they come from: [manifest.toml](manifest.toml)."
     )
     return ["## How this was made", table.rstrip("\n"), files]

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ampsim.runtime import Schedule
 from ampsim.study.model import Model
+from ampsim.study.outline import Outline, rate_of
 from ampsim.trace import Recorder
 
 
@@ -57,7 +58,8 @@ class Result:
         """One row an epoch, at the end of its validation pass.
 
         time_s, loss (mean of training), accuracy (of validation), instances (training items),
-        train_accuracy, valid_loss, valid_instances, train_s, valid_s. Unknown is NaN.
+        train_accuracy, valid_loss, valid_instances, train_s, valid_s, and, of a regression, error
+        and train_error: mean absolute errors in the model's unit. Unknown is NaN.
         """
         return self.recorder.frame("epochs")
 
@@ -70,12 +72,12 @@ class Result:
     @property
     def train_per_s(self) -> float:
         """Training items per virtual second of training; NaN where there was none."""
-        return _rate(self.epochs["instances"], self.epochs["train_s"])
+        return rate_of(self.epochs["instances"], self.epochs["train_s"])
 
     @property
     def valid_per_s(self) -> float:
         """Validation items per virtual second of validation; NaN where there was none."""
-        return _rate(self.epochs["valid_instances"], self.epochs["valid_s"])
+        return rate_of(self.epochs["valid_instances"], self.epochs["valid_s"])
 
     @property
     def utilisation(self) -> float:
@@ -132,7 +134,27 @@ class Result:
             f"epochs={len(self.epochs)}, makespan_s={self.makespan_s:.6g})"
         )
 
+    @cached_property
+    def update_interval(self) -> int | None:
+        """Gradients between updates, if all nodes that learn have the same; else None."""
+        names = {name.rpartition(".")[0] for name in self.model.given}
+        preferred = self.model.update_interval
+        intervals = {self.schedule.update_interval(name, preferred(name)) for name in names}
+        return intervals.pop() if len(intervals) == 1 else None
 
-def _rate(items: pd.Series[Any], seconds: pd.Series[Any]) -> float:
-    total_s = float(seconds.sum())
-    return float(items.sum()) / total_s if total_s else float("nan")
+    def outline(self) -> Outline:
+        """Return what tables and figures take from this run, without its weights."""
+        return Outline(
+            max_active_keys=self.schedule.max_active_keys,
+            min_update_interval=self.update_interval,
+            replicas=self.model.replicas,
+            workers=self.workers,
+            utilisation=self.utilisation,
+            staleness_mean=self.staleness_mean,
+            staleness_max=self.staleness_max,
+            messages=self.messages,
+            makespan_s=self.makespan_s,
+            epochs=self.epochs,
+            spans=self.spans,
+            staleness=self.staleness,
+        )

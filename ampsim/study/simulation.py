@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
-from ampsim.options import require_count, require_target
+from ampsim.options import require_count
 from ampsim.rng import stream
 from ampsim.runtime import Engine, Job, PassReport, Schedule, average_replicas, paper_placement
 from ampsim.study.model import Model
@@ -63,6 +63,7 @@ class Simulation:
         self._seed = seed
         self._graph = model.graph(seed)
         self._data = model.make_data(seed, instances)
+        self._error_scale = model.error_scale_of(self._data)
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
@@ -84,10 +85,10 @@ class Simulation:
         self.valid_count = self._data.count("valid")
 
     def run_epoch(self) -> float:
-        """Train on every item once, average the replicas, validate; return the accuracy.
+        """Train on every item once, average the replicas, validate; return the model's metric.
 
         Returns:
-            Validation accuracy in [0, 1]; NaN in mode "sleep".
+            Validation accuracy in [0, 1], or error in the model's unit; NaN in mode "sleep".
 
         Raises:
             SimulationError: the run cannot go on; `result` still gives what was finished.
@@ -96,6 +97,7 @@ class Simulation:
         train = self._run_pass("train")
         average_replicas(self._graph)
         valid = self._run_pass("valid")
+        error = valid.totals.absolute_error * self._error_scale
         self.epoch += 1
         self._recorder.epochs.append(
             (
@@ -109,9 +111,11 @@ class Simulation:
                 valid.totals.instances,
                 train.end_s - train.start_s,
                 valid.end_s - valid.start_s,
+                error,
+                train.totals.absolute_error * self._error_scale,
             )
         )
-        return valid.totals.accuracy
+        return valid.totals.accuracy if self._model.measure.is_rising else error
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
@@ -152,7 +156,7 @@ def simulate(
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.
-        target: stop after the epoch whose validation accuracy reaches this.
+        target: stop after the epoch whose validation accuracy, or error, reaches this.
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
 
     Raises:
@@ -161,14 +165,14 @@ def simulate(
             failed, or nothing was left to do. Its `partial` is the `Result` so far.
     """
     epochs = require_count("epochs", epochs)
-    target = require_target(target)
+    target = model.measure.require_target(target)
     simulation = Simulation(
         model, cluster, schedule, seed=seed, mode=mode, instances=instances, clock=clock
     )
     try:
         while simulation.epoch < epochs:
-            accuracy = simulation.run_epoch()
-            if target is not None and accuracy >= target:
+            score = simulation.run_epoch()
+            if target is not None and model.measure.reaches(score, target):
                 break
     except SimulationError as error:
         error.partial = simulation.result()

@@ -155,9 +155,9 @@ def test_progress_counts_every_item_of_every_epoch(model, cluster):
     assert [one.items for one in told if one.is_epoch_end] == [36, 36]
     assert {one.items_total for one in told} == {36}
     assert [one.epoch for one in told if one.is_epoch_end] == [1, 2]
-    assert told[0].accuracy is None
+    assert told[0].score is None
     assert (told[0].schedule, told[0].repeat, told[0].repeats) == ("amp", 1, 1)
-    assert told[-1].accuracy is not None
+    assert told[-1].score is not None
 
 
 def test_two_schedules_of_one_kind_have_a_row_each(model, cluster):

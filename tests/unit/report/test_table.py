@@ -133,3 +133,17 @@ def test_csv_leaves_unknown_empty(make_table):
 def test_a_table_of_no_rows_is_its_heading(make_table):
     assert to_markdown(make_table().iloc[:0]).startswith("| schedule |")
     assert "schedule" in shown(make_table().iloc[:0], 80)
+
+
+def test_the_best_error_has_a_column_where_a_target_was_missed(make_table):
+    missed = make_table(
+        time_to_target_s=[1.0, None, 1.0], best_accuracy=[None] * 3, best_error=[4.4, 5.123, 4.5]
+    )
+    heading, _, *rows = cells(to_markdown(missed))
+    assert [row[heading.index("best error")] for row in rows] == ["4.4", "5.12", "4.5"]
+    assert "best accuracy" not in heading
+
+
+def test_without_a_measurement_nothing_is_said_of_targets(make_table):
+    blind = make_table(best_accuracy=[None] * 3, time_to_target_s=[None] * 3)
+    assert not {"time to target", "epochs", "reached"} & set(cells(to_markdown(blind))[0])
