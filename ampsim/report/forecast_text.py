@@ -84,6 +84,8 @@ def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
 def _origin(manifest: Mapping[str, Any]) -> list[str]:
     """The manifest's values, those of tables under their path."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
+    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
     values = [list(pair) for pair in _flat(rest, "")]
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (

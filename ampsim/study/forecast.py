@@ -11,13 +11,13 @@ import pandas as pd
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster
 from ampsim.options import require_count, require_target
-from ampsim.runtime import Schedule
+from ampsim.runtime import Placement, Schedule, placement_of
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.row import row_of
-from ampsim.study.simulation import Mode, Simulation
+from ampsim.study.simulation import Mode, PlacementLike, Simulation
 
 SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
 MAX_EPOCHS: Final = 40
@@ -68,7 +68,8 @@ class Forecast:
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
-        manifest: origin: command, versions, seeds, hashes, costs.
+        manifest: origin: command, versions, seeds, hashes, costs, and the placement, of the first
+            run where chance decides it.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
     """
 
@@ -100,6 +101,7 @@ class Plan:
     max_epochs: int
     mode: Mode
     instances: int | None
+    placement: Placement
 
 
 def forecast(
@@ -113,6 +115,7 @@ def forecast(
     instances: int | None = None,
     seed: int = 0,
     mode: Mode = "numeric",
+    placement: PlacementLike = "paper",
     on_progress: OnProgress | None = None,
 ) -> Forecast:
     """Run each schedule until validation accuracy reaches `target`, and compare.
@@ -131,17 +134,28 @@ def forecast(
         instances: training items to use; None for all.
         seed: of the first repeat.
         mode: "numeric" or "sleep".
+        placement: as in `simulate`; the same for all schedules.
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
         OptionError: an option has a value that it cannot have.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
     """
     target = require_target(target)
     max_epochs = require_count("max_epochs", max_epochs)
     repeats = require_count("repeats", repeats)
     _require_schedules(schedules)
     target = model.target if target is None else target
-    plan = Plan(model, cluster, target, max_epochs if mode == "numeric" else 1, mode, instances)
+    plan = Plan(
+        model,
+        cluster,
+        target,
+        max_epochs if mode == "numeric" else 1,
+        mode,
+        instances,
+        placement_of(placement),
+    )
     runs: list[Run] = []
     interrupted = None
     try:
@@ -178,6 +192,7 @@ def _run(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Run:
         seed=seed,
         mode=plan.mode,
         instances=plan.instances,
+        placement=plan.placement,
         spans_kept=SPANS_KEPT,
         on_items=tracker.on_items,
     )
@@ -215,6 +230,7 @@ def _collect(
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
         "schedules": [schedule_origin(schedule) for schedule in schedules],
+        "placement": runs[0].result.origin["placement"] if runs else plan.placement.origin,
         "costs": costs(plan.cluster),
     }
     return Forecast(

@@ -28,6 +28,8 @@ MISTAKES = {
     "forecast --seed -1": "seed must be a whole number >= 0, got -1",
     "forecast --workers 0": "workers must be 1 to 1000000, got 0",
     "forecast --latency-s -1": "latency_s must be >= 0, got -1.0",
+    "forecast --placement balance": r"no placement named 'balance'; did you mean 'balanced'\?",
+    "run rnn --placement none.toml": "none.toml: cannot be read: no such file or directory",
     "forecast --mode slep": "'--mode': .*'numeric', 'sleep'",
     "forecast --sed 3": "[Nn]o such option:? '?--sed'?",
     "forecast a b": r"unexpected extra argument.*\(b\); see 'ampsim forecast --help'",
