@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from ampsim.runtime import Schedule
 from ampsim.study.model import Model
-from ampsim.trace import Recorder
+from ampsim.trace import Bounds, Recorder, bounds_of, window_of
+
+BOUND_RECORDS: Final = 20_000
+"""Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,23 @@ class Result:
         """Seconds of service over workers times makespan; NaN where no time passed."""
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What bounds the first training pass, by the leading records of the trace."""
+        end_s = float(self.epochs["train_s"].iloc[0]) if len(self.epochs) else self.makespan_s
+        spans = self.recorder.columns("spans")
+        transfers = self.recorder.columns("transfers")
+        first = {name: column[:BOUND_RECORDS] for name, column in spans.items()}
+        sent = {name: column[:BOUND_RECORDS] for name, column in transfers.items()}
+        if len(first["end_s"]) < self.messages:
+            end_s = min(end_s, float(first["end_s"].max(initial=0.0)))
+        if len(sent["end_s"]) == BOUND_RECORDS:
+            end_s = min(end_s, float(sent["start_s"].max()))
+        window = window_of(
+            first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
+        )
+        return bounds_of(window, self.schedule.max_active_keys)
 
     @property
     def staleness_mean(self) -> float:

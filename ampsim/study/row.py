@@ -19,7 +19,8 @@ def row_of(schedule: Schedule, target: float | None, runs: Sequence[Run]) -> dic
     """Summarise the repeats of one schedule; unknown is None.
 
     Throughputs, utilisation and staleness are medians over repeats, maxima are maxima. Epochs and
-    time to target are medians in which a run that failed to get there counts as infinite.
+    time to target are medians in which a run that failed to get there counts as infinite. What
+    bounds the row, and the shares, are those of the first repeat's first training pass.
     """
     results = [run.result for run in runs]
     reached = [_reached(result, target) for result in results]
@@ -50,6 +51,7 @@ def row_of(schedule: Schedule, target: float | None, runs: Sequence[Run]) -> dic
         "best_accuracy": _best(results),
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
+        **_bounds(results[0]),
         "note": _note(runs, target, reached),
     }
 
@@ -72,6 +74,16 @@ def _best(results: Sequence[Result]) -> float | None:
     values = [float(result.epochs["accuracy"].max()) for result in results]
     known = [value for value in values if math.isfinite(value)]
     return max(known) if known else None
+
+
+def _bounds(result: Result) -> dict[str, Any]:
+    bounds = result.bounds
+    shares = ("worker_share", "path_share", "link_share", "admission_share")
+    known = {name: getattr(bounds, name) for name in shares}
+    return {
+        "bound_by": bounds.bound_by,
+        **{name: share if math.isfinite(share) else None for name, share in known.items()},
+    }
 
 
 def _interval(schedule: Schedule, result: Result) -> int | None:
