@@ -49,7 +49,7 @@ MISTAKES = {
     "models --set hidden=3": "--graph and --set belong to one model; name it",
     "models rnn --graph x.bmp": r"suffix must be one of .*\.svg, \.pdf, \.dot, got '\.bmp'",
     "models rnn --graph x": r"suffix must be one of .*, got none",
-    "devices nix": "no device named 'nix'; shipped: cpu-core, tflops-1",
+    "devices nix": "no device named 'nix'; shipped: cpu-core, p100, tflops-1",
     "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
     "check nix.py": "no model file 'nix.py'; give the path of a .py file",
     "check rnn": r"rnn: expected a device or cluster file \(.toml\) or a model file \(.py\)",
