@@ -2,8 +2,8 @@
 
 Source: AMPNet, Section 2 and Appendix B.3, after Tai et al. (2015) and the benchmark of Looks et
 al. (2017, TensorFlow Fold). An instance is a tree. Its leaves go through the embedding and the
-Leaf-LSTM together, as one matrix; its branches one by one, as the paper does ("we are only grouping the leaf
-operations and not the branch operations").
+Leaf-LSTM together, as one matrix; its branches one by one, as the paper does ("we are only grouping
+the leaf operations and not the branch operations").
 
 A tree's shape travels in the states of its messages. A node's state holds its place: the root is
 1, the children of place p are 2p and 2p + 1. A `Cond` tells from the place whether a message stands

@@ -77,7 +77,7 @@ def test_wheel_holds_the_package_and_the_shipped_files_and_nothing_else(wheel, f
     package = [name for name in files if name.startswith("ampsim/")]
     shipped = [f"ampsim/_shipped/{name}" for name in files if name.split("/")[0] in SHIPPED]
     assert names_in(wheel) == sorted(package + shipped)
-    for expected in ("devices/tflops-1.toml", "devices/cpu-core.toml", "models/rnn.py"):
+    for expected in ("devices/tflops-1.toml", "devices/p100.toml", "models/rnn.py"):
         assert f"ampsim/_shipped/{expected}" in shipped
 
 

@@ -27,6 +27,7 @@ def forecast(
     ] = options.ALL_SCHEDULES,
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: options.PlacementOption = options.PLACEMENT,
     target: options.TargetOption = None,
     max_epochs: Annotated[
         int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
@@ -69,6 +70,7 @@ def forecast(
                 instances=instances,
                 seed=seed,
                 mode=mode.value,
+                placement=placement,
                 on_progress=on_progress,
             )
         return _deliver(made, folder, json, seed)

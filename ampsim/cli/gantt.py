@@ -57,6 +57,10 @@ def gantt(
     bandwidth_bytes_per_s: options.BandwidthOption = None,
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", show_default=False, help="As in forecast."),
+    ] = None,
     instances: Annotated[
         int | None,
         typer.Option(
@@ -87,6 +91,7 @@ def gantt(
         "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
         "max_active_keys": max_active_keys,
         "min_update_interval": min_update_interval,
+        "placement": placement,
         "instances": instances,
         "seed": seed,
         "mode": mode,
@@ -138,11 +143,14 @@ def _made(source: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], 
     )
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
+    settled: dict[str, Any] = {
+        "seed": given["seed"] or 0,
+        "mode": mode,
+        "instances": instances,
+        "placement": given["placement"] or options.PLACEMENT,
+    }
     spans = {
-        schedule.name: simulate(
-            model, cluster, schedule, seed=given["seed"] or 0, mode=mode, instances=instances
-        ).spans
-        for schedule in schedules
+        schedule.name: simulate(model, cluster, schedule, **settled).spans for schedule in schedules
     }
     return spans, cluster.workers, f"{model.name} on {cluster.name}: {schedules[0].name}"
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 DEVICE = "tflops-1"
+PLACEMENT = "paper"
 ALL_SCHEDULES = "sequential,pipeline,amp"
 
 
@@ -83,6 +84,15 @@ UpdateIntervalOption = Annotated[
         help="Gradients between updates of a node, under amp.  [default: as the model prefers]",
     ),
 ]  # fmt: skip
+PlacementOption = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        metavar="NAME|FILE",
+        help="Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
+        "communication-aware, or a .toml file of lines NODE = WORKER.",
+    ),
+]
 TargetOption = Annotated[
     float | None,
     typer.Option(

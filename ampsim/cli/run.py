@@ -55,6 +55,7 @@ def run(
     ] = "amp",
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: options.PlacementOption = options.PLACEMENT,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
         float | None,
@@ -89,7 +90,7 @@ def run(
         _clock_of(clock, stretch) as time,
         output_folder(out or Path(f"run-{slug(loaded.name)}")) as folder,
     ):
-        settled = RunOptions(epochs, seed, mode.value, instances, target, time)
+        settled = RunOptions(epochs, seed, mode.value, instances, target, time, placement)
         with shown(is_quiet=quiet) as on_progress:
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run(outcome, folder)

@@ -22,7 +22,7 @@ from ampsim.toml_file import Record, Text, read_table, validate
 
 def is_cluster(table: Mapping[str, Any]) -> bool:
     """Whether a file's table is meant as a cluster: only clusters have links or lists of tables."""
-    has_list = any(isinstance(value, list) for value in table.values())
+    has_list = any(isinstance(table[key], list) for key in table if key != "efficiency")
     return has_list or "link" in table or "device" in table
 
 

@@ -108,6 +108,34 @@ def _is_measured(rows: Sequence[Row]) -> bool:
     return any(not math.isnan(number(row, name)) for row in rows for name in names)
 
 
+def bound_cell(row: Row) -> str:
+    """What bounds the row, with its share of the time; empty where it is unknown.
+
+    >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
+    'worker 3 (92.0 %)'
+    """
+    name = text(row, "bound_by")
+    return f"{plain(name, 40)} ({format_percent(bound_share(row))})" if name else ""
+
+
+def bound_share(row: Row) -> float:
+    """The largest of the shares, which is that of what bounds the row; NaN if all are unknown."""
+    shares = (number(row, f"{name}_share") for name in ("worker", "path", "link", "admission"))
+    return max((share for share in shares if not math.isnan(share)), default=math.nan)
+
+
+def bound_sentence(row: Row) -> str:
+    """The same in words; empty where it is unknown."""
+    name, share = text(row, "bound_by"), format_percent(bound_share(row))
+    said = {
+        "worker": f"{plain(name, 40)}, which is busy {share} of the time",
+        "link": f"{plain(name, 40)}, which is occupied {share} of the time",
+        "critical": f"its critical path: steps that wait for one another take {share} of the time",
+        "admission": f"the admission limit: {share} of the time the busiest worker or link idles",
+    }
+    return f"bound by {said[kind]}" if (kind := name.partition(" ")[0]) in said else ""
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("schedule", lambda row, first: plain(text(row, "schedule"), 24), 0),
     Column("mak", _count("max_active_keys"), 1),

@@ -19,7 +19,11 @@ LEGEND = (
     "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
     "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
     "target: read off the virtual clock, median of the repeats, with the interval over them; by "
-    "formula: epochs times what an epoch takes at these throughputs. All times are virtual."
+    "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
+    "shares of the first training pass: time in which the busiest worker is busy; time in which "
+    "the busiest link is occupied; length of the longest chain of steps that wait for one another "
+    "(critical path), as far as a trace tells; time in which that worker or link idles while no "
+    "more instances may be in flight or all workers idle (admission limit). All times are virtual."
 )
 
 
@@ -86,6 +90,8 @@ def assumptions(manifest: Mapping[str, Any]) -> list[str]:
 def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
     """The manifest's values, those of tables under their path."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
+    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
     values = [list(pair) for pair in _flat(rest, "")]
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (

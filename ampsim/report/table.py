@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.report import markdown
-from ampsim.report.columns import COLUMNS, Column
+from ampsim.report.columns import COLUMNS, Column, bound_cell, bound_sentence
 from ampsim.report.frames import DataFrame, Row, rows, text
 from ampsim.report.words import plain
 
@@ -19,15 +19,16 @@ _MEASURE_WIDTH = 10_000
 
 
 def to_markdown(table: DataFrame) -> str:
-    """A pipe table of all columns that these rows need, notes in the last one."""
+    """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
     records = rows(table)
     columns = _wanted(records)
     headings = [column.heading.replace("\n", " ") for column in columns]
     cells = _cells(columns, records)
-    if any(text(row, "note") for row in records):
-        headings.append("note")
-        cells = [[*line, text(row, "note")] for line, row in zip(cells, records, strict=True)]
-    return markdown.table(headings, cells, left=("schedule", "note"))
+    for heading, words in (("bound by", bound_cell), ("note", _note)):
+        if any(map(words, records)):
+            headings.append(heading)
+            cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
+    return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
 
 
 def to_csv(table: DataFrame) -> str:
@@ -39,7 +40,8 @@ def to_csv(table: DataFrame) -> str:
 def to_rich(table: DataFrame, *, width: int = 80) -> Table:
     """A table for a terminal of `width` characters; what matters less is left out if need be.
 
-    Names are put in as text and never read as rich's markup. Notes stand below.
+    Names are put in as text and never read as rich's markup. What bounds a row, and notes, stand
+    below.
     """
     records = rows(table)
     columns = _wanted(records)
@@ -74,13 +76,18 @@ def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
 
 
 def _notes(records: Sequence[Row]) -> Text | None:
-    """One line for each row that has something to say."""
+    """A line for each thing that a row has to say."""
     lines = [
-        f"{plain(text(row, 'schedule'), 24)}: {plain(text(row, 'note'), 400)}"
+        f"{plain(text(row, 'schedule'), 24)}: {plain(words(row), 400)}"
+        for words in (bound_sentence, _note)
         for row in records
-        if text(row, "note")
+        if words(row)
     ]
     return Text("\n".join(lines)) if lines else None
+
+
+def _note(row: Row) -> str:
+    return text(row, "note")
 
 
 def _width(drawn: Table) -> int:

@@ -104,9 +104,16 @@ class Site:
         if self._device is None:
             return NOTHING
         work = self.node.work(direction, shape)
-        seconds = occupancy_s(self._device, work, is_light=not self.node.is_parameterized)
+        is_light = not self.node.is_parameterized
+        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
+        seconds = occupancy_s(self._device, work, is_light=is_light, rows=rows)
         return (seconds, work.flop, work.bytes)
 
 
 def _size(payload: Payload) -> int:
     return -1 if payload is None else math.prod(payload.shape)
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """Return k of a payload of k rows."""
+    return shape[0] if shape else 1

@@ -7,7 +7,7 @@ from typing import Final
 
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
-from ampsim.runtime import Schedule
+from ampsim.runtime import Placement, Schedule
 from ampsim.study.model import Model
 from ampsim.study.progress import Tracker
 from ampsim.study.result import Result
@@ -27,6 +27,7 @@ class Plan:
         mode: "numeric" or "sleep".
         instances: training items to use; None for all.
         stop_at: value of the model's metric that ends a run; None for no such value.
+        placement: which worker hosts which node.
     """
 
     model: Model
@@ -35,6 +36,7 @@ class Plan:
     mode: Mode
     instances: int | None
     stop_at: float | None
+    placement: Placement
 
 
 def attempt(
@@ -53,6 +55,7 @@ def attempt(
         seed=seed,
         mode=plan.mode,
         instances=plan.instances,
+        placement=plan.placement,
         spans_kept=SPANS_KEPT,
         on_items=tracker.on_items,
     )

@@ -12,14 +12,14 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.options import require_count
-from ampsim.runtime import Schedule
+from ampsim.runtime import Schedule, placement_of
 from ampsim.study.attempt import Plan, attempt
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.row import row_of
-from ampsim.study.simulation import Mode
+from ampsim.study.simulation import Mode, PlacementLike
 
 MAX_EPOCHS: Final = 40
 
@@ -69,7 +69,8 @@ class Forecast:
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
-        manifest: origin: command, versions, seeds, hashes, costs.
+        manifest: origin: command, versions, seeds, hashes, costs, and the placement, of the first
+            run where chance decides it.
         metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
     """
@@ -104,6 +105,7 @@ def forecast(
     instances: int | None = None,
     seed: int = 0,
     mode: Mode = "numeric",
+    placement: PlacementLike = "paper",
     on_progress: OnProgress | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
@@ -123,17 +125,20 @@ def forecast(
         instances: training items to use; None for all.
         seed: of the first repeat.
         mode: "numeric" or "sleep".
+        placement: as in `simulate`; the same for all schedules.
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
         OptionError: an option has a value that it cannot have.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
     """
     target = model.measure.require_target(target)
     max_epochs = require_count("max_epochs", max_epochs)
     repeats = require_count("repeats", repeats)
     _require_schedules(schedules)
     target = model.target if target is None else target
-    plan = Plan(model, cluster, max_epochs, mode, instances, target)
+    plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
     runs: list[Run] = []
     interrupted = None
     try:
@@ -185,6 +190,7 @@ def _collect(
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
         "schedules": [schedule_origin(schedule) for schedule in schedules],
+        "placement": runs[0].result.origin["placement"] if runs else plan.placement.origin,
         "costs": costs(plan.cluster),
     }
     return Forecast(

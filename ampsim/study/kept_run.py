@@ -12,7 +12,7 @@ from ampsim.runtime import Schedule
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.result import Result
-from ampsim.study.simulation import Mode, Simulation
+from ampsim.study.simulation import Mode, PlacementLike, Simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class RunOptions:
     instances: int | None = None
     target: float | None = None
     clock: Clock | None = None
+    placement: PlacementLike = "paper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ def run_to_keep(
         seed=options.seed,
         mode=options.mode,
         instances=options.instances,
+        placement=options.placement,
         clock=options.clock,
         on_items=tracker.on_items,
     )

@@ -22,6 +22,11 @@ class Outline:
         staleness_max: of all gradients; None where there was none.
         messages: served, updates among them.
         makespan_s: end of the last span.
+        bound_by: what bounds the first training pass, as `Result.bounds`; None where unknown.
+        worker_share: of its time, that of the busiest worker; as `Result.bounds`, as the others.
+        path_share: that of the critical path.
+        link_share: that of the busiest link.
+        admission_share: that in which the limit on what is in flight holds it up.
         epochs: as `Result.epochs`.
         spans: as `Result.spans`, the leading ones.
         staleness: as `Result.staleness`.
@@ -36,6 +41,11 @@ class Outline:
     staleness_max: int | None
     messages: int
     makespan_s: float
+    bound_by: str | None
+    worker_share: float
+    path_share: float
+    link_share: float
+    admission_share: float
     epochs: pd.DataFrame = field(repr=False)
     spans: pd.DataFrame = field(repr=False)
     staleness: pd.DataFrame = field(repr=False)

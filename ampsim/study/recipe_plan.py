@@ -14,7 +14,7 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
-from ampsim.runtime import Schedule
+from ampsim.runtime import Schedule, placement_of
 from ampsim.study.attempt import Plan
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
@@ -146,6 +146,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
         entry.mode or file.mode,
         file.instances,
         file.target if file.max_epochs is not None else None,
+        placement_of("paper"),
     )
     return Row(entry.title, schedule, plan, entry.set, data_files(model))
 

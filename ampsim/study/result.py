@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,10 @@ import pandas as pd
 from ampsim.runtime import Schedule
 from ampsim.study.model import Model
 from ampsim.study.outline import Outline, rate_of
-from ampsim.trace import Recorder
+from ampsim.trace import Bounds, Recorder, bounds_of, window_of
+
+BOUND_RECORDS: Final = 20_000
+"""Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,23 @@ class Result:
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
 
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What bounds the first training pass, by the leading records of the trace."""
+        end_s = float(self.epochs["train_s"].iloc[0]) if len(self.epochs) else self.makespan_s
+        spans = self.recorder.columns("spans")
+        transfers = self.recorder.columns("transfers")
+        first = {name: column[:BOUND_RECORDS] for name, column in spans.items()}
+        sent = {name: column[:BOUND_RECORDS] for name, column in transfers.items()}
+        if len(first["end_s"]) < self.messages:
+            end_s = min(end_s, float(first["end_s"].max(initial=0.0)))
+        if len(sent["end_s"]) == BOUND_RECORDS:
+            end_s = min(end_s, float(sent["start_s"].max()))
+        window = window_of(
+            first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
+        )
+        return bounds_of(window, self.schedule.max_active_keys)
+
     @property
     def staleness_mean(self) -> float:
         """Mean over all gradients; NaN where there was none."""
@@ -144,6 +164,7 @@ class Result:
 
     def outline(self) -> Outline:
         """Return what tables and figures take from this run, without its weights."""
+        bounds = self.bounds
         return Outline(
             max_active_keys=self.schedule.max_active_keys,
             min_update_interval=self.update_interval,
@@ -154,6 +175,11 @@ class Result:
             staleness_max=self.staleness_max,
             messages=self.messages,
             makespan_s=self.makespan_s,
+            bound_by=bounds.bound_by,
+            worker_share=bounds.worker_share,
+            path_share=bounds.path_share,
+            link_share=bounds.link_share,
+            admission_share=bounds.admission_share,
             epochs=self.epochs,
             spans=self.spans,
             staleness=self.staleness,

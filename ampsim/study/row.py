@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from ampsim.metric import Goal, Metric
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
+
+SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
 def row_of(
@@ -20,7 +22,8 @@ def row_of(
     """Summarise the repeats of one schedule; unknown is None.
 
     Throughputs, utilisation and staleness are medians over repeats, maxima are maxima. Epochs and
-    time to target are medians in which a run that failed to get there counts as infinite.
+    time to target are medians in which a run that failed to get there counts as infinite. What
+    bounds the row, and the shares, are those of the first repeat's first training pass.
 
     Args:
         schedule: name of the row.
@@ -57,6 +60,8 @@ def row_of(
         "best_error": _best(Metric("error"), runs),
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
+        "bound_by": runs[0].bound_by,
+        **{name: _known(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs, failures),
     }
 
@@ -72,6 +77,10 @@ def _reached(goal: Goal, epochs: pd.DataFrame) -> tuple[float, float]:
 def _median(runs: Sequence[Outline], of: Callable[[Outline], float]) -> float | None:
     values = [value for value in map(of, runs) if math.isfinite(value)]
     return float(median(values)) if values else None
+
+
+def _known(share: float) -> float | None:
+    return share if math.isfinite(share) else None
 
 
 def _best(metric: Metric, runs: Sequence[Outline]) -> float | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Literal, TypeAlias
 
 from ampsim.clock import Clock, SimClock
@@ -10,15 +12,27 @@ from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.options import require_count
 from ampsim.rng import stream
-from ampsim.runtime import Engine, Job, PassReport, Schedule, average_replicas, paper_placement
+from ampsim.runtime import (
+    Engine,
+    Job,
+    PassReport,
+    Placement,
+    Probe,
+    Schedule,
+    Situation,
+    average_replicas,
+    placement_of,
+    probe,
+)
 from ampsim.study.model import Model
-from ampsim.study.provenance import origin_of
+from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.undisturbed import undisturbed
 from ampsim.trace import Recorder
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
+PlacementLike: TypeAlias = str | os.PathLike[str] | Placement
 
 
 class Simulation:
@@ -31,6 +45,7 @@ class Simulation:
         seed: of data, initial weights, order and placement.
         mode: "numeric" computes everything, "sleep" shapes and control flow only.
         instances: training items to use; None for all that the data set has.
+        placement: which worker hosts which node: a name, or the path of a file.
         clock: whose time passes; a new virtual clock unless given.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
@@ -49,6 +64,7 @@ class Simulation:
         seed: int = 0,
         mode: Mode = "numeric",
         instances: int | None = None,
+        placement: PlacementLike = "paper",
         clock: Clock | None = None,
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
@@ -57,6 +73,7 @@ class Simulation:
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = None if instances is None else require_count("instances", instances)
+        placed = placement_of(placement)
         self._model = model
         self._cluster = cluster
         self._schedule = schedule
@@ -64,6 +81,7 @@ class Simulation:
         self._graph = model.graph(seed)
         self._data = model.make_data(seed, instances)
         self._error_scale = model.error_scale_of(self._data)
+        workers = self._place(placed)
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
@@ -71,7 +89,7 @@ class Simulation:
             self._engine = Engine(
                 Job(self._graph, model.pump, model.optimizer, model.update_interval),
                 cluster,
-                paper_placement(self._graph, cluster.workers, stream(seed, "placement")),
+                workers,
                 schedule,
                 clock=self._clock,
                 recorder=self._recorder,
@@ -79,10 +97,27 @@ class Simulation:
             )
         if on_items is not None:
             self._engine.controller.on_finish = on_items
-        self._origin = origin_of(model, cluster, schedule, seed=seed, mode=mode)
+        self._origin = {
+            **origin_of(model, cluster, schedule, seed=seed, mode=mode),
+            "placement": placement_origin(placed, names, workers),
+        }
         self.epoch = 0
         self.train_count = self._data.count("train")
         self.valid_count = self._data.count("valid")
+
+    def _place(self, placement: Placement) -> list[int]:
+        """Return a worker for each node; a probe has a graph of its own."""
+        model, seed = self._model, self._seed
+
+        @cache
+        def probed() -> Probe:
+            job = Job(model.graph(seed), model.pump, model.optimizer, model.update_interval)
+            batches = self._data.batches("train", epoch=0, seed=seed)
+            with undisturbed():
+                return probe(job, self._cluster.devices[0], batches)
+
+        generator = stream(seed, "placement")
+        return placement.place(Situation(self._graph, self._cluster, generator, probed))
 
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.
@@ -143,6 +178,7 @@ def simulate(
     mode: Mode = "numeric",
     instances: int | None = None,
     target: float | None = None,
+    placement: PlacementLike = "paper",
     clock: Clock | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
@@ -157,17 +193,28 @@ def simulate(
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.
         target: stop after the epoch whose validation accuracy, or error, reaches this.
+        placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
+            "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
 
     Raises:
         OptionError: an option has a value that it cannot have.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
         SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
             failed, or nothing was left to do. Its `partial` is the `Result` so far.
     """
     epochs = require_count("epochs", epochs)
     target = model.measure.require_target(target)
     simulation = Simulation(
-        model, cluster, schedule, seed=seed, mode=mode, instances=instances, clock=clock
+        model,
+        cluster,
+        schedule,
+        seed=seed,
+        mode=mode,
+        instances=instances,
+        placement=placement,
+        clock=clock,
     )
     try:
         while simulation.epoch < epochs:

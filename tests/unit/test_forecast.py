@@ -67,6 +67,19 @@ def test_a_row_says_what_its_runs_say(model, cluster):
     assert row["best_accuracy"] == max(run.epochs["accuracy"].max() for run in runs)
 
 
+def test_a_row_says_what_bounds_its_first_run(model, cluster):
+    made = forecast(model, cluster, ALL, max_epochs=2, repeats=2)
+    for (_index, row), run in zip(made.table.iterrows(), made.runs[::2], strict=True):
+        bounds = run.result.bounds
+        shares = {name: getattr(bounds, f"{name}_share") for name in ("worker", "path", "link")}
+        assert {name: row[f"{name}_share"] for name in shares} == shares
+        assert (row["bound_by"], row["admission_share"]) == (
+            bounds.bound_by,
+            bounds.admission_share,
+        )
+    assert made.table["bound_by"].tolist()[0] == "critical path"
+
+
 def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):
     made = forecast(model, cluster, [Amp(3)], max_epochs=2, seed=4)
     alone = simulate(model, cluster, Amp(3), epochs=2, seed=4)

@@ -179,6 +179,11 @@ def table_of(**changes: Any) -> pd.DataFrame:
         "best_error": [nan, nan, nan],
         "repeats_reached": [3, 3, 3],
         "repeats": [3, 3, 3],
+        "bound_by": [None, None, None],
+        "worker_share": [nan, nan, nan],
+        "path_share": [nan, nan, nan],
+        "link_share": [nan, nan, nan],
+        "admission_share": [nan, nan, nan],
         "note": ["", "", ""],
     }
     assert set(changes) <= set(columns), nan

@@ -130,6 +130,36 @@ def test_csv_leaves_unknown_empty(make_table):
     assert text == 'time_to_target_s\n""\n""\n1.0\n'
 
 
+BOUNDS = {
+    "bound_by": ["critical path", "link host to 3", "admission limit"],
+    "worker_share": [0.1, 0.2, 0.3],
+    "path_share": [1.0, 0.3, float("nan")],
+    "link_share": [0.0, 0.875, 0.3],
+    "admission_share": [0.2, 0.1, 0.5],
+}
+
+
+def test_markdown_says_what_bounds_each_row_and_by_how_much(make_table):
+    heading, _, *rows = cells(to_markdown(make_table(**BOUNDS)))
+    assert heading[-1] == "bound by"
+    assert [row[-1].replace("\\", "") for row in rows] == [
+        "critical path (100 %)", "link host to 3 (87.5 %)", "admission limit (50.0 %)",
+    ]  # fmt: skip
+
+
+def test_the_terminal_says_it_in_sentences_below_the_table(make_table):
+    below = shown(make_table(**BOUNDS), 200).splitlines()[-4:]
+    assert [line.strip() for line in below if line.strip()][-3:] == [
+        "sequential: bound by its critical path: steps that wait for one another take 100 % of "
+        "the time",
+        "pipeline: bound by link host to 3, which is occupied 87.5 % of the time",
+        "amp: bound by the admission limit: 50.0 % of the time the busiest worker or link idles",
+    ]
+    one = make_table(bound_by=["worker 3", None, None], worker_share=[0.92, None, None])
+    assert "sequential: bound by worker 3, which is busy 92.0 % of the time" in shown(one, 120)
+    assert "pipeline: bound" not in shown(one, 120)
+
+
 def test_a_table_of_no_rows_is_its_heading(make_table):
     assert to_markdown(make_table().iloc[:0]).startswith("| schedule |")
     assert "schedule" in shown(make_table().iloc[:0], 80)
