@@ -3,15 +3,27 @@
 from ampsim.runtime.controller import Controller, PassTotals, Pump
 from ampsim.runtime.engine import Engine, Job, PassReport
 from ampsim.runtime.placement import paper_placement
-from ampsim.runtime.schedules import SCHEDULES, Amp, Pipeline, Schedule, Sequential
+from ampsim.runtime.schedules import (
+    SCHEDULES,
+    Amp,
+    ChainSchedule,
+    GPipe,
+    OneFOneB,
+    Pipeline,
+    Schedule,
+    Sequential,
+)
 from ampsim.runtime.update import average_replicas
 
 __all__ = [
     "SCHEDULES",
     "Amp",
+    "ChainSchedule",
     "Controller",
     "Engine",
+    "GPipe",
     "Job",
+    "OneFOneB",
     "PassReport",
     "PassTotals",
     "Pipeline",

@@ -107,6 +107,15 @@ class Result:
         return pd.DataFrame(rows, columns=["node", "staleness", "count"])
 
     @property
+    def peak_in_flight(self) -> dict[str, int]:
+        """Per node with parameters: the most activations that it stashed at once.
+
+        One is stashed from a forward step of training to its backward step.
+        """
+        nodes = self.recorder.nodes
+        return {nodes[i]: most for i, most in self.recorder.summary.in_flight_max.items()}
+
+    @property
     def messages(self) -> int:
         """Messages served, updates among them."""
         self.recorder.flush()
