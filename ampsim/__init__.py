@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ampsim.errors import AmpsimError
     from ampsim.hardware import Cluster, load_cluster
-    from ampsim.runtime import Amp, Pipeline, Sequential
+    from ampsim.runtime import Amp, GPipe, OneFOneB, Pipeline, Sequential
     from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
 
 try:
@@ -22,7 +22,9 @@ _HOMES: Final = {
     "Amp": "runtime",
     "Cluster": "hardware",
     "Forecast": "study",
+    "GPipe": "runtime",
     "Model": "study",
+    "OneFOneB": "runtime",
     "Pipeline": "runtime",
     "Result": "study",
     "Sequential": "runtime",
@@ -37,7 +39,9 @@ __all__ = [
     "AmpsimError",
     "Cluster",
     "Forecast",
+    "GPipe",
     "Model",
+    "OneFOneB",
     "Pipeline",
     "Result",
     "Sequential",

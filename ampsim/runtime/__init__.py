@@ -11,16 +11,28 @@ from ampsim.runtime.placements import (
     placement_of,
     probe,
 )
-from ampsim.runtime.schedules import SCHEDULES, Amp, Pipeline, Schedule, Sequential
+from ampsim.runtime.schedules import (
+    SCHEDULES,
+    Amp,
+    ChainSchedule,
+    GPipe,
+    OneFOneB,
+    Pipeline,
+    Schedule,
+    Sequential,
+)
 from ampsim.runtime.update import average_replicas
 
 __all__ = [
     "PLACEMENTS",
     "SCHEDULES",
     "Amp",
+    "ChainSchedule",
     "Controller",
     "Engine",
+    "GPipe",
     "Job",
+    "OneFOneB",
     "PassReport",
     "PassTotals",
     "Pipeline",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -17,6 +18,7 @@ from ampsim.errors import DivergenceError, SimulationError
 from ampsim.ir import LossNode, LossReport, ParameterizedNode, Send, Standin, State
 from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.schedules.base import Schedule
+from ampsim.runtime.schedules.turns import Ledger
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.runtime.worker import BY_CONTROLLER, send
 from ampsim.trace import Recorder
@@ -65,6 +67,8 @@ class Controller:
     Attributes:
         routes: for each port of the graph's controller node, where its messages go.
         update_routes: the parameterized sites, and how an update message reaches each.
+        in_flight_max: instances in flight at most.
+        ledger: what has been admitted to training, for schedules that ask.
         on_finish: called with the number of items of each finished instance.
     """
 
@@ -77,12 +81,15 @@ class Controller:
         self.update_routes: list[tuple[Site, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.totals = PassTotals()
+        self.in_flight_max = schedule.max_active_keys or 1
+        self.ledger = Ledger()
         self._alive: dict[int, int] = {}
         self._items: dict[int, int] = {}
         self._next_instance = 0
         self._updating = 0
         self._is_training = True
         self._batches: Iterator[Any] = iter(())
+        self._ahead: list[Any] = []
 
     @property
     def unfinished(self) -> list[int]:
@@ -93,20 +100,27 @@ class Controller:
         """Begin a pass over `batches`; each is one instance, of ``batch.rows`` items."""
         self._batches = iter(batches)
         self._is_training = is_training
+        self.ledger.first = self._next_instance
         self.totals = PassTotals()
         self._admit()
 
     def _admit(self) -> None:
-        while len(self._alive) < self._schedule.max_active_keys:
-            batch = next(self._batches, None)
-            if batch is None:
-                return
+        for batch in self._taken(self.in_flight_max - len(self._alive)):
             instance = self._next_instance
             self._next_instance += 1
             sends = self._pumped(instance, batch)
             self._alive[instance] = len(sends)
             self._items[instance] = batch.rows
             send(self.routes, 0, sends)
+
+    def _taken(self, room: int) -> list[Any]:
+        """Take `room` batches, look for one more, and enter into the ledger what was found."""
+        found = self._ahead + list(islice(self._batches, room + 1 - len(self._ahead)))
+        taken, self._ahead = found[:room], found[room:]
+        if self._is_training:
+            self.ledger.admitted += len(taken)
+            self.ledger.is_complete = self._schedule.drains or not self._ahead
+        return taken
 
     def _pumped(self, instance: int, batch: Any) -> list[Send]:
         """Ask the model's pump.

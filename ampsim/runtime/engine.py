@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError, StuckError
 from ampsim.hardware import HOST, Cluster, Link
 from ampsim.ir import Direction, Graph
 from ampsim.optim import Optimizer
+from ampsim.runtime.barrier import Barrier
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
+from ampsim.runtime.desk import Desk
 from ampsim.runtime.network import Channel
-from ampsim.runtime.schedules.base import Schedule, require_known_nodes
+from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
+from ampsim.runtime.schedules.turns import Post
 from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.stages import stages_of
 from ampsim.runtime.update import Updater
 from ampsim.runtime.worker import Agenda, Worker, deliver
 from ampsim.trace import Recorder
@@ -65,8 +69,9 @@ class Engine:
         is_abstract: `sleep` mode: shapes instead of numbers.
 
     Raises:
-        OptionError: `sleep` mode of a graph whose control flow reads values, or a schedule with an
-            interval for a node that does not learn or does not exist.
+        OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
+            interval for a node that does not learn or does not exist, or one that does not fit
+            the graph or the cluster.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Engine:
         self._channels: dict[tuple[int, int], Channel | None] = {}
         pump = without_numbers(job.pump) if is_abstract else job.pump
         self.controller = Controller(schedule, pump, recorder)
-        self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.drains)
+        self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
         self._agenda = Agenda()
         self.workers = [
             Worker(index, clock, recorder, self._agenda, schedule.order)
@@ -99,6 +104,10 @@ class Engine:
             for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
         ]
         self._set_modes(job, schedule, is_abstract)
+        self._stages: dict[int, int] = {}
+        if schedule.needs_chain:
+            self._set_stages(cast("ChainSchedule", schedule))
+        self._barrier = Barrier() if schedule.holds_gradients else None
         self._wire()
         for worker in self.workers:
             worker.controller, worker.updater = self.controller, self.updater
@@ -118,6 +127,19 @@ class Engine:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.update_interval(node.name, preferred)
 
+    def _set_stages(self, schedule: ChainSchedule) -> None:
+        """Give each worker that has stages a desk, where their messages wait for their turn."""
+        places = stages_of(self._graph, schedule.name)
+        self._stages = {place: stage for stage, place in enumerate(places)}
+        self.controller.in_flight_max = schedule.max_active_keys or len(places)
+        for worker in self.workers:
+            own = [s for s, i in enumerate(places) if self.sites[i].worker == worker.index]
+            if own:
+                post = Post(tuple(own), len(places), len(self.workers))
+                desk = Desk(worker, schedule.turns(post, self.controller.ledger))
+                for stage in own:
+                    self.sites[places[stage]].desk = desk
+
     def _wire(self) -> None:
         graph, sites = self._graph, self.sites
         for site, targets, sources in zip(sites, graph.targets, graph.sources, strict=True):
@@ -132,6 +154,9 @@ class Engine:
         for site in sites:
             if site.is_loss:  # it turns the message around: what it sends goes to its inputs
                 site.forward_routes = site.backward_routes
+                if self._barrier is not None:
+                    ways = site.backward_routes
+                    site.forward_routes = [self._barrier.before(way, site.worker) for way in ways]
             channel = self._channel(site.worker, HOST)
             acknowledged = self.controller.acknowledged
             site.acknowledge_route = (acknowledged, sites[0], 0, None, True, channel)
@@ -147,6 +172,9 @@ class Engine:
         if site.worker == HOST:
             return (self.controller.receive, site, port, None, True, channel)
         worker = self.workers[site.worker]
+        if site.desk is not None and direction is not Direction.UPDATE:
+            accept = site.desk.door(site, self._stages[site.index], direction)
+            return (accept, site, port, None, False, channel)
         queue = worker.queue(site, direction)
         is_free = queue is worker.free_forward or queue is worker.free_backward
         return (queue.append, site, port, worker, is_free, channel)
@@ -180,14 +208,29 @@ class Engine:
             node.is_training = is_training
         start_s = self._clock.now
         self.controller.start_pass(batches, is_training)
-        self._agenda.serve()
-        self._clock.run()
+        try:
+            self._run()
+        finally:
+            self._note_peaks()
         self._require_drained()
         if is_training:
             self.controller.send_updates()
+            self._run()
+        return PassReport(start_s, self._clock.now, self.controller.totals)
+
+    def _run(self) -> None:
+        """Let everything happen; gradients go on when nothing else is left, if they are held."""
+        is_going_on = True
+        while is_going_on:
             self._agenda.serve()
             self._clock.run()
-        return PassReport(start_s, self._clock.now, self.controller.totals)
+            is_going_on = self._barrier is not None and self._barrier.let_go()
+
+    def _note_peaks(self) -> None:
+        peaks = self._recorder.summary.in_flight_max
+        for site in self.sites:
+            if site.tally is not None:
+                peaks[site.index] = site.tally.held_max
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.hardware import Device, light_is_free, occupancy_s
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State
+from ampsim.runtime.tally import Tally
 
 if TYPE_CHECKING:
+    from ampsim.runtime.desk import Desk
     from ampsim.runtime.network import Channel
     from ampsim.runtime.worker import Worker
 
@@ -19,12 +21,15 @@ Entry: TypeAlias = "tuple[Site, int, State, Payload]"
 Route: TypeAlias = "tuple[Callable[[Entry], Any], Site, int, Worker | None, bool, Channel | None]"
 """Where a port's messages go: (accept, site, port, worker, is_free, channel).
 
-`accept` takes the entry (a queue's ``append``, or the controller); `worker` is None for the
-controller; `is_free` tells whether the step will cost nothing; `channel` is None where the way
-costs nothing."""
+`accept` takes the entry (a queue's ``append``, the controller, or a desk); `worker` is whom to wake
+for it, None where `accept` sees to that; `is_free` tells whether the step will cost nothing;
+`channel` is None where the way costs nothing."""
 
 Price: TypeAlias = "tuple[float, int, int]"
 """(seconds, FLOP, bytes) charged for one step."""
+
+Step: TypeAlias = Callable[[int, State, Payload], Sends]
+"""``step(port, state, payload)`` serves a message."""
 
 NOTHING: Price = (0.0, 0, 0)
 
@@ -42,13 +47,20 @@ class Site:
         backward_routes: for each input port, where its gradients go.
         acknowledge_route: where word goes that an update of the controller's has ended.
         optimizer_state: what the optimizer remembers of this node's parameters.
+        forward, backward: serve a message: the node's own methods, or what counts or changes
+            weights around them.
+        tally: counts what a node with parameters stashes; None for others.
+        desk: where messages wait for their turn; None where there are no turns.
     """
 
     __slots__ = (
         "_device",
         "_prices",
         "acknowledge_route",
+        "backward",
         "backward_routes",
+        "desk",
+        "forward",
         "forward_routes",
         "index",
         "is_free",
@@ -56,6 +68,7 @@ class Site:
         "learner",
         "node",
         "optimizer_state",
+        "tally",
         "worker",
     )
 
@@ -71,6 +84,10 @@ class Site:
         self.backward_routes: list[Route] = []
         self.acknowledge_route: Route
         self.optimizer_state: Any = None
+        self.tally = Tally(node) if node.is_parameterized else None
+        self.forward: Step = self.tally.forward if self.tally else node.forward
+        self.backward: Step = self.tally.backward if self.tally else node.backward
+        self.desk: Desk | None = None
         self._device = device
         self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
 

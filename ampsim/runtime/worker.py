@@ -160,6 +160,8 @@ class Worker:
             self._send(site, direction, state, sends)
             if staleness >= 0 and learner is not None and learner.is_update_due:
                 self.queues[UPDATE].append((site, 0, state, None))
+            if site.desk is not None:
+                site.desk.served()
         elif state is BY_CONTROLLER:
             send([site.acknowledge_route], site.index, ((0, state, None),))
 
@@ -186,8 +188,8 @@ class Worker:
         site, port, state, payload = entry
         try:
             if direction is BACKWARD:
-                return site.node.backward(port, state, payload)
-            sends = site.node.forward(port, state, payload)
+                return site.backward(port, state, payload)
+            sends = site.forward(port, state, payload)
         except AmpsimError:
             raise
         except Exception as error:

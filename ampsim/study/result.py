@@ -88,6 +88,16 @@ class Result:
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
 
+    @property
+    def max_active_keys(self) -> int:
+        """Instances in flight at most: the schedule's limit, or as many as there are stages."""
+        limit = self.schedule.max_active_keys
+        return len(self._learning_nodes) if limit is None else limit
+
+    @property
+    def _learning_nodes(self) -> set[str]:
+        return {name.rpartition(".")[0] for name in self.model.given}
+
     @cached_property
     def bounds(self) -> Bounds:
         """What bounds the first training pass, by the leading records of the trace."""
@@ -103,7 +113,7 @@ class Result:
         window = window_of(
             first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
         )
-        return bounds_of(window, self.schedule.max_active_keys)
+        return bounds_of(window, self.max_active_keys)
 
     @property
     def staleness_mean(self) -> float:
@@ -127,6 +137,15 @@ class Result:
             for staleness, count in sorted(counts.items())
         ]
         return pd.DataFrame(rows, columns=["node", "staleness", "count"])
+
+    @property
+    def peak_in_flight(self) -> dict[str, int]:
+        """Per node with parameters: the most activations that it stashed at once.
+
+        One is stashed from a forward step of training to its backward step.
+        """
+        nodes = self.recorder.nodes
+        return {nodes[i]: most for i, most in self.recorder.summary.in_flight_max.items()}
 
     @property
     def messages(self) -> int:
@@ -157,16 +176,17 @@ class Result:
     @cached_property
     def update_interval(self) -> int | None:
         """Gradients between updates, if all nodes that learn have the same; else None."""
-        names = {name.rpartition(".")[0] for name in self.model.given}
         preferred = self.model.update_interval
-        intervals = {self.schedule.update_interval(name, preferred(name)) for name in names}
+        intervals = {
+            self.schedule.update_interval(name, preferred(name)) for name in self._learning_nodes
+        }
         return intervals.pop() if len(intervals) == 1 else None
 
     def outline(self) -> Outline:
         """Return what tables and figures take from this run, without its weights."""
         bounds = self.bounds
         return Outline(
-            max_active_keys=self.schedule.max_active_keys,
+            max_active_keys=self.max_active_keys,
             min_update_interval=self.update_interval,
             replicas=self.model.replicas,
             workers=self.workers,

@@ -21,6 +21,8 @@ class Summary:
         flop: FLOP charged in all.
         staleness: per node, {staleness in updates: count of gradients}.
         update_count: updates per node.
+        in_flight_max: per node, the most forward steps whose backward had not run; the runtime
+            counts them, for nodes with parameters.
     """
 
     def __init__(self, nodes: int, workers: int) -> None:
@@ -31,6 +33,7 @@ class Summary:
         self.flop = 0
         self.staleness: dict[int, dict[int, int]] = {}
         self.update_count = np.zeros(nodes, np.int64)
+        self.in_flight_max: dict[int, int] = {}
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampsim import Pipeline, Sequential, load_cluster, load_model, simulate
+from ampsim import GPipe, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.optim import adam, exponential, sgd
 from ampsim.study.model import parameters_of
@@ -129,14 +129,17 @@ def test_one_in_flight_equals_a_plain_loop(workers, name, replicas, epochs):
     require_equal(result, model, expected)
 
 
+@pytest.mark.parametrize("kind", [Pipeline, GPipe])
 @pytest.mark.parametrize("in_flight", [1, 4, 7])
 @pytest.mark.parametrize(("name", "replicas"), [("sgd", 1), ("adam", 1), ("sgd", 3), ("adam", 3)])
-def test_a_pipeline_equals_a_plain_loop_over_groups(random_cluster, in_flight, name, replicas):
+def test_a_pipeline_equals_a_plain_loop_over_groups(
+    random_cluster, kind, in_flight, *, name, replicas
+):
     """The last group of an epoch is a smaller one; order of arrival does not matter."""
     model, plain = small_rnn(replicas, name), OPTIMIZERS[name][1]
     expected = reference(model, plain(), replicas=replicas, epochs=2, group=in_flight)
     cluster = random_cluster(5, seed=in_flight, latency_s_max=1e-8)
-    schedule = Pipeline(max_active_keys=in_flight)
+    schedule = kind(max_active_keys=in_flight)
     require_equal(simulate(model, cluster, schedule, epochs=2, seed=SEED), model, expected)
 
 

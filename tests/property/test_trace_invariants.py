@@ -11,7 +11,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim import Amp, Pipeline, Sequential, load_model, simulate
+from ampsim import Amp, GPipe, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.ir import Graph
 
@@ -21,6 +21,7 @@ ROUNDING_S = 1e-16  # a tick is 1e-18 s; runs here last about 1e-5 s
 schedules = st.one_of(
     st.just(Sequential()),
     st.builds(Pipeline, max_active_keys=st.integers(1, 9)),
+    st.builds(GPipe, max_active_keys=st.integers(1, 9)),
     st.builds(Amp, max_active_keys=st.integers(1, 9), min_update_interval=st.integers(1, 20)),
 )
 

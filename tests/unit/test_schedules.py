@@ -1,11 +1,15 @@
 """Schedules: what each decides, and which options it refuses."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from ampsim import Amp, Pipeline, Sequential, simulate
+from ampsim import Amp, GPipe, OneFOneB, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.errors import OptionError
-from ampsim.ir import Direction
+from ampsim.ir import Direction, Graph
+from ampsim.nodes import GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
 from ampsim.runtime import SCHEDULES
 
 
@@ -23,8 +27,9 @@ def test_sequential_admits_one_and_leaves_updates_to_the_controller():
     assert schedule.update_interval("linear", 7) is None
 
 
-def test_pipeline_admits_m_and_leaves_updates_to_the_controller():
-    schedule = Pipeline(5)
+@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB])
+def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(kind):
+    schedule = kind(5)
     assert (schedule.max_active_keys, schedule.drains) == (5, True)
     assert schedule.update_interval("linear", 7) is None
 
@@ -39,7 +44,7 @@ def test_amp_updates_as_asked_and_else_as_the_model_prefers(asked, interval):
     assert schedule.update_interval("linear", 7) == interval
 
 
-@pytest.mark.parametrize("kind", [Amp, Pipeline])
+@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB])
 @pytest.mark.parametrize("value", [0, -1, 1.5, None])
 def test_max_active_keys_below_one_is_refused(kind, value):
     text = rf"^max_active_keys must be a whole number >= 1, got {value}$"
@@ -67,3 +72,70 @@ def test_min_update_interval_of_a_node_that_is_not_there_is_refused(chain, make_
     schedule = Amp(min_update_interval={"stge-1": 2})
     with pytest.raises(OptionError, match=text):
         simulate(chain(((1, 1, 1),) * 2).model(), make_cluster(2), schedule)
+
+
+CHAIN_KINDS = [kind for kind in SCHEDULES.values() if kind.needs_chain]
+
+
+@pytest.mark.parametrize("kind", CHAIN_KINDS)
+@pytest.mark.parametrize(
+    ("model", "options", "where"),
+    [
+        ("rnn", {}, r"ungroup \(Ungroup\)"),
+        ("ggnn", {"data": "synthetic"}, r"[a-z-]+ \([A-Z][a-z]+\)"),
+    ],
+)
+def test_a_schedule_of_stages_refuses_a_graph_that_loops(kind, model, options, where):
+    text = (
+        rf"^{kind.name} needs a chain of stages, but {model} is none: it loops or branches at "
+        rf"{where}; take amp, pipeline or gpipe$"
+    )
+    with pytest.raises(OptionError, match=text):
+        simulate(load_model(model, **options), load_cluster("tflops-1", workers=16), kind())
+
+
+def run_graph(graph: Graph, kind: Any, make_cluster: Any, chain: Any) -> Any:
+    graph.name = "other"
+    model = replace(chain((), instances=3).model(), make_graph=lambda: graph)
+    return simulate(model, make_cluster(4), kind())
+
+
+@pytest.mark.parametrize("kind", CHAIN_KINDS)
+def test_a_schedule_of_stages_refuses_what_is_no_chain(chain, make_cluster, kind):
+    graph = Graph("g")
+    wire, label = graph.controller(values=("rows", 2), label=("rows",))
+    sides = [graph.add(Linear(name, 2, 2), wire) for name in ("left", "right")]
+    graph.end(SoftmaxCrossEntropy("loss"), graph.add(Sum("sum"), *sides), label)
+    with pytest.raises(OptionError, match="other is none: left and right lie on different branch"):
+        run_graph(graph, kind, make_cluster, chain)
+
+    graph = Graph("g")
+    wire, label = graph.controller(values=("rows", 2), label=("rows",))
+    graph.end(SoftmaxCrossEntropy("loss"), graph.add(ReLU("relu"), wire), label)
+    with pytest.raises(OptionError, match="other is none: it has no node with parameters; take"):
+        run_graph(graph, kind, make_cluster, chain)
+
+    graph = Graph("g")
+    wire, label = graph.controller(values=("rows", 2), label=("rows",))
+    graph.end(SoftmaxCrossEntropy("loss"), graph.add(GRUCell("gru", 2, 2), wire, wire), label)
+    with pytest.raises(OptionError, match=r"gru \(GRUCell\) has several inputs or outputs; take"):
+        run_graph(graph, kind, make_cluster, chain)
+
+
+@pytest.mark.parametrize("kind", CHAIN_KINDS)
+def test_a_way_around_a_stage_leaves_a_chain_a_chain(chain, make_cluster, kind):
+    graph = Graph("g")
+    wire, label = graph.controller(values=("rows", 2), label=("rows",))
+    first = graph.add(Linear("first", 2, 2), wire)
+    second = graph.add(Linear("second", 2, 2), first)
+    graph.end(SoftmaxCrossEntropy("loss"), graph.add(Sum("sum"), first, second), label)
+    assert len(run_graph(graph, kind, make_cluster, chain).updates)
+
+
+def test_1f1b_refuses_several_stages_on_a_worker(chain, make_cluster):
+    text = (
+        "^1f1b gives each stage a worker of its own, got 3 stages on 2 workers; "
+        "take workers=3 or more$"
+    )
+    with pytest.raises(OptionError, match=text):
+        simulate(chain(((1, 1, 1),) * 3).model(), make_cluster(2), OneFOneB())

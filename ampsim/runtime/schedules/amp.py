@@ -31,7 +31,10 @@ class Amp:
     min_update_interval: int | Mapping[str, int] | None = None
     name: ClassVar[str] = "amp"
     drains: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+    holds_gradients: ClassVar[bool] = False
+    needs_chain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -5,14 +5,19 @@ Every published schedule is a few choices of these (design, section 6). Each liv
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast
 
 from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
+from ampsim.runtime.schedules.turns import Ledger, Post, Turns
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
 """Update before backward before forward, then first come (paper, Appendix A)."""
+
+
+PickVersion: TypeAlias = Callable[[int, int], int]
+"""``pick(instance, latest)`` gives the version of the weights that a forward step reads."""
 
 
 class Schedule(Protocol):
@@ -22,16 +27,24 @@ class Schedule(Protocol):
         name: as on the command line.
         drains: whether all in flight must finish, and all nodes be updated, before it admits more.
             The controller then says when nodes update; otherwise they update themselves.
+        averages: whether the instances of one update are a mini-batch, whose mean gradient counts,
+            instead of the sum of their messages'.
         order: which kind of message a worker serves first.
+        holds_gradients: whether no backward step may start before all forward steps of all in
+            flight have ended.
+        needs_chain: whether it is a `ChainSchedule`, which knows only chains of stages.
     """
 
     name: ClassVar[str]
     drains: ClassVar[bool]
+    averages: ClassVar[bool]
     order: ClassVar[tuple[Direction, ...]]
+    holds_gradients: ClassVar[bool]
+    needs_chain: ClassVar[bool]
 
     @property
-    def max_active_keys(self) -> int:
-        """Admits an instance only while fewer than this are in flight."""
+    def max_active_keys(self) -> int | None:
+        """Admits an instance only while fewer than this are in flight; None: than stages."""
         ...
 
     def update_interval(self, node: str, preferred: int) -> int | None:
@@ -40,6 +53,29 @@ class Schedule(Protocol):
         Args:
             node: the node's name.
             preferred: what the model asks for.
+        """
+        ...
+
+
+class ChainSchedule(Schedule, Protocol):
+    """A schedule of a chain of stages: each has a fixed order of its own, and chooses its weights.
+
+    A stage is a node with parameters; stage s of p is the one after s others along the chain.
+    """
+
+    def turns(self, post: Post, ledger: Ledger) -> Turns:
+        """The order in which a worker serves the stages of `post`, in training.
+
+        Raises:
+            OptionError: the schedule does not fit the number of stages or of workers.
+        """
+        ...
+
+    def weights(self, ledger: Ledger) -> Callable[[], PickVersion] | None:
+        """Make the rules for which weights a forward step reads, one for each stage in turn.
+
+        None where each step reads the latest. Otherwise the backward step of an instance reads
+        what its forward step has read.
         """
         ...
 

@@ -28,7 +28,10 @@ class Pipeline:
     max_active_keys: int = 8
     name: ClassVar[str] = "pipeline"
     drains: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+    holds_gradients: ClassVar[bool] = False
+    needs_chain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the option."""

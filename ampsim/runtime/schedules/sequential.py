@@ -15,7 +15,10 @@ class Sequential:
 
     name: ClassVar[str] = "sequential"
     drains: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+    holds_gradients: ClassVar[bool] = False
+    needs_chain: ClassVar[bool] = False
 
     @property
     def max_active_keys(self) -> int:

@@ -1,0 +1,63 @@
+"""A desk: where a worker's messages wait until it is their turn, for schedules with fixed turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ampsim.ir import Direction
+from ampsim.runtime.schedules.turns import Turn, Turns
+from ampsim.runtime.site import Entry, Site
+
+if TYPE_CHECKING:
+    from ampsim.runtime.worker import Worker
+
+
+class Desk:
+    """Hands its worker one message of a stage at a time, in training; in validation, each at once.
+
+    Args:
+        worker: whose inbox it fills.
+        turns: the order.
+    """
+
+    def __init__(self, worker: Worker, turns: Turns) -> None:
+        self._worker = worker
+        self._turns = turns
+        self._is_out = False
+        self._waiting: dict[Turn, deque[Entry]] = {}
+
+    def door(self, site: Site, stage: int, direction: Direction) -> Callable[[Entry], None]:
+        """Return who accepts the messages of `direction` for the node of `stage`."""
+        waiting = self._waiting.setdefault((direction, stage), deque())
+        node, inbox = site.node, self._worker.queues[direction]
+
+        def accept(entry: Entry) -> None:
+            if node.is_training:
+                waiting.append(entry)
+                self._hand_out()
+            else:
+                inbox.append(entry)
+                self._wake()
+
+        return accept
+
+    def served(self) -> None:
+        """Note that the worker has ended a step of a stage."""
+        if self._is_out:
+            self._is_out = False
+            self._turns.served()
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        turn = None if self._is_out else self._turns.next()
+        if turn is None or not self._waiting[turn]:
+            return
+        self._is_out = True
+        self._worker.queues[turn[0]].append(self._waiting[turn].popleft())
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._worker.is_waiting:
+            self._worker.wake()

@@ -1,0 +1,105 @@
+"""Turns: the fixed order in which a stage of a chain serves forward and backward steps.
+
+The published pipelines of the 1F1B family fix the order in advance; a stage waits for the message
+whose turn it is, even while it could serve another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from ampsim.errors import OptionError
+from ampsim.ir import Direction
+
+Turn: TypeAlias = "tuple[Direction, int]"
+"""Whose turn it is: (direction, stage)."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the controller has admitted to training.
+
+    Attributes:
+        first: number of the first instance of this pass.
+        admitted: how many instances, in all passes together.
+        is_complete: whether no more come before those in flight have drained.
+    """
+
+    first: int = 0
+    admitted: int = 0
+    is_complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Which stages a worker serves.
+
+    Attributes:
+        own: its stages, ascending.
+        stages: p, how many there are.
+        workers: how many workers the cluster has.
+    """
+
+    own: tuple[int, ...]
+    stages: int
+    workers: int
+
+
+class Turns(Protocol):
+    """An order: whose turn it is, given what has been served."""
+
+    def next(self) -> Turn | None:
+        """Whose turn it is; None while that is not known. To be asked again."""
+        ...
+
+    def served(self) -> None:
+        """Note that the step whose turn it was has ended."""
+        ...
+
+
+class OneForwardOneBackward:
+    """Forwards until `depth` of them wait for their backward; then one backward, one forward.
+
+    At the end, when no more forwards come, only backwards (Narayanan et al., 2019, Section 3.2).
+    """
+
+    def __init__(self, stage: int, depth: int, ledger: Ledger) -> None:
+        """Serve one `stage`; `ledger` says how many instances come."""
+        self._depth = depth
+        self._ledger = ledger
+        self._forward: Turn = (Direction.FORWARD, stage)
+        self._backward: Turn = (Direction.BACKWARD, stage)
+        self._turn: Turn = self._forward
+        self._forwards = 0
+        self._backwards = 0
+
+    def next(self) -> Turn | None:
+        """Forward while the depth allows and more are to come, else backward."""
+        ledger = self._ledger
+        is_full = self._forwards - self._backwards == self._depth
+        is_last = ledger.is_complete and self._forwards == ledger.admitted
+        self._turn = self._backward if is_full or is_last else self._forward
+        return self._turn
+
+    def served(self) -> None:
+        """Count what has been served."""
+        if self._turn is self._forward:
+            self._forwards += 1
+        else:
+            self._backwards += 1
+
+
+def one_stage_a_worker(name: str, post: Post) -> int:
+    """The one stage of a worker.
+
+    Raises:
+        OptionError: it has several.
+    """
+    if len(post.own) != 1:
+        raise OptionError(
+            f"{name} gives each stage a worker of its own, got {post.stages} stages on "
+            f"{post.workers} worker{'s' * (post.workers != 1)}; take workers={post.stages} or more"
+        )
+    (stage,) = post.own
+    return stage

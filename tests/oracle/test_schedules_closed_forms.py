@@ -1,0 +1,113 @@
+"""Schedules of stages meet closed forms, and recursions that share no code with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ampsim import GPipe, OneFOneB, Pipeline, Sequential, simulate
+from ampsim.hardware import Link
+
+step_costs = st.tuples(st.integers(1, 5), st.integers(1, 5), st.just(0))
+stage_counts, groups = st.integers(2, 8), st.integers(1, 64)
+unequal_stages = st.lists(step_costs, min_size=1, max_size=6).map(tuple)
+
+SYNCHRONOUS = [Pipeline, GPipe, OneFOneB]
+
+
+def train_s(result: Any) -> float:
+    return float(result.epochs["train_s"].sum())
+
+
+@pytest.mark.parametrize("kind", SYNCHRONOUS)
+@settings(max_examples=40, deadline=None)
+@given(p=stage_counts, m=groups, cost=step_costs, count=st.integers(1, 2))
+def test_equal_stages_take_their_time_and_idle_their_bubble(
+    chain, make_cluster, kind, p, *, m, cost, count
+):
+    """(m + p − 1)(f + b) a mini-batch, of which a worker idles (p − 1)/(m + p − 1)."""
+    model = chain((cost,) * p, instances=count * m).model()
+    result = simulate(model, make_cluster(p), kind(max_active_keys=m), mode="sleep")
+    assert train_s(result) == pytest.approx(count * (m + p - 1) * sum(cost), rel=1e-9)
+    assert 1 - result.utilisation == pytest.approx((p - 1) / (m + p - 1), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(p=stage_counts, m=groups, cost=step_costs, latency_s=st.sampled_from([0.0, 0.25]))
+def test_activations_stashed_are_m_under_gpipe_and_p_minus_s_under_1f1b(
+    chain, make_cluster, p, m, *, cost, latency_s
+):
+    model = chain((cost,) * p, instances=m + 2, valid=3).model()
+    cluster = make_cluster(p, link=Link(latency_s=latency_s))
+    forwards_first = simulate(model, cluster, GPipe(m), mode="sleep")
+    assert list(forwards_first.peak_in_flight.values()) == [m] * p
+    alternating = simulate(model, cluster, OneFOneB(m), mode="sleep")
+    assert list(alternating.peak_in_flight.values()) == [min(m, p - s) for s in range(p)]
+    one = simulate(model, cluster, Sequential(), mode="sleep")
+    assert one.peak_in_flight == {f"stage-{s + 1}": 1 for s in range(p)}
+
+
+Costs = tuple[tuple[int, int, int], ...]
+
+
+def gpipe_s(costs: Costs, m: int) -> float:
+    """A flow shop of forwards; when the last has left it, one of backwards."""
+
+    @cache
+    def forward(s: int, k: int) -> float:
+        if s < 0 or k < 0:
+            return 0.0
+        return max(forward(s - 1, k), forward(s, k - 1)) + costs[s][0]
+
+    @cache
+    def backward(s: int, k: int) -> float:
+        if s == len(costs) or k < 0:
+            return forward(len(costs) - 1, m - 1)
+        return max(backward(s + 1, k), backward(s, k - 1)) + costs[s][1]
+
+    return backward(0, m - 1)
+
+
+def one_f_one_b_s(costs: Costs, m: int) -> float:
+    """Each stage's published order, each step after the one before it here and next door."""
+    p = len(costs)
+
+    def order(s: int) -> list[tuple[str, int]]:
+        warm = min(p - s, m)
+        steady = [step for j in range(m - warm) for step in (("b", j), ("f", j + warm))]
+        tail = [("b", j) for j in range(m - warm, m)]
+        return [*(("f", k) for k in range(warm)), *steady, *tail]
+
+    orders = [order(s) for s in range(p)]
+    places = [{step: place for place, step in enumerate(steps)} for steps in orders]
+
+    @cache
+    def end(s: int, place: int) -> float:
+        if place < 0:
+            return 0.0
+        kind, k = orders[s][place]
+        feeder = s - 1 if kind == "f" else s + 1
+        ready = 0.0
+        if 0 <= feeder < p:
+            ready = end(feeder, places[feeder][kind, k])
+        elif kind == "b":
+            ready = end(s, places[s]["f", k])
+        return max(ready, end(s, place - 1)) + costs[s][kind == "b"]
+
+    return max(end(s, 2 * m - 1) for s in range(p))
+
+
+@pytest.mark.parametrize(("kind", "recursion"), [(GPipe, gpipe_s), (OneFOneB, one_f_one_b_s)])
+@settings(max_examples=60, deadline=None)
+@given(costs=unequal_stages, m=st.integers(1, 16))
+def test_unequal_stages_take_what_a_recursion_says(
+    chain, make_cluster, kind: Any, recursion: Callable[[Costs, int], float], *, costs, m
+):
+    model = chain(costs, instances=m).model()
+    result = simulate(model, make_cluster(len(costs)), kind(m), mode="sleep")
+    assert train_s(result) == pytest.approx(recursion(costs, m), rel=1e-9)
