@@ -10,15 +10,16 @@ import hashlib
 import io
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import pandas as pd
+from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import FileFormatError
-from ampsim.files import prepare_folder, write_bytes, write_text
+from ampsim.files import prepare_folder, sha256_of, write_bytes, write_text
 from ampsim.study.kept_run import Outcome
 from ampsim.toml_text import mapping, to_toml
 
@@ -27,6 +28,7 @@ TABLES: Final[tuple[TableName, ...]] = ("spans", "transfers", "updates", "epochs
 MANIFEST: Final = "manifest.toml"
 KIND: Final = "run"
 FORMAT: Final = 1
+_CHUNK_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,31 @@ class KeptRun:
         """
         path = self.folder / f"{name}.parquet"
         content = _read(path)
-        if hashlib.sha256(content).hexdigest() != self.manifest["files"][name]["sha256"]:
+        self._require(path, name, hashlib.sha256(content).hexdigest())
+        return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+
+    def chunks(self, name: TableName) -> Iterator[pd.DataFrame]:
+        """The same rows in order, in frames of a bounded size; the whole is never in memory.
+
+        Raises:
+            FileFormatError: the file is missing or not the one that was written.
+        """
+        path = self.folder / f"{name}.parquet"
+        try:
+            digest = sha256_of(path)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        self._require(path, name, digest)
+        untyped: Any = parquet.ParquetFile(path)
+        with untyped as file:
+            for batch in file.iter_batches(batch_size=_CHUNK_ROWS):
+                yield batch.to_pandas()
+
+    def _require(self, path: Path, name: TableName, digest: str) -> None:
+        if digest != self.manifest["files"][name]["sha256"]:
             raise FileFormatError(
                 f"{path}: is not the file that {MANIFEST} describes; run again, or copy it again"
             )
-        return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
 
 
 def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
@@ -158,5 +180,9 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        reason = os.strerror(error.errno or 0).lower()
-        raise FileFormatError(f"{path}: cannot be read: {reason}; run again") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> FileFormatError:
+    reason = os.strerror(error.errno or 0).lower()
+    return FileFormatError(f"{path}: cannot be read: {reason}; run again")
