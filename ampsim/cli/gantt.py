@@ -30,7 +30,7 @@ def gantt(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="A picture: .png, .svg or .pdf; or a trace for ui.perfetto.dev: .json.",
+            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json.",
         ),
     ],
     window: Annotated[

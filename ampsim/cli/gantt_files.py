@@ -44,13 +44,17 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
     Raises:
         OptionError: no file of that suffix is written.
     """
-    from ampsim.report.saving import check_suffix
+    from ampsim.report.saving import KNOWN_SUFFIXES
 
+    ways = {**dict.fromkeys(KNOWN_SUFFIXES, _write_picture), ".html": _write_page}
+    ways[".json"] = _write_trace
     suffix = out.suffix.lower()
-    if suffix == ".json":
-        return _write_trace
-    check_suffix(out)
-    return _write_picture
+    if suffix not in ways:
+        raise OptionError(
+            f"cannot write a Gantt chart to {str(out)!r}: its suffix must be one of "
+            f"{', '.join(ways)}, got {suffix or 'none'!r}"
+        )
+    return ways[suffix]
 
 
 def require_no_window(out: Path, window: str | None) -> None:
@@ -71,6 +75,15 @@ def _write_trace(shown: Shown, out: Path, window_s: Window) -> str:
 
     count = write_perfetto(shown.traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
+
+
+def _write_page(shown: Shown, out: Path, window_s: Window) -> str:
+    from ampsim.report.gantt_html import write_gantt_page
+
+    spans = shown.spans()
+    title = f"{shown.title}: {', '.join(spans)}"
+    write_gantt_page(spans, out, workers=shown.workers, window_s=window_s, title=title)
+    return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
 
 
 def _write_picture(shown: Shown, out: Path, window_s: Window) -> str:

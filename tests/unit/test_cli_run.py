@@ -88,6 +88,15 @@ def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, mistake):
     assert "--window does not go with run.json: a trace (.json) holds the whole run" in line
 
 
+def test_gantt_writes_a_page_of_a_run(call):
+    call("run", "rnn", *SMALL, "--quiet")
+    ended = call("gantt", "run-rnn", "--out", "run.html", "--window", "0:1e-7")
+    assert ended.out.startswith("wrote run.html: open it in a browser")
+    text = Path("run.html").read_text("utf-8")
+    assert "<h1>rnn on 16 x tflops-1: amp</h1>" in text
+    assert '"first":[0.0,1e-07]' in text
+
+
 def test_gantt_of_a_run_takes_no_option_of_a_model(call, mistake):
     call("run", "rnn", *SMALL, "--quiet")
     for option, value in (("--seed", "0"), ("--schedule", "amp"), ("--latency-s", "0")):
