@@ -108,7 +108,7 @@ def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
             write_text(json, text)
     if json != "-":
         _print_table(made)
-        write(f"wrote {folder / 'forecast.md'} with its figures")
+        write(f"wrote {folder / 'index.html'}, forecast.md and figures beside it")
     return _ended(made, folder)
 
 

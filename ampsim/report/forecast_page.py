@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 from ampsim.files import prepare_folder, write_text
 from ampsim.report.convergence import convergence, has_accuracy
 from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
-from ampsim.report.frames import joined
+from ampsim.report.frames import DataFrame, joined
 from ampsim.report.gantt import gantt, gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.naming import slugs
@@ -27,8 +28,9 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
     These are manifest.toml, forecast.csv, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png) and forecast.md, which
-    shows them. Older files of these names are replaced.
+    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png), forecast.md, which
+    shows them, and index.html, which holds everything itself. Older files of these names are
+    replaced.
 
     Raises:
         OutputError: the folder or a file in it cannot be written.
@@ -38,19 +40,22 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     write_text(manifest, to_toml(forecast.manifest))
     write_text(values, to_csv(forecast.table))
     written = [manifest, values]
+    runs = runs_by_row(forecast)
+    spans = _first_spans(runs)
+    learning = _learning_figures(forecast, runs)
     pictures: list[Picture] = []
-    for picture, figure in _figures(forecast):
+    for picture, figure in [*learning, *_gantt_figures(forecast, spans)]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
-    text = place / "forecast.md"
+    text, index = place / "forecast.md", place / "index.html"
     write_text(text, page(forecast, pictures))
-    return [*written, text]
+    write_text(index, html_page(forecast, learning, spans))
+    return [*written, text, index]
 
 
-def _figures(forecast: Forecast) -> list[tuple[Picture, Figure]]:
-    """All figures with their file names and headings, in the order of the page."""
-    runs = runs_by_row(forecast)
-    return [*_learning_figures(forecast, runs), *_gantt_figures(forecast, runs)]
+def _first_spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
+    """Spans of the first repeat of each row that has any."""
+    return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
 
 
 def _learning_figures(
@@ -72,9 +77,8 @@ def _learning_figures(
     return figures
 
 
-def _gantt_figures(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
-    """The schedules on one time axis, then each in a window of its own; first repeats only."""
-    spans = {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
+def _gantt_figures(forecast: Forecast, spans: dict[str, DataFrame]) -> list[tuple[Picture, Figure]]:
+    """The schedules on one time axis, then each in a window of its own."""
     if not spans:
         return []
     window_s = choose_window(spans, _INSTANCES)

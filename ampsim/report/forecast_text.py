@@ -14,7 +14,7 @@ from ampsim.report.table import to_markdown
 from ampsim.report.verdict import percent, verdict
 from ampsim.toml_text import is_tables, mapping, sequence
 
-_LEGEND = (
+LEGEND = (
     "mak: at most that many instances in flight (max_active_keys). Ratio: training throughput "
     "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
     "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
@@ -38,10 +38,10 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     parts = [
         f"# Forecast: {model} on {cluster}",
         f"**{markdown.escape(verdict(forecast.table, forecast.target))}**",
-        _setting(forecast),
+        setting(forecast),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         to_markdown(forecast.table).rstrip("\n") if len(forecast.table) else "",
-        _LEGEND if len(forecast.table) else "",
+        LEGEND if len(forecast.table) else "",
         *(part for picture in pictures for part in _picture(picture)),
         *_assumptions(forecast.manifest),
         *_origin(forecast.manifest),
@@ -49,7 +49,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _setting(forecast: Forecast) -> str:
+def setting(forecast: Forecast) -> str:
     """What was asked, in one line."""
     parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
     if forecast.target is not None:
@@ -62,6 +62,27 @@ def _setting(forecast: Forecast) -> str:
     return f"{', '.join(parts)}."
 
 
+def assumed(manifest: Mapping[str, Any]) -> list[str]:
+    """What was taken for granted, in sentences."""
+    return [str(sentence) for sentence in sequence(manifest.get("assumptions"))]
+
+
+def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
+    """A heading and lines on how each cost is known; empty where the manifest does not say."""
+    costs = manifest.get("costs")
+    if not is_tables(costs):
+        return []
+    tables = [mapping(table) for table in sequence(costs)]
+    headings = list(dict.fromkeys(key for table in tables for key in table))
+    return [headings, *([_in_words(table.get(key, "")) for key in headings] for table in tables)]
+
+
+def origin(manifest: Mapping[str, Any]) -> list[list[str]]:
+    """Name and text of each other value of the manifest, those of tables under their path."""
+    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    return [list(pair) for pair in _flat(rest, "")]
+
+
 def _picture(picture: Picture) -> list[str]:
     heading = [f"## {picture.heading}"] if picture.heading else []
     return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})"]
@@ -69,22 +90,19 @@ def _picture(picture: Picture) -> list[str]:
 
 def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
     """Sentences on what was taken for granted, and how each cost is known."""
-    sentences, costs = sequence(manifest.get("assumptions")), manifest.get("costs")
+    sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
     if sentences:
         parts.append("\n".join(f"- {markdown.escape(sentence)}" for sentence in sentences))
-    if is_tables(costs):
-        tables = [mapping(table) for table in sequence(costs)]
-        headings = list(dict.fromkeys(key for table in tables for key in table))
-        lines = [[_in_words(table.get(key, "")) for key in headings] for table in tables]
+    if costs:
+        headings, *lines = costs
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
     return ["## What is assumed", *parts] if parts else []
 
 
 def _origin(manifest: Mapping[str, Any]) -> list[str]:
     """The manifest's values, those of tables under their path."""
-    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
-    values = [list(pair) for pair in _flat(rest, "")]
+    values = origin(manifest)
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (
         "All values with every digit: [forecast.csv](forecast.csv). "

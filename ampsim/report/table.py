@@ -20,14 +20,29 @@ _MEASURE_WIDTH = 10_000
 
 def to_markdown(table: DataFrame) -> str:
     """A pipe table of all columns that these rows need, notes in the last one."""
+    headings, *cells = to_cells(table)
+    said = [text(row, "note") for row in rows(table)]
+    if any(said):
+        headings.append("note")
+        cells = [[*line, note] for line, note in zip(cells, said, strict=True)]
+    return markdown.table(headings, cells, left=("schedule", "note"))
+
+
+def to_cells(table: DataFrame) -> list[list[str]]:
+    """Headings, then a line of texts for each row, of all columns that these rows need."""
     records = rows(table)
     columns = _wanted(records)
     headings = [column.heading.replace("\n", " ") for column in columns]
-    cells = _cells(columns, records)
-    if any(text(row, "note") for row in records):
-        headings.append("note")
-        cells = [[*line, text(row, "note")] for line, row in zip(cells, records, strict=True)]
-    return markdown.table(headings, cells, left=("schedule", "note"))
+    return [headings, *_cells(columns, records)]
+
+
+def notes(table: DataFrame) -> list[str]:
+    """A line for each row that has something to say."""
+    return [
+        f"{plain(text(row, 'schedule'), 24)}: {plain(text(row, 'note'), 400)}"
+        for row in rows(table)
+        if text(row, "note")
+    ]
 
 
 def to_csv(table: DataFrame) -> str:
@@ -43,11 +58,13 @@ def to_rich(table: DataFrame, *, width: int = 80) -> Table:
     """
     records = rows(table)
     columns = _wanted(records)
+    said = notes(table)
     drawn = _draw(columns, records)
     while _width(drawn) > width and any(column.rank for column in columns):
         least = max(columns, key=lambda column: column.rank)
         columns = [column for column in columns if column is not least]
         drawn = _draw(columns, records)
+    drawn.caption = Text("\n".join(said)) if said else None
     return drawn
 
 
@@ -62,7 +79,7 @@ def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]
 def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """The table with just these columns."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    drawn.caption, drawn.caption_justify = _notes(records), "left"
+    drawn.caption_justify = "left"
     for index, column in enumerate(columns):
         justify = "right" if index else "left"
         drawn.add_column(
@@ -71,16 +88,6 @@ def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     for line in _cells(columns, records):
         drawn.add_row(*(Text(cell) for cell in line))
     return drawn
-
-
-def _notes(records: Sequence[Row]) -> Text | None:
-    """One line for each row that has something to say."""
-    lines = [
-        f"{plain(text(row, 'schedule'), 24)}: {plain(text(row, 'note'), 400)}"
-        for row in records
-        if text(row, "note")
-    ]
-    return Text("\n".join(lines)) if lines else None
 
 
 def _width(drawn: Table) -> int:

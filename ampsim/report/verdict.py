@@ -34,6 +34,15 @@ def verdict(table: DataFrame, target: float | None) -> str:
     return f"{_reaching(best, first, target)}{_missed(records, target)}"
 
 
+def best_row(table: DataFrame) -> int | None:
+    """Place of the row that `verdict` calls the best; None where there is no row."""
+    records = rows(table)
+    if not records:
+        return None
+    best = _best(records)
+    return next(index for index, row in enumerate(records) if row is best)
+
+
 def percent(fraction: float) -> str:
     """A target as it was typed: 97 %, not 97.0 %.
 

@@ -34,7 +34,7 @@
   const note = part("note");
   const tip = part("tip");
   const view = { start: data.first[0], end: data.first[1] };
-  const isOnlyContent = section.parentElement.querySelectorAll("section").length === 1;
+  const isWheelOurs = section.dataset.wheel === "always";
   let followed = null; // number of an instance
   let isPrinting = false;
   let layout = null;
@@ -536,7 +536,7 @@
   };
   const wheel = (panel, event) => {
     // On a page with more than the charts the wheel scrolls, until a chart is clicked.
-    const isMeant = isOnlyContent || event.ctrlKey || event.metaKey || document.activeElement === panel.canvas;
+    const isMeant = isWheelOurs || event.ctrlKey || event.metaKey || document.activeElement === panel.canvas;
     if (!isMeant || event.offsetX < layout.gutter) return;
     event.preventDefault();
     const lines = event.deltaMode === 1 ? 16 : 1;

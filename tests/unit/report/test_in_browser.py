@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from ampsim.report.forecast_html import html_page
 from ampsim.report.gantt_html import write_gantt_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -210,3 +211,26 @@ def test_a_hostile_name_runs_nothing(browser, figure_1, tmp_path):
     assert page.find("[data-part=tip]").text.startswith("</script><script>docu")
     assert browser.title == "t"
     assert (page.complaints(), page.requests()) == ([], [])
+
+
+@pytest.fixture
+def report(browser, figure_1, make_forecast, tmp_path):
+    """A forecast's page, with a chart amid other things."""
+    forecast = make_forecast(figure_1, 3)
+    (tmp_path / "index.html").write_text(html_page(forecast, [], figure_1), "utf-8")
+    return Page(browser, tmp_path / "index.html")
+
+
+def test_the_page_of_a_forecast_says_nothing_to_the_console_and_asks_for_nothing(report):
+    assert (report.complaints(), report.requests()) == ([], [])
+
+
+def test_on_a_page_with_more_than_charts_the_wheel_scrolls_until_a_chart_is_clicked(report):
+    report.press("0")
+    report.browser.execute_script("document.activeElement.blur()")
+    whole = report.view()
+    report.mouse("mouseWheel", 600, 20, deltaX=0, deltaY=-100)
+    assert report.view() == whole
+    report.click(600, 20)
+    report.mouse("mouseWheel", 600, 20, deltaX=0, deltaY=-100)
+    assert report.view() != whole
