@@ -95,7 +95,7 @@ def gantt_view(
     packed = [_Packed(spans, lanes, nodes, whole_s) for spans in spans_by_schedule.values()]
     data = {
         "whole": list(whole_s),
-        "first": [max(first_s[0], whole_s[0]), min(first_s[1], whole_s[1])],
+        "first": list(_overlap(first_s, whole_s)),
         "rows": [rows.name(worker) for worker in lanes.workers],
         "workers": list(lanes.workers),
         "closing": lanes.closing_line,
@@ -176,6 +176,12 @@ class _Packed:
         total_s = rows * self.length_s or math.nan
         busy, *shares = (format_percent(each / total_s) for each in [sum(sums), *sums.tolist()])
         return Worked(name, len(length_s), busy, *shares)
+
+
+def _overlap(first_s: Window, whole_s: Window) -> Window:
+    """The part of the run that is shown first; the whole of it where the window lies outside."""
+    start_s, end_s = max(first_s[0], whole_s[0]), min(first_s[1], whole_s[1])
+    return (start_s, end_s) if start_s < end_s else whole_s
 
 
 def _steps(spans_by_schedule: Mapping[str, DataFrame], window_s: Window) -> int:

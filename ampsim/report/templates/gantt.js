@@ -292,7 +292,8 @@
       if (row % every) continue;
       context.textAlign = "right";
       context.fillStyle = colour.ink;
-      context.fillText(layout.names[row], layout.gutter - 6, (row + 0.5) * layout.rowHeight, layout.gutter - 8);
+      const middle = Math.max(7, (row + 0.5) * layout.rowHeight); // the first name of low rows is not cut off
+      context.fillText(layout.names[row], layout.gutter - 6, middle, layout.gutter - 8);
     }
     if (data.closing) {
       context.textAlign = "left";

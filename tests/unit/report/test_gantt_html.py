@@ -87,6 +87,11 @@ def test_the_window_is_what_is_shown_first(figure_1):
     assert data["whole"][1] == max(spans["end_s"].max() for spans in figure_1.values())
 
 
+def test_a_window_beyond_the_run_shows_the_run(figure_1):
+    data = gantt_view(figure_1, workers=3, window_s=(1.0, 2.0)).data
+    assert data["first"] == data["whole"]
+
+
 def test_more_steps_than_a_page_holds_need_a_window(figure_1, monkeypatch):
     monkeypatch.setattr(gantt_data, "STEPS_MAX", 50)
     with pytest.raises(OptionError, match=r"at most 50 steps .* got 297; choose a shorter window"):
