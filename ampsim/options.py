@@ -22,17 +22,26 @@ def require_count(option: str, value: object) -> int:
     return int(value)
 
 
-def require_target(value: object) -> float | None:
-    """Return a target accuracy as a Python float; None, for no target, stays None.
+def require_target(value: object, metric: str = "accuracy") -> float | None:
+    """Return a target as a Python float; None, for no target, stays None.
+
+    Args:
+        value: what the user gave.
+        metric: "accuracy", a number in (0, 1], or "error", any number > 0.
 
     Raises:
-        OptionError: it is no number in (0, 1].
+        OptionError: it is no such number.
     """
     if value is None:
         return None
     is_flag: bool = isinstance(value, bool)
     number = float(value) if isinstance(value, Real) and not is_flag else math.nan
-    if not 0 < number <= 1:
+    if metric == "error":
+        if not 0 < number < math.inf:
+            raise OptionError(
+                f"target must be an error above 0, got {value!r}; it is reached at or below"
+            )
+    elif not 0 < number <= 1:
         raise OptionError(
             f"target must be an accuracy above 0 and at most 1, got {value!r}; for 97 % write 0.97"
         )

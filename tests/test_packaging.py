@@ -77,8 +77,26 @@ def test_wheel_holds_the_package_and_the_shipped_files_and_nothing_else(wheel, f
     package = [name for name in files if name.startswith("ampsim/")]
     shipped = [f"ampsim/_shipped/{name}" for name in files if name.split("/")[0] in SHIPPED]
     assert names_in(wheel) == sorted(package + shipped)
-    for expected in ("devices/tflops-1.toml", "devices/cpu-core.toml", "models/rnn.py"):
+    for expected in ("devices/tflops-1.toml", "devices/p100.toml", "models/rnn.py"):
         assert f"ampsim/_shipped/{expected}" in shipped
+
+
+def test_reports_and_notebooks_are_in_the_checkout_and_not_in_the_wheel(wheel, files):
+    for folder in ("reports", "notebooks"):
+        assert [name for name in files if name.startswith(f"{folder}/")]
+        assert not [name for name in names_in(wheel) if folder in name.split("/")]
+
+
+def test_installed_code_means_the_same_as_that_of_the_checkout(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "empty").mkdir()
+    program = "from ampsim.study.source_digest import source_digest; print(source_digest())"
+    digests = {
+        run(sys.executable, "-c", program, cwd=tmp_path / "empty", PYTHONPATH=str(place))
+        for place in (tmp_path / "site", ROOT)
+    }
+    assert len(digests) == 1
 
 
 def test_wheel_names_its_licence_and_its_command(wheel):

@@ -25,7 +25,15 @@ PACKAGE = files("ampsim/**/*.py")
 CODE = [*PACKAGE, *files("models/*.py")]
 SCRIPTS = files("benchmarks/**/*.py", "reports/**/*.py")
 TESTS = [path for path in files("tests/**/*.py") if path != HERE]
-PAGES = files("*.md", "*.toml", "docs/**/*.md", "devices/*.toml", ".ci/*")
+PAGES = files(
+    "*.md",
+    "*.toml",
+    "docs/**/*.md",
+    "devices/*.toml",
+    "reports/**/*.md",
+    "reports/**/*.toml",
+    ".ci/*",
+)
 
 MODULE_LINES_MAX = 300
 FUNCTION_LINES_MAX = 40

@@ -12,16 +12,22 @@ from ampsim.cli.models import parameter_count
 from ampsim.cli.say import Code, write
 from ampsim.errors import AmpsimError, FileFormatError
 
+RECIPE_FILE = "recipe.toml"
+
 FileArgument = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="A device or cluster file (.toml) or a model file (.py)."),
+    typer.Argument(
+        metavar="FILE", help="A device or cluster file (.toml), a recipe.toml, or a model (.py)."
+    ),
 ]
 
 
 def check(file: FileArgument) -> Code:
-    """Check a device, cluster or model file; a model is built, verified and tried out."""
+    """Check a device, cluster, recipe or model file; a model is built, verified and tried out."""
     suffix = Path(file).suffix.lower()
-    if suffix == ".toml":
+    if Path(file).name == RECIPE_FILE:
+        write(f"ok: {file}: {_recipe_words(file)}")
+    elif suffix == ".toml":
         write(f"ok: {file}: {_device_words(file)}")
     elif suffix == ".py":
         write(f"ok: {file}: {_model_words(file)}")
@@ -38,6 +44,16 @@ def _device_words(file: str) -> str:
     loaded = devices_command.load(file)
     kind = "device" if isinstance(loaded, Device) else "cluster"
     return f"{kind} {loaded.name}, {devices_command.summary(loaded)}"
+
+
+def _recipe_words(file: str) -> str:
+    from ampsim.study.recipe import read_recipe
+    from ampsim.study.recipe_plan import make_rows
+
+    recipe = read_recipe(Path(file).parent)
+    rows = make_rows(recipe)
+    runs = len(rows.rows) * len(recipe.file.seeds)
+    return f"recipe of {rows.model.name} on {rows.cluster.name}, {runs} runs"
 
 
 def _model_words(file: str) -> str:

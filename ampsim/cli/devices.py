@@ -34,9 +34,10 @@ def load(name: str) -> Device | Cluster:
     from ampsim import assets
     from ampsim.hardware import load_cluster, load_device
     from ampsim.hardware.cluster_file import is_cluster
-    from ampsim.hardware.toml_file import read_table
+    from ampsim.hardware.record import HARDWARE
+    from ampsim.toml_file import read_table
 
-    table = read_table(assets.locate("devices", name), name)
+    table = read_table(assets.locate("devices", name), name, HARDWARE)
     return load_cluster(name) if is_cluster(table) else load_device(name)
 
 

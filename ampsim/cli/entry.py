@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 import ampsim
-from ampsim.cli import check, devices, forecast, gantt, models, run
+from ampsim.cli import check, data, devices, forecast, gantt, models, report, run
 from ampsim.cli.say import Code, complain, write
 from ampsim.errors import AmpsimError
 
@@ -28,7 +28,9 @@ for _command, _help in (
     (gantt.gantt, "Draw who works when."),
     (devices.devices, "List the devices, or show one."),
     (models.models, "List the models, or show one."),
-    (check.check, "Check a device, cluster or model file."),
+    (data.data, "Say which data sets are there, or fetch them."),
+    (report.report, "Make a recipe's report, or check one."),
+    (check.check, "Check a device, cluster, model or recipe file."),
 ):
     app.command(short_help=_help)(_command)
 
@@ -59,7 +61,8 @@ def start(context: typer.Context, version: VersionOption = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit: 0 fine, 2 a mistake or a failed run, 130 interrupted.
 
-    It exits with 1 where nobody could be told: standard output is closed or its disk full.
+    It exits with 1 where a report does not follow any more from its recipe, or where nobody could
+    be told: standard output is closed or its disk full.
 
     Args:
         arguments: instead of those on the command line.

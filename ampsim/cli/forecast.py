@@ -13,15 +13,6 @@ from ampsim.cli.say import Code, complain, output_folder, width, write
 if TYPE_CHECKING:
     from ampsim.study import Forecast
 
-JsonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--json",
-        metavar="FILE|-",
-        help="Write one JSON object; - gives it alone on standard output.",
-    ),
-]
-
 
 def forecast(
     model: options.ModelArgument = "rnn",
@@ -36,6 +27,7 @@ def forecast(
     ] = options.ALL_SCHEDULES,
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: options.PlacementOption = options.PLACEMENT,
     target: options.TargetOption = None,
     max_epochs: Annotated[
         int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
@@ -43,11 +35,12 @@ def forecast(
     repeats: Annotated[
         int, typer.Option(metavar="N", help="Runs of each schedule, with one seed after the other.")
     ] = 1,
+    data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
     mode: options.ModeOption = options.ModeName.NUMERIC,
     out: options.OutFolderOption = None,
-    json: JsonOption = None,
+    json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
     """Say how fast, and to what accuracy, MODEL would train on devices that need not exist.
@@ -59,12 +52,12 @@ def forecast(
     from ampsim.cli.progress import shown
     from ampsim.report.naming import slug
 
-    loaded = options.make_model(model, settings)
+    loaded = options.make_model(model, settings, data)
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
     schedules = options.make_schedules(schedule, max_active_keys, min_update_interval)
-    _prepare_json(json)
+    options.prepare_json(json)
     with output_folder(out or Path(f"forecast-{slug(loaded.name)}")) as folder:
         with shown(is_quiet=quiet) as on_progress:
             made = study.forecast(
@@ -77,22 +70,14 @@ def forecast(
                 instances=instances,
                 seed=seed,
                 mode=mode.value,
+                placement=placement,
                 on_progress=on_progress,
             )
         return _deliver(made, folder, json, seed)
 
 
-def _prepare_json(json: str | None) -> None:
-    """Try the file before the long work."""
-    from ampsim.files import prepare_file
-
-    if json not in (None, "-"):
-        prepare_file(json)
-
-
 def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
     """Write the files, then say what they say."""
-    from ampsim.files import write_text
     from ampsim.report.forecast_page import write_forecast
     from ampsim.study.forecast_json import to_json
 
@@ -101,11 +86,7 @@ def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
         return Code.INTERRUPTED
     write_forecast(made, folder)
     if json is not None:
-        text = to_json(made, seed=seed)
-        if json == "-":
-            write(text.rstrip("\n"))
-        else:
-            write_text(json, text)
+        options.write_json(to_json(made, seed=seed), json)
     if json != "-":
         _print_table(made)
         write(f"wrote {folder / 'index.html'}, forecast.md and figures beside it")
@@ -120,7 +101,7 @@ def _print_table(made: Forecast) -> None:
 
     console = Console(width=width())
     console.print(to_rich(made.table, width=console.width))
-    write(verdict(made.table, made.target))
+    write(verdict(made.table, made.target, made.metric))
 
 
 def _ended(made: Forecast, folder: Path) -> Code:

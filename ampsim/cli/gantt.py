@@ -51,12 +51,17 @@ def gantt(
         ),
     ] = None,
     settings: options.SetOption = None,
+    data: options.DataOption = None,
     device: options.DeviceOption = None,
     workers: options.WorkersOption = None,
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", show_default=False, help="As in forecast."),
+    ] = None,
     instances: Annotated[
         int | None,
         typer.Option(
@@ -80,12 +85,14 @@ def gantt(
     given: dict[str, Any] = {
         "schedule": schedule,
         "set": settings,
+        "data": data,
         "device": device,
         "workers": workers,
         "latency_s": latency_s,
         "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
         "max_active_keys": max_active_keys,
         "min_update_interval": min_update_interval,
+        "placement": placement,
         "instances": instances,
         "seed": seed,
         "mode": mode,
@@ -135,7 +142,7 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
     from ampsim.report.perfetto import Trace
     from ampsim.study import Result, simulate
 
-    model = options.make_model(source, given["set"])
+    model = options.make_model(source, given["set"], given["data"])
     keys = ("workers", "latency_s", "bandwidth_bytes_per_s")
     cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
     schedules = options.make_schedules(
@@ -145,7 +152,12 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
     )
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
-    seed = given["seed"] or 0
+    settled: dict[str, Any] = {
+        "seed": given["seed"] or 0,
+        "mode": mode,
+        "instances": instances,
+        "placement": given["placement"] or options.PLACEMENT,
+    }
 
     def trace(result: Result) -> Trace:
         return Trace(
@@ -156,8 +168,5 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
             result.epochs,
         )
 
-    traces = [
-        trace(simulate(model, cluster, schedule, seed=seed, mode=mode, instances=instances))
-        for schedule in schedules
-    ]
+    traces = [trace(simulate(model, cluster, schedule, **settled)) for schedule in schedules]
     return Shown(f"{model.name} on {cluster.name}", traces)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampsim.cli.say import complain
+from ampsim.cli.say import complain, write
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 DEVICE = "tflops-1"
+PLACEMENT = "paper"
 ALL_SCHEDULES = "sequential,pipeline,amp"
 
 
@@ -83,11 +84,21 @@ UpdateIntervalOption = Annotated[
         help="Gradients between updates of a node, under amp.  [default: as the model prefers]",
     ),
 ]  # fmt: skip
+PlacementOption = Annotated[
+    str,
+    typer.Option(
+        "--placement",
+        metavar="NAME|FILE",
+        help="Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
+        "communication-aware, or a .toml file of lines NODE = WORKER.",
+    ),
+]
 TargetOption = Annotated[
     float | None,
     typer.Option(
         "--target", metavar="X", show_default=False,
-        help="Validation accuracy to reach; 0.97 is 97 %.  [default: as the model file says]",
+        help="Validation accuracy to reach, 0.97 is 97 %, or error, in the model's unit.  "
+        "[default: as the model file says]",
     ),
 ]  # fmt: skip
 InstancesOption = Annotated[
@@ -108,18 +119,38 @@ ModeOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
 ]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data", metavar="DIR", show_default=False,
+        help="Folder of the data sets, for a model that reads one.  "
+        "[default: $AMPSIM_DATA, or the cache folder]",
+    ),
+]  # fmt: skip
+JsonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE|-",
+        help="Write one JSON object; - gives it alone on standard output.",
+    ),
+]
 OutFolderOption = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Folder for what is written, if not the usual one."),
 ]
 
 
-def make_model(name: str, settings: list[str] | None) -> Model:
-    """The model that the command line names, with its settings."""
+def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
+    """The model that the command line names, with its settings and its data folder."""
     from ampsim.study import load_model
-    from ampsim.study.settings import settings_of
+    from ampsim.study.loading import option_names
+    from ampsim.study.settings import settings_of, with_data_folder
 
-    return load_model(name, **settings_of(settings or []))
+    chosen = settings_of(settings or [])
+    if data is not None:
+        chosen = with_data_folder(chosen, data, name, option_names(name))
+    return load_model(name, **chosen)
 
 
 def make_cluster(
@@ -152,3 +183,21 @@ def make_schedules(
     for option in without_effect(schedules, named):
         complain(f"note: --{option.replace('_', '-')} has no effect on {names}")
     return schedules
+
+
+def prepare_json(json: str | None) -> None:
+    """Try the file of --json before the long work."""
+    from ampsim.files import prepare_file
+
+    if json not in (None, "-"):
+        prepare_file(json)
+
+
+def write_json(text: str, json: str) -> None:
+    """Write JSON text to the file of --json, or alone to standard output."""
+    from ampsim.files import write_text
+
+    if json == "-":
+        write(text.rstrip("\n"))
+    else:
+        write_text(json, text)

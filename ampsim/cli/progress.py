@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.cli.say import complain
-from ampsim.units import UNKNOWN, format_percent, format_rate
+from ampsim.units import UNKNOWN, format_rate
 
 if TYPE_CHECKING:
     from ampsim.study import Progress
@@ -72,9 +72,8 @@ class Lines:
     def _say(self) -> None:
         if self._held is None:
             return
-        known = self._held.accuracy
-        accuracy = "" if known is None else f", accuracy {format_percent(known)}"
-        complain(f"{title_of(self._held)} done{accuracy}")
+        score = _score(self._held)
+        complain(f"{title_of(self._held)} done{score and ', '}{score}")
         self._held, self._said_s = None, time.monotonic()
 
 
@@ -91,7 +90,7 @@ class Bars:
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rate]:>9}", markup=False),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[accuracy]}", markup=False),
+            TextColumn("{task.fields[score]}", markup=False),
             console=console,
         )
         self._rich.start()
@@ -118,12 +117,12 @@ class Bars:
             completed=progress.items,
             description=title_of(progress),
             rate=_rate(progress, now_s - self._start_s),
-            accuracy=_accuracy(progress),
+            score=_score(progress),
         )
 
     def _start_run(self, run: tuple[str, int]) -> None:
         self._run, self._epoch = run, 0
-        self._task = self._rich.add_task("", rate="", accuracy="")
+        self._task = self._rich.add_task("", rate="", score="")
         self._tasks.append(self._task)
         if len(self._tasks) > _BARS:
             self._rich.update(self._tasks[-_BARS - 1], visible=False)
@@ -140,5 +139,7 @@ def _rate(progress: Progress, seconds: float) -> str:
     return format_rate(progress.items / seconds) if seconds > 0 else UNKNOWN
 
 
-def _accuracy(progress: Progress) -> str:
-    return f"accuracy {format_percent(progress.accuracy)}" if progress.accuracy is not None else ""
+def _score(progress: Progress) -> str:
+    if progress.score is None:
+        return ""
+    return f"{progress.metric.kind} {progress.metric.text(progress.score)}"

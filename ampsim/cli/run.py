@@ -55,11 +55,13 @@ def run(
     ] = "amp",
     max_active_keys: options.ActiveKeysOption = None,
     min_update_interval: options.UpdateIntervalOption = None,
+    placement: options.PlacementOption = options.PLACEMENT,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
         float | None,
         typer.Option(metavar="X", show_default=False, help="End after the epoch that reaches it."),
     ] = None,
+    data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
     mode: options.ModeOption = options.ModeName.NUMERIC,
@@ -77,7 +79,7 @@ def run(
     from ampsim.study.kept_run import RunOptions, run_to_keep
     from ampsim.study.run_dir import write_run
 
-    loaded = options.make_model(model, settings)
+    loaded = options.make_model(model, settings, data)
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
@@ -88,7 +90,7 @@ def run(
         _clock_of(clock, stretch) as time,
         output_folder(out or Path(f"run-{slug(loaded.name)}")) as folder,
     ):
-        settled = RunOptions(epochs, seed, mode.value, instances, target, time)
+        settled = RunOptions(epochs, seed, mode.value, instances, target, time, placement)
         with shown(is_quiet=quiet) as on_progress:
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run(outcome, folder)
@@ -116,13 +118,13 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]
 
 def _summary(result: Result) -> str:
     """The run in one line."""
-    epochs = result.epochs
-    accuracy = float(epochs["accuracy"].iloc[-1]) if len(epochs) else None
+    epochs, metric = result.epochs, result.model.measure
+    score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
     count = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
     return (
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
-        f"accuracy {format_percent(accuracy)}, busy {format_percent(result.utilisation)}"
+        f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
     )
 
 

@@ -18,6 +18,7 @@ class Code(IntEnum):
     """How a command ended."""
 
     FINE = 0
+    STALE = 1
     FAILED = 2
     INTERRUPTED = 130
 

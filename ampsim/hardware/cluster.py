@@ -12,7 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from ampsim.hardware.device import Device
 from ampsim.hardware.link import FREE_LINK, Link
-from ampsim.hardware.record import Record, Text, digest_of
+from ampsim.hardware.record import digest_of
+from ampsim.toml_file import Record, Text
 
 HOST = -1
 """The place of the controller: a host outside the devices, linked to each of them."""

@@ -16,13 +16,13 @@ from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, Place, Route
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import FREE_LINK, Link
-from ampsim.hardware.record import Rate, Record, Seconds, Source, Text
-from ampsim.hardware.toml_file import read_table, validate
+from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
+from ampsim.toml_file import Record, Text, read_table, validate
 
 
 def is_cluster(table: Mapping[str, Any]) -> bool:
     """Whether a file's table is meant as a cluster: only clusters have links or lists of tables."""
-    has_list = any(isinstance(value, list) for value in table.values())
+    has_list = any(isinstance(table[key], list) for key in table if key != "efficiency")
     return has_list or "link" in table or "device" in table
 
 
@@ -98,9 +98,9 @@ def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
     try:
         if entry.name is not None:
             path = assets.named("devices", entry.name)
-            return device_of(read_table(path, entry.name), path, entry.name)
+            return device_of(read_table(path, entry.name, HARDWARE), path, entry.name)
         path = assets.locate("devices", folder / os.path.expanduser(entry.file or ""))
-        table = read_table(path, str(path))
+        table = read_table(path, str(path), HARDWARE)
         if is_cluster(table):
             raise FileFormatError(f"{path}: expected a device file, got a cluster file")
         return device_of(table, path, str(path))

@@ -3,14 +3,17 @@
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
 Appendix C). A device that names its memory bandwidth or its overhead departs from it: each step,
 heavy or light, then lasts its overhead plus the larger of arithmetic and memory traffic (the
-roofline of Williams, Waterman and Patterson, 2009). `docs/decisions/0003-costs.md` has the reasons.
+roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction of its rate a
+step on few rows reaches. `docs/decisions/0003-costs.md` has the reasons.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ampsim.hardware.device import NUMBERS, Device
+from ampsim.hardware.efficiency import fraction_at
 from ampsim.hardware.link import Link
 from ampsim.ir.work import Work
 
@@ -34,22 +37,31 @@ def light_is_free(device: Device) -> bool:
     return device.memory_bandwidth_bytes_per_s is None and device.operation_overhead_s == 0
 
 
-def occupancy_s(device: Device, work: Work, *, is_light: bool) -> float:
+def occupancy_s(device: Device, work: Work, *, is_light: bool, rows: int | None = None) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
     Args:
         device: what the step runs on.
         work: what the step does, of the whole message.
         is_light: whether the step is none of those that Appendix C prices.
+        rows: k, the rows of the step's payload; None where it has none, as in an update, which
+            then reaches the whole FLOP rate.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
     """
     if is_light and light_is_free(device):
         return 0.0
-    compute_s = work.flop / device.flop_per_s
+    compute_s = work.flop / rate_flop_per_s(device, rows)
     bandwidth = device.memory_bandwidth_bytes_per_s
     memory_s = 0.0 if bandwidth is None else work.bytes / bandwidth
     return device.operation_overhead_s + max(compute_s, memory_s)
+
+
+def rate_flop_per_s(device: Device, rows: int | None) -> float:
+    """Return the FLOP per second that a step on `rows` rows reaches; None for any number."""
+    if device.efficiency is None or rows is None:
+        return device.flop_per_s
+    return device.flop_per_s * fraction_at(device.efficiency, rows)
 
 
 def serialization_s(link: Link, payload_bytes: int) -> float:
@@ -70,10 +82,11 @@ def charges(device: Device) -> list[Charge]:
     """
     rows = [_heavy_rule(device), _light_rule(device)]
     for key in NUMBERS:
-        value: float | None = getattr(device, key)
+        value = getattr(device, key)
         if value:
             source = device.source(key)
-            rows.append(Charge(f"{key} = {value:g}", source.kind, source.text))
+            told = _points(value) if key == "efficiency" else f"{value:g}"
+            rows.append(Charge(f"{key} = {told}", source.kind, source.text))
     return rows
 
 
@@ -95,8 +108,15 @@ def _light_rule(device: Device) -> Charge:
 
 def _formula(device: Device) -> str:
     """The device's duration of a step in words."""
+    rate = "flop_per_s" if device.efficiency is None else "(flop_per_s x efficiency of the rows)"
     if device.memory_bandwidth_bytes_per_s is None:
-        step = "FLOP / flop_per_s"
+        step = f"FLOP / {rate}"
     else:
-        step = "max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s)"
+        step = f"max(FLOP / {rate}, bytes / memory_bandwidth_bytes_per_s)"
     return f"operation_overhead_s + {step}" if device.operation_overhead_s else step
+
+
+def _points(curve: Sequence[tuple[int, float]]) -> str:
+    """A curve's ends."""
+    (few, low), (many, high) = curve[0], curve[-1]
+    return f"{low:g} at {few} to {high:g} at {many} rows"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ampsim.hardware.record import UNSOURCED, Rate, Record, Seconds, Source, Text, digest_of
+from ampsim.hardware.efficiency import Efficiency
+from ampsim.hardware.record import UNSOURCED, Rate, Seconds, Source, digest_of
+from ampsim.toml_file import Record, Text
 
 
 class Sources(Record):
@@ -11,6 +13,7 @@ class Sources(Record):
     flop_per_s: Source | None = None
     operation_overhead_s: Source | None = None
     memory_bandwidth_bytes_per_s: Source | None = None
+    efficiency: Source | None = None
 
 
 NUMBERS = tuple(Sources.model_fields)
@@ -29,9 +32,11 @@ class Device(Record):
         operation_overhead_s: what each step of a node costs before it computes anything.
         memory_bandwidth_bytes_per_s: sustained rate at which a step's bytes are read and written;
             None where memory is free.
+        efficiency: points (rows, fraction): a step on that many rows reaches that fraction of
+            `flop_per_s`; see `ampsim.hardware.efficiency`. None where it always reaches all of it.
         sources: where each number comes from; a file must say for each that it gives.
 
-    Source: AMPNet, Appendix C, for `flop_per_s`; the other two make it a roofline with overhead.
+    Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
     """
 
     name: Text
@@ -39,6 +44,7 @@ class Device(Record):
     flop_per_s: Rate
     operation_overhead_s: Seconds = 0.0
     memory_bandwidth_bytes_per_s: Rate | None = None
+    efficiency: Efficiency = None
     sources: Sources = Sources()
 
     @property

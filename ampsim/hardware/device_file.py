@@ -8,7 +8,7 @@ from typing import Any
 
 from ampsim.errors import FileFormatError
 from ampsim.hardware.device import NUMBERS, Device
-from ampsim.hardware.toml_file import validate
+from ampsim.toml_file import validate
 
 
 def device_of(table: Mapping[str, Any], path: Path, label: str) -> Device:

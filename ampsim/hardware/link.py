@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ampsim.hardware.record import Rate, Record, Seconds, Source
+from ampsim.hardware.record import Rate, Seconds, Source
+from ampsim.toml_file import Record
 
 
 class Link(Record):

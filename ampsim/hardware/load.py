@@ -14,8 +14,8 @@ from ampsim.hardware.cluster_file import cluster_of, is_cluster
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import Link
-from ampsim.hardware.record import UNSOURCED
-from ampsim.hardware.toml_file import explain, read_table
+from ampsim.hardware.record import HARDWARE, UNSOURCED
+from ampsim.toml_file import explain, read_table
 
 WORKERS_DEFAULT = 16
 """Workers of a cluster made from one device: the cores of AMPNet's machines (Appendix B)."""
@@ -29,7 +29,7 @@ def load_device(name_or_path: str | os.PathLike[str]) -> Device:
         FileFormatError: the file does not describe a device.
     """
     path, label = assets.locate("devices", name_or_path), os.fspath(name_or_path)
-    table = read_table(path, label)
+    table = read_table(path, label, HARDWARE)
     if is_cluster(table):
         raise FileFormatError(f"{label}: expected a device file, got a cluster file")
     return device_of(table, path, label)
@@ -62,7 +62,7 @@ def load_cluster(
     """
     _check_workers(workers)
     path, label = assets.locate("devices", name_or_path), os.fspath(name_or_path)
-    table = read_table(path, label)
+    table = read_table(path, label, HARDWARE)
     if is_cluster(table):
         cluster = cluster_of(table, path, label)
         if workers not in (None, cluster.workers):

@@ -1,4 +1,4 @@
-"""What the records of hardware have in common: frozen, nothing unknown, finite numbers only."""
+"""What the records of hardware have in common: ranges of numbers, and their sources."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
+
+from ampsim.toml_file import FileKind, Record, Text
+
+HARDWARE = FileKind("hardware", "a device file has at least flop_per_s = 1e12")
+"""What is said of a file that is neither device nor cluster."""
 
 NUMBER_MAX = 1e24
 """Largest rate that a file may name; chosen: far beyond any machine, so a larger one is a slip."""
@@ -28,17 +33,6 @@ def _check_rate(value: float) -> float:
 
 Rate = Annotated[float, Field(gt=0, le=NUMBER_MAX), AfterValidator(_check_rate)]
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
-Text = Annotated[str, Field(min_length=1)]
-
-
-class Record(BaseModel):
-    """Base of what is read from a hardware file.
-
-    Booleans and strings are not numbers, infinity and NaN are not values, and a key that has no
-    effect does not exist.
-    """
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Source(Record):

@@ -36,10 +36,11 @@ class Bcast(Node):
         parts = self._returned.put(port, state, gradient)
         if parts is None:
             return ()
-        real = [part for part in parts if part is not None]
-        total = real[0] if real else None
-        if not self.is_abstract:
-            for part in real[1:]:
+        total = None
+        for part in parts:
+            if total is None:
+                total = part
+            elif part is not None and not self.is_abstract:
                 total = total + part
         return ((0, state, total),)
 

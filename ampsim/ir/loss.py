@@ -30,7 +30,8 @@ class LossNode(Node):
     """Computes a loss and metrics, and starts the backward pass (design, section 4).
 
     It has no output: in training, what `forward` returns goes to its *inputs*. Each completed step
-    leaves a `LossReport` in `report`, for the controller to take; None in `sleep` mode.
+    leaves a `LossReport` in `report`, for the controller to take (None in `sleep` mode), and the
+    prediction in `completed`, which says that the step was no mere waiting and what it cost.
     """
 
     outputs = ()
@@ -40,6 +41,7 @@ class LossNode(Node):
         """Name the node."""
         super().__init__(name)
         self.report: LossReport | None = None
+        self.completed: Payload = None
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Nothing comes back to a loss."""

@@ -13,7 +13,19 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Join, Node, Partition, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import (
+    NO_WORK,
+    Direction,
+    Join,
+    Node,
+    Partition,
+    Payload,
+    Sends,
+    Shape,
+    Standin,
+    State,
+    Work,
+)
 from ampsim.ir.shapes import known, require, text
 from ampsim.nodes.light import elementwise_work
 
@@ -32,7 +44,7 @@ class Partitioned(Node):
         self._control: dict[State, Partition] = {}
         self._arrived = Join(len(self.inputs))
         self._parts = parts
-        self._width: int | str = 0
+        self._columns: Shape = ()
 
     def _remember(self, state: State, control: Partition) -> None:
         """Check the control's number of parts, and keep it in training."""
@@ -45,10 +57,9 @@ class Partitioned(Node):
 
     def _gathered(self, control: Partition, whole: Payload) -> list[Payload]:
         """The rows of each part, views into one array."""
-        if self.is_abstract:
-            return [
-                Standin((c.stop - c.start, whole.shape[1]), whole.itemsize) for c in control.cuts
-            ]
+        if isinstance(whole, Standin):
+            columns, itemsize = whole.shape[1:], whole.itemsize
+            return [Standin((c.stop - c.start, *columns), itemsize) for c in control.cuts]
         rows = whole.take(control.rows, axis=0)
         return [rows[cut] for cut in control.cuts]
 
@@ -57,12 +68,13 @@ class Partitioned(Node):
         real = next((part for part in parts if part is not None), None)
         if real is None:
             return None
+        columns = real.shape[1:]
         if self.is_abstract:
-            return Standin((control.size, real.shape[1]), real.itemsize)
+            return Standin((control.size, *columns), real.itemsize)
         for place, (cut, part) in enumerate(zip(control.cuts, parts, strict=True)):
             rows = cut.stop - cut.start
             if part is None:
-                parts[place] = np.zeros((rows, real.shape[1]), real.dtype)
+                parts[place] = np.zeros((rows, *columns), real.dtype)
             elif len(part) != rows:
                 raise GraphError(
                     f"{self.describe()}: part {place} has {len(part)} rows, "
@@ -72,9 +84,9 @@ class Partitioned(Node):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
-        if shape is None or isinstance(self._width, str):
-            return elementwise_work(shape)
-        return elementwise_work((shape[0], self._width))
+        if shape is None:
+            return NO_WORK
+        return elementwise_work((shape[0], *(c for c in self._columns if isinstance(c, int))))
 
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""
@@ -82,10 +94,11 @@ class Partitioned(Node):
 
 
 class Distribute(Partitioned):
-    """Sends each successor the rows that the control names for it, an empty matrix where none.
+    """Sends each successor the rows that the control names for it, none where it names none.
 
     A row may go to several successors, or to none; its gradient is the sum of what comes back.
-    Inputs: ``input`` (rows, columns) and ``control``, a `Partition` of the rows.
+    Inputs: ``input``, (rows, columns) or a list (rows,), whose rows are single numbers, and
+    ``control``, a `Partition` of the rows. The input may be integers, such as words' indices.
     """
 
     inputs = ("input", "control")
@@ -133,19 +146,19 @@ class Distribute(Partitioned):
         )
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require (rows, columns) and (rows,); return (rows[i], columns) of part i."""
+        """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""
         whole, control = known(shapes)
-        fits = len(whole) == 2 and control == whole[:1]
-        require(fits, self, "(rows, columns) and (rows,)", whole, control)
-        self._width = whole[1]
-        return tuple((f"{whole[0]}[{i}]", whole[1]) for i in range(self._parts))
+        fits = len(whole) in (1, 2) and control == whole[:1]
+        require(fits, self, "(rows, columns) or (rows,), and (rows,)", whole, control)
+        self._columns = whole[1:]
+        return tuple((f"{whole[0]}[{i}]", *self._columns) for i in range(self._parts))
 
 
 class Collect(Partitioned):
     """Sums the rows of all parts into the rows of a whole that the control names for them.
 
-    A row that no part names is 0. Inputs: ``part-0``, ``part-1``, … (rows, columns), and last
-    ``control``, a `Partition` of the whole.
+    A row that no part names is 0. Inputs: ``part-0``, ``part-1``, … (rows, columns) or (rows,), and
+    last ``control``, a `Partition` of the whole.
     """
 
     def __init__(self, name: str, parts: int) -> None:
@@ -182,24 +195,24 @@ class Collect(Partitioned):
         return [*sends, (self._parts, state, None)]
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require (rows[i], columns) of every part and (rows,); return (rows, columns)."""
+        """Require (rows[i], columns) or (rows[i],) of every part, and (rows,); return the whole."""
         *parts, control = known(shapes)
         columns = {shape[1:] for shape in parts}
-        fits = len(columns) == 1 and len(parts[0]) == 2 and len(control) == 1
+        fits = len(columns) == 1 and len(parts[0]) in (1, 2) and len(control) == 1
         require(fits, self, "parts of equal columns and a control (rows,)", *parts, control)
-        self._width = parts[0][1]
-        return ((control[0], parts[0][1]),)
+        self._columns = parts[0][1:]
+        return ((control[0], *self._columns),)
 
 
 def sum_rows(control: Partition, values: np.ndarray) -> np.ndarray:
-    """Sum the rows of `values` into a zero matrix, each into the row that the control names.
+    """Sum the rows of `values` into zeros, each into the row that the control names.
 
     Few rows are one product with a one-hot matrix, many are sums of runs of equal indices;
     `np.add.at` takes up to ten times as long (`tests/benchmark/bench_cells.py`).
     """
     if not control.is_one_to_one and control.size * len(values) <= SMALL_SUM:
         return control.one_hot(values.dtype) @ values
-    total = np.zeros((control.size, values.shape[1]), values.dtype)
+    total = np.zeros((control.size, *values.shape[1:]), values.dtype)
     if control.is_one_to_one:
         total[control.rows] = values
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -136,7 +137,8 @@ class Embedding(ParameterizedNode):
             return Work(changed, 3 * changed * itemsize)
         if shape is None:
             return NO_WORK
-        return Work(0, 2 * int(np.prod(shape)) * self.width * itemsize)
+        looked_up = math.prod(shape) * (self.width if direction is Direction.FORWARD else 1)
+        return Work(0, 2 * looked_up * itemsize)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Append the width to the shape of the indices."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -30,6 +31,7 @@ class SoftmaxCrossEntropy(LossNode):
         if parts is None:
             return ()
         logits, label = parts
+        self.completed = logits
         gradient = logits if self.is_abstract else self._gradient(logits, label)
         if not self.is_training:
             return ()
@@ -37,6 +39,8 @@ class SoftmaxCrossEntropy(LossNode):
 
     def _gradient(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
         rows = len(label)
+        if rows == 1:
+            return self._gradient_of_one(logits, int(label[0]))
         places = np.arange(rows)
         shifted = logits - logits.max(axis=1, keepdims=True)
         probability = np.exp(shifted)
@@ -48,6 +52,18 @@ class SoftmaxCrossEntropy(LossNode):
         probability /= total[:, None]
         probability[places, label] -= 1
         probability /= rows
+        return probability
+
+    def _gradient_of_one(self, logits: np.ndarray, label: int) -> np.ndarray:
+        """The same of one row, in a third of the time, which a tree of many nodes notices."""
+        best = int(logits.argmax())
+        probability = logits - logits[0, best]
+        right = float(probability[0, label])
+        np.exp(probability, out=probability)
+        total = np.add.reduce(probability, axis=None)
+        self.report = LossReport(math.log(total) - right, int(best == label), 1)
+        probability /= total
+        probability[0, label] -= 1
         return probability
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

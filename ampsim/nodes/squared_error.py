@@ -35,6 +35,7 @@ class SquaredError(LossNode):
         if parts is None:
             return ()
         prediction, target = parts
+        self.completed = prediction
         gradient = prediction if self.is_abstract else self._gradient(prediction, target)
         if not self.is_training:
             return ()

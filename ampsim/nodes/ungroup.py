@@ -20,7 +20,7 @@ class Ungroup(Node):
         name: the node's name.
         counter: gives the state of slice i: ``counter(state, i)``; distinct for distinct i.
         keep_axis: send slices of extent 1, ``payload[i : i + 1]``, instead of ``payload[i]``;
-            `Group` is then the reverse.
+            `Group` is then the reverse. A payload of extent 0 is one slice, all of it.
     """
 
     def __init__(
@@ -37,10 +37,12 @@ class Ungroup(Node):
         Raises:
             GraphError: there is no slice, or two of them get one state.
         """
-        states = self._offspring.states(self, state, payload.shape[0])
-        if self.is_abstract:
-            shape = (1, *payload.shape[1:]) if self._keeps_axis else payload.shape[1:]
-            part = Standin(shape, payload.itemsize)
+        extent = payload.shape[0]
+        count = max(extent, 1) if self._keeps_axis else extent
+        states = self._offspring.states(self, state, count)
+        if isinstance(payload, Standin):
+            kept = (min(extent, 1),) if self._keeps_axis else ()
+            part = Standin((*kept, *payload.shape[1:]), payload.itemsize)
             return [(0, tag, part) for tag in states]
         if self._keeps_axis:
             return [(0, tag, payload[i : i + 1]) for i, tag in enumerate(states)]
@@ -61,23 +63,25 @@ class Ungroup(Node):
         real = next((part for part in gradients if part is not None), None)
         if real is None:
             return None
-        shape = real.shape[1:] if self._keeps_axis else real.shape
+        rows, *columns = real.shape if self._keeps_axis else (1, *real.shape)
+        shape = (len(gradients) * rows, *columns)
         if self.is_abstract:
-            return Standin((len(gradients), *shape), real.itemsize)
-        grouped: Payload = np.empty((len(gradients), *shape), real.dtype)
-        for i, part in enumerate(gradients):
-            grouped[i] = 0 if part is None else part
-        return grouped
+            return Standin(shape, real.itemsize)
+        parts = [np.zeros_like(real) if part is None else part for part in gradients]
+        return np.concatenate(parts).reshape(shape)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
         return elementwise_work(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Drop the first axis, or its extent."""
+        """Drop the first axis, or say that its extent is 1; of an empty payload it is 0."""
         (shape,) = known(shapes)
+        if self._keeps_axis:
+            require(len(shape) >= 1, self, "at least one axis", shape)
+            return ((1, *shape[1:]),)
         require(len(shape) >= 2, self, "at least two axes", shape)
-        return ((1, *shape[1:]) if self._keeps_axis else shape[1:],)
+        return (shape[1:],)
 
     def pending(self) -> Iterable[State]:
         """States of which some slice's gradient has not come back."""

@@ -94,12 +94,46 @@ def _varies(name: str) -> Callable[[Sequence[Row]], bool]:
     return lambda rows: len({text(row, name) for row in rows} - {""}) > 1
 
 
-def _is_missed(rows: Sequence[Row]) -> bool:
-    """Whether some row has an accuracy and did not reach the target with it."""
-    return any(
-        math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, "best_accuracy"))
+def _is_missed(best: str) -> Callable[[Sequence[Row]], bool]:
+    """Whether some row has a best value and did not reach the target with it."""
+    return lambda rows: any(
+        math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, best))
         for row in rows
     )
+
+
+def _is_measured(rows: Sequence[Row]) -> bool:
+    """Whether validation measured anything: without that, nothing is known of a target."""
+    names = ("best_accuracy", "best_error", "time_to_target_s")
+    return any(not math.isnan(number(row, name)) for row in rows for name in names)
+
+
+def bound_cell(row: Row) -> str:
+    """What bounds the row, with its share of the time; empty where it is unknown.
+
+    >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
+    'worker 3 (92.0 %)'
+    """
+    name = text(row, "bound_by")
+    return f"{plain(name, 40)} ({format_percent(bound_share(row))})" if name else ""
+
+
+def bound_share(row: Row) -> float:
+    """The largest of the shares, which is that of what bounds the row; NaN if all are unknown."""
+    shares = (number(row, f"{name}_share") for name in ("worker", "path", "link", "admission"))
+    return max((share for share in shares if not math.isnan(share)), default=math.nan)
+
+
+def bound_sentence(row: Row) -> str:
+    """The same in words; empty where it is unknown."""
+    name, share = text(row, "bound_by"), format_percent(bound_share(row))
+    said = {
+        "worker": f"{plain(name, 40)}, which is busy {share} of the time",
+        "link": f"{plain(name, 40)}, which is occupied {share} of the time",
+        "critical": f"its critical path: steps that wait for one another take {share} of the time",
+        "admission": f"the admission limit: {share} of the time the busiest worker or link idles",
+    }
+    return f"bound by {said[kind]}" if (kind := name.partition(" ")[0]) in said else ""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -114,10 +148,11 @@ COLUMNS: tuple[Column, ...] = (
     Column("busy", _percent("utilisation"), 4),
     Column("staleness\nmean", _count("staleness_mean"), 5),
     Column("staleness\nmax", _count("staleness_max"), 7),
-    Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed),
-    Column("epochs", _count("epochs_to_target"), 2),
-    Column("time to\ntarget", _seconds("time_to_target_s"), 0),
-    Column("interval", _interval, 6),
-    Column("by\nformula", _seconds("time_to_target_formula_s"), 3),
-    Column("reached", _reached, 8),
+    Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed("best_accuracy")),
+    Column("best\nerror", _count("best_error"), 3, _is_missed("best_error")),
+    Column("epochs", _count("epochs_to_target"), 2, _is_measured),
+    Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured),
+    Column("interval", _interval, 6, _is_measured),
+    Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured),
+    Column("reached", _reached, 8, _is_measured),
 )

@@ -1,4 +1,4 @@
-"""Convergence: validation accuracy over virtual time and over epochs (the paper's Figure 6)."""
+"""Convergence: validation accuracy, or error, over virtual time and epochs (paper, Figure 6)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.axis import Scale, time_scale
 from ampsim.report.frames import DataFrame, Floats, floats
 from ampsim.report.style import FAINT_INK, INK, Axes, LineStyle, line_styles, new_figure, styled
@@ -22,40 +23,47 @@ _LIFT = 0.02  # chosen: room above and below the curves, as a share of their ran
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One run: its epochs' numbers, ends in virtual time and validation accuracies."""
+    """One run: its epochs' numbers, ends in virtual time and what validation measured."""
 
     epoch: Floats
     time_s: Floats
-    accuracy: Floats
-
-    def reached_at(self, target: float | None) -> int | None:
-        """Index of the first epoch at which the accuracy is at least `target`."""
-        if target is None:
-            return None
-        hits = np.flatnonzero(self.accuracy >= target)
-        return int(hits[0]) if len(hits) else None
+    score: Floats
 
 
-def has_accuracy(epochs_by_schedule: Mapping[str, Sequence[DataFrame]]) -> bool:
-    """Whether any run measured a validation accuracy; in mode sleep none does."""
+def has_scores(
+    epochs_by_schedule: Mapping[str, Sequence[DataFrame]], metric: Metric = ACCURACY
+) -> bool:
+    """Whether validation measured anything in any run; in mode sleep it does not."""
     runs = [epochs for repeats in epochs_by_schedule.values() for epochs in repeats]
-    return any(bool(np.isfinite(floats(epochs, "accuracy")).any()) for epochs in runs)
+    return any(bool(np.isfinite(floats(epochs, metric.kind)).any()) for epochs in runs)
+
+
+def is_blind(epochs: Sequence[DataFrame], metric: Metric) -> bool:
+    """Whether runs went through epochs and measured nothing, as those in mode sleep do."""
+    return any(len(run) for run in epochs) and not has_scores({"": epochs}, metric)
 
 
 @styled
 def convergence(
-    epochs_by_schedule: Mapping[str, Sequence[DataFrame]], *, target: float | None = None
+    epochs_by_schedule: Mapping[str, Sequence[DataFrame]],
+    *,
+    target: float | None = None,
+    metric: Metric = ACCURACY,
 ) -> Figure:
-    """Validation accuracy over virtual time (left) and epochs (right), a colour per schedule.
+    """What validation measured over virtual time (left) and epochs (right), a colour per schedule.
 
     Of several repeats the thick line is a run that was really made: the one whose epochs to the
     target are the lower median, runs that never reached it counting last. The others are thin.
 
     Args:
         epochs_by_schedule: for each schedule the epochs of its repeats.
-        target: accuracy in [0, 1] at which training was to end, or None.
+        target: value of the metric at which training was to end, or None.
+        metric: what was measured.
     """
-    curves = {name: [_curve(run) for run in runs] for name, runs in epochs_by_schedule.items()}
+    goal = Goal(metric, target)
+    curves = {
+        name: [_curve(run, metric) for run in runs] for name, runs in epochs_by_schedule.items()
+    }
     everything = [curve for runs in curves.values() for curve in runs]
     last_s = max((float(np.max(curve.time_s, initial=0.0)) for curve in everything), default=0.0)
     scale = time_scale(0.0, last_s)
@@ -63,119 +71,128 @@ def convergence(
     by_time = figure.add_subplot(1, 2, 1)
     by_epoch = figure.add_subplot(1, 2, 2, sharey=by_time)
     handles = [
-        _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, target))
+        _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal))
         for name, style in line_styles(curves).items()
     ]
     by_time.set_xlabel(scale.label("virtual time"))
-    by_time.set_ylabel("validation accuracy (%)")
+    unit = "%" if metric.is_rising else plain(metric.unit, 40)
+    by_time.set_ylabel(f"validation {metric.kind}{unit and f' ({unit})'}")
     by_epoch.set_xlabel("epoch")
     by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
     by_epoch.tick_params(labelleft=False)
     for axes in (by_time, by_epoch):
-        _set_up(axes, _range(everything, target))
-        _draw_target(axes, target)
+        _set_up(axes, _range(everything, goal), metric)
+        _draw_target(axes, goal)
     figure.legend(handles=handles, loc="outside lower left")
     return figure
 
 
-def _curve(epochs: DataFrame) -> Curve:
-    return Curve(floats(epochs, "epoch"), floats(epochs, "time_s"), floats(epochs, "accuracy"))
+def _curve(epochs: DataFrame, metric: Metric) -> Curve:
+    return Curve(floats(epochs, "epoch"), floats(epochs, "time_s"), floats(epochs, metric.kind))
 
 
 def _draw_schedule(
     panels: tuple[Axes, Axes],
     name: str,
     runs: list[Curve],
-    look: tuple[LineStyle, Scale, float | None],
+    look: tuple[LineStyle, Scale, Goal],
 ) -> Line2D:
     """Draws all repeats of a schedule into both panels; gives the entry of the legend."""
-    style, scale, target = look
-    median = _median_run(runs, target)
+    style, scale, goal = look
+    median = _median_run(runs, goal)
     for index, run in enumerate(runs):
         is_main = index == median
         for axes, x in zip(panels, (run.time_s * scale.factor, run.epoch), strict=True):
             axes.plot(
-                x, run.accuracy, color=style.colour, linestyle=style.dash,
+                x, run.score, color=style.colour, linestyle=style.dash,
                 linewidth=2.0 if is_main else 0.7, alpha=1.0 if is_main else 0.55,
                 marker=style.marker if is_main else None, markersize=4.0,
                 zorder=3 if is_main else 2, label=name,
             )  # fmt: skip
             if is_main:
-                _mark_reaching(axes, x, run, (style, target))
+                _mark_reaching(axes, x, run, (style, goal))
     return Line2D(
         [], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.0,
-        linewidth=2.0, label=_entry(name, runs, median, target),
+        linewidth=2.0, label=_entry(name, runs, median, goal),
     )  # fmt: skip
 
 
-def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, float | None]) -> None:
+def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, Goal]) -> None:
     """A ring where the target is reached and a dotted line down to the axis."""
-    style, target = look
-    index = run.reached_at(target)
+    style, goal = look
+    index = goal.reached_by(run.score)
     if index is None:
         return
     axes.plot(
-        x[index], run.accuracy[index], marker="o", markersize=10.0, markerfacecolor="none",
+        x[index], run.score[index], marker="o", markersize=10.0, markerfacecolor="none",
         markeredgecolor=style.colour, markeredgewidth=1.4, linestyle="none", zorder=4,
         label="target reached",
     )  # fmt: skip
-    axes.vlines(
-        x[index], 0.0, run.accuracy[index], colors=style.colour, linestyles=":", linewidth=0.9
-    )
+    axes.vlines(x[index], 0.0, run.score[index], colors=style.colour, linestyles=":", linewidth=0.9)
 
 
-def _median_run(runs: list[Curve], target: float | None) -> int:
-    """Index of the lower median by epochs to the target, or by final accuracy without one."""
+def _median_run(runs: list[Curve], goal: Goal) -> int:
+    """Index of the lower median by epochs to the target, or by the last score without one."""
+    sign = -1.0 if goal.metric.is_rising else 1.0
 
     def rank(index: int) -> tuple[float, float, int]:
         run = runs[index]
-        reached = run.reached_at(target)
+        reached = goal.reached_by(run.score)
         epochs = float(run.epoch[reached]) if reached is not None else np.inf
-        known = run.accuracy[np.isfinite(run.accuracy)]
-        return epochs, -float(known[-1]) if len(known) else np.inf, index
+        known = run.score[np.isfinite(run.score)]
+        return epochs, sign * float(known[-1]) if len(known) else np.inf, index
 
     order = sorted(range(len(runs)), key=rank)
     return order[(len(order) - 1) // 2]
 
 
-def _entry(name: str, runs: list[Curve], median: int, target: float | None) -> str:
+def _entry(name: str, runs: list[Curve], median: int, goal: Goal) -> str:
     """What the legend says of a schedule: its median run in words."""
     run = runs[median]
-    index = run.reached_at(target)
+    index = goal.reached_by(run.score)
     which = "median" if len(runs) % 2 else "lower median"
     thick = f" (thick: the {which} of {len(runs)} repeats)" if len(runs) > 1 else ""
-    if target is None:
+    if goal.target is None:
         return f"{plain(name)}{thick}"
     if index is None:
-        return f"{plain(name)}: {100 * target:g} % not reached{thick}"
+        return f"{plain(name)}: {_words(goal)} not reached{thick}"
     when = format_seconds(float(run.time_s[index]))
-    return f"{plain(name)}: {100 * target:g} % at {when}, epoch {run.epoch[index]:g}{thick}"
+    return f"{plain(name)}: {_words(goal)} at {when}, epoch {run.epoch[index]:g}{thick}"
 
 
-def _range(curves: list[Curve], target: float | None) -> tuple[float, float]:
-    """Limits of the accuracy axis: all that was measured, and the target."""
-    values = np.concatenate([np.array([np.nan]), *(curve.accuracy for curve in curves)])
-    values = np.append(values[np.isfinite(values)], [] if target is None else [target])
+def _words(goal: Goal) -> str:
+    """The target as the figure names it."""
+    return plain(goal.value_text, 60)
+
+
+def _range(curves: list[Curve], goal: Goal) -> tuple[float, float]:
+    """Limits of the axis: all that was measured, and the target."""
+    values = np.concatenate([np.array([np.nan]), *(curve.score for curve in curves)])
+    values = np.append(values[np.isfinite(values)], [] if goal.target is None else [goal.target])
     if not len(values):
         return 0.0, 1.0
     low, high = float(np.min(values)), float(np.max(values))
+    if not goal.metric.is_rising:
+        lift = _LIFT * (high - low) or 0.05 * high
+        return max(0.0, low - 2 * lift), high + lift
     lift = max(_LIFT * (high - low), 0.005)
     return max(0.0, low - lift), min(1.0, high + 2 * lift) if high < 1.0 else 1.0 + lift
 
 
-def _set_up(axes: Axes, limits: tuple[float, float]) -> None:
+def _set_up(axes: Axes, limits: tuple[float, float], metric: Metric) -> None:
     axes.set_xlim(left=0.0)
     axes.set_ylim(*limits)
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=""))
+    if metric.is_rising:
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=""))
     axes.grid(visible=True)
 
 
-def _draw_target(axes: Axes, target: float | None) -> None:
+def _draw_target(axes: Axes, goal: Goal) -> None:
     """The target as a dashed line with its value on it."""
-    if target is None:
+    if goal.target is None:
         return
-    axes.axhline(target, color=INK, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+    axes.axhline(goal.target, color=INK, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
     axes.annotate(
-        f"target {100 * target:g} %", (0.01, target), xycoords=("axes fraction", "data"),
+        f"target {_words(goal)}", (0.01, goal.target), xycoords=("axes fraction", "data"),
         xytext=(0, 3), textcoords="offset points", fontsize=8, color=FAINT_INK, va="bottom",
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from ampsim.metric import Metric
 from ampsim.report.frames import DataFrame, distinct, row_labels
 
 
@@ -50,7 +51,12 @@ class Forecast(Protocol):
 
     @property
     def target(self) -> float | None:
-        """Validation accuracy aimed at."""
+        """Value of the metric aimed at."""
+        ...
+
+    @property
+    def metric(self) -> Metric:
+        """What validation measures."""
         ...
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ampsim.report.forecast import Forecast
-from ampsim.report.forecast_text import LEGEND, Picture, assumed, charged, origin, setting
+from ampsim.report.forecast_text import LEGEND, Picture, assumed, charged, origin_values, setting
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt_data import gantt_view
 from ampsim.report.pages import render
@@ -40,7 +40,7 @@ def html_page(
     headings, *lines = to_cells(forecast.table) if is_known else [[]]
     values: dict[str, Any] = {
         "title": f"Forecast: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
-        "verdict": verdict(forecast.table, forecast.target),
+        "verdict": verdict(forecast.table, forecast.target, forecast.metric),
         "setting": setting(forecast),
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
         "headings": headings,
@@ -54,7 +54,9 @@ def html_page(
         "pictures": [(picture, _embedded(figure)) for picture, figure in figures],
         "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
-        "origin": [[plain(cell, _LONGEST) for cell in row] for row in origin(forecast.manifest)],
+        "origin": [
+            [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)
+        ],
         "manifest": to_toml(forecast.manifest),
     }
     return render("forecast.html", **values)

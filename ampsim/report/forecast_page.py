@@ -7,7 +7,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ampsim.files import prepare_folder, write_text
-from ampsim.report.convergence import convergence, has_accuracy
+from ampsim.report.convergence import convergence, has_scores, is_blind
 from ampsim.report.forecast import Forecast, Run, runs_by_row
 from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
@@ -41,31 +41,31 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     write_text(values, to_csv(forecast.table))
     written = [manifest, values]
     runs = runs_by_row(forecast)
-    spans = _first_spans(runs)
-    learning = _learning_figures(forecast, runs)
+    learning = learning_figures(forecast, runs)
+    charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, runs)]
     pictures: list[Picture] = []
-    for picture, figure in [*learning, *_gantt_figures(forecast, spans)]:
+    for picture, figure in [*learning, *charts]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
     text, index = place / "forecast.md", place / "index.html"
     write_text(text, page(forecast, pictures))
-    write_text(index, html_page(forecast, learning, spans))
+    write_text(index, html_page(forecast, learning, _spans(runs)))
     return [*written, text, index]
 
 
-def _first_spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
-    """Spans of the first repeat of each row that has any."""
-    return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
-
-
-def _learning_figures(
+def learning_figures(
     forecast: Forecast, runs: dict[str, list[Run]]
 ) -> list[tuple[Picture, Figure]]:
+    """Convergence, throughput and staleness, as far as there are data for them."""
     figures: list[tuple[Picture, Figure]] = []
     epochs = {name: [run.epochs for run in repeats] for name, repeats in runs.items()}
-    if has_accuracy(epochs):
-        picture = Picture("convergence.png", "Convergence", "Validation accuracy over virtual time")
-        figures.append((picture, convergence(epochs, target=forecast.target)))
+    metric = forecast.metric
+    epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
+    if has_scores(epochs, metric):
+        what = f"Validation {metric.kind} over virtual time"
+        picture = Picture("convergence.png", "Convergence", what)
+        figure = convergence(epochs, target=forecast.target, metric=metric)
+        figures.append((picture, figure))
     if len(forecast.table):
         picture = Picture("throughput.png", "Throughput", "Items per second of each schedule")
         figures.append((picture, throughput(forecast.table)))
@@ -77,16 +77,28 @@ def _learning_figures(
     return figures
 
 
-def _gantt_figures(forecast: Forecast, spans: dict[str, DataFrame]) -> list[tuple[Picture, Figure]]:
-    """The schedules on one time axis, then each in a window of its own."""
+def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """The schedules on one time axis; first repeats only."""
+    spans = _spans(runs)
     if not spans:
         return []
     window_s = choose_window(spans, _INSTANCES)
     together = gantt_comparison(spans, workers=forecast.workers, window_s=window_s)
     picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
-    figures = [(picture, together)]
+    return [(picture, together)]
+
+
+def _gantt_each(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """Each schedule in a window of its own; first repeats only."""
+    figures: list[tuple[Picture, Figure]] = []
+    spans = _spans(runs)
     for name, part in slugs(spans).items():
         window_s = choose_window({name: spans[name]}, _INSTANCES)
         chart = gantt(spans[name], workers=forecast.workers, window_s=window_s, title=name)
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
+
+
+def _spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
+    """Spans of the first repeat of each row that has any."""
+    return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}

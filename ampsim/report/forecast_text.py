@@ -11,7 +11,7 @@ from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
 from ampsim.report.table import to_markdown
-from ampsim.report.verdict import percent, verdict
+from ampsim.report.verdict import verdict
 from ampsim.toml_text import is_tables, mapping, sequence
 
 LEGEND = (
@@ -19,7 +19,11 @@ LEGEND = (
     "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
     "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
     "target: read off the virtual clock, median of the repeats, with the interval over them; by "
-    "formula: epochs times what an epoch takes at these throughputs. All times are virtual."
+    "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
+    "shares of the first training pass: time in which the busiest worker is busy; time in which "
+    "the busiest link is occupied; length of the longest chain of steps that wait for one another "
+    "(critical path), as far as a trace tells; time in which that worker or link idles while no "
+    "more instances may be in flight or all workers idle (admission limit). All times are virtual."
 )
 
 
@@ -37,14 +41,14 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
     parts = [
         f"# Forecast: {model} on {cluster}",
-        f"**{markdown.escape(verdict(forecast.table, forecast.target))}**",
+        f"**{markdown.escape(verdict(forecast.table, forecast.target, forecast.metric))}**",
         setting(forecast),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         to_markdown(forecast.table).rstrip("\n") if len(forecast.table) else "",
         LEGEND if len(forecast.table) else "",
-        *(part for picture in pictures for part in _picture(picture)),
-        *_assumptions(forecast.manifest),
-        *_origin(forecast.manifest),
+        *(part for picture in pictures for part in picture_parts(picture)),
+        *assumptions(forecast.manifest),
+        *origin(forecast.manifest, "forecast.csv"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -53,7 +57,8 @@ def setting(forecast: Forecast) -> str:
     """What was asked, in one line."""
     parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
     if forecast.target is not None:
-        parts.append(f"target {percent(forecast.target)} validation accuracy")
+        target = forecast.metric.target_text(forecast.target)
+        parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")
     repeats = {number(row, "repeats") for row in rows(forecast.table)}
     known = sorted(count for count in repeats if count >= 1)
     if known:
@@ -77,18 +82,21 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
     return [headings, *([_in_words(table.get(key, "")) for key in headings] for table in tables)]
 
 
-def origin(manifest: Mapping[str, Any]) -> list[list[str]]:
+def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Name and text of each other value of the manifest, those of tables under their path."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
+    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
     return [list(pair) for pair in _flat(rest, "")]
 
 
-def _picture(picture: Picture) -> list[str]:
+def picture_parts(picture: Picture) -> list[str]:
+    """Heading, if any, and figure."""
     heading = [f"## {picture.heading}"] if picture.heading else []
     return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})"]
 
 
-def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
+def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     """Sentences on what was taken for granted, and how each cost is known."""
     sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
@@ -100,12 +108,12 @@ def _assumptions(manifest: Mapping[str, Any]) -> list[str]:
     return ["## What is assumed", *parts] if parts else []
 
 
-def _origin(manifest: Mapping[str, Any]) -> list[str]:
-    """The manifest's values, those of tables under their path."""
-    values = origin(manifest)
+def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
+    """A table of the manifest's values, and where all of them are."""
+    values = origin_values(manifest)
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (
-        "All values with every digit: [forecast.csv](forecast.csv). "
+        f"All values with every digit: [{csv}]({csv}). "
         "Where they come from: [manifest.toml](manifest.toml)."
     )
     return ["## How this was made", table.rstrip("\n"), files]

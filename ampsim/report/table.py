@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.report import markdown
-from ampsim.report.columns import COLUMNS, Column
+from ampsim.report.columns import COLUMNS, Column, bound_cell, bound_sentence
 from ampsim.report.frames import DataFrame, Row, rows, text
 from ampsim.report.words import plain
 
@@ -19,13 +19,14 @@ _MEASURE_WIDTH = 10_000
 
 
 def to_markdown(table: DataFrame) -> str:
-    """A pipe table of all columns that these rows need, notes in the last one."""
+    """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
+    records = rows(table)
     headings, *cells = to_cells(table)
-    said = [text(row, "note") for row in rows(table)]
-    if any(said):
-        headings.append("note")
-        cells = [[*line, note] for line, note in zip(cells, said, strict=True)]
-    return markdown.table(headings, cells, left=("schedule", "note"))
+    for heading, words in (("bound by", bound_cell), ("note", _note)):
+        if any(map(words, records)):
+            headings.append(heading)
+            cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
+    return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
 
 
 def to_cells(table: DataFrame) -> list[list[str]]:
@@ -37,11 +38,12 @@ def to_cells(table: DataFrame) -> list[list[str]]:
 
 
 def notes(table: DataFrame) -> list[str]:
-    """A line for each row that has something to say."""
+    """A line for each thing that a row has to say: what bounds it, and its note."""
     return [
-        f"{plain(text(row, 'schedule'), 24)}: {plain(text(row, 'note'), 400)}"
+        f"{plain(text(row, 'schedule'), 24)}: {plain(words(row), 400)}"
+        for words in (bound_sentence, _note)
         for row in rows(table)
-        if text(row, "note")
+        if words(row)
     ]
 
 
@@ -54,7 +56,8 @@ def to_csv(table: DataFrame) -> str:
 def to_rich(table: DataFrame, *, width: int = 80) -> Table:
     """A table for a terminal of `width` characters; what matters less is left out if need be.
 
-    Names are put in as text and never read as rich's markup. Notes stand below.
+    Names are put in as text and never read as rich's markup. What bounds a row, and notes, stand
+    below.
     """
     records = rows(table)
     columns = _wanted(records)
@@ -88,6 +91,10 @@ def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     for line in _cells(columns, records):
         drawn.add_row(*(Text(cell) for cell in line))
     return drawn
+
+
+def _note(row: Row) -> str:
+    return text(row, "note")
 
 
 def _width(drawn: Table) -> int:

@@ -5,33 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.columns import format_count, speed_ratio
 from ampsim.report.frames import DataFrame, Row, number, rows, text
 from ampsim.report.words import plain
-from ampsim.units import format_percent, format_rate, format_seconds
+from ampsim.units import format_rate, format_seconds
 
 _SAME = 0.05  # chosen: throughputs that differ by less are called about equal
 
 
-def verdict(table: DataFrame, target: float | None) -> str:
+def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -> str:
     """What the table says, in plain text: the best schedule against the first row.
 
     The best is the one that reaches the target first, or the one of the highest throughput where
-    none does or no accuracy is known. Whatever missed the target is named.
+    none does or nothing was measured. Whatever missed the target is named.
+
+    Args:
+        table: a row for each schedule.
+        target: value of `metric` aimed at, or None.
+        metric: what validation measures.
     """
     records = rows(table)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
     first, best = records[0], _best(records)
-    if _is_blind(records):
-        return f"{_speed(best, first)}. No accuracy was computed, so time to a target is unknown."
+    if _is_blind(records, metric):
+        what = f"No {metric.kind} was computed, so time to a target is unknown."
+        return f"{_speed(best, first)}. {what}"
     if target is None:
         return f"{_speed(best, first)}{_stale(best)}."
+    goal = Goal(metric, target)
     if not _has_reached(best):
-        return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, target)}"
+        return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, goal)}"
     if best is first and len(records) > 1:
-        return f"{_first_wins(records, target)}{_missed(records, target)}"
-    return f"{_reaching(best, first, target)}{_missed(records, target)}"
+        return f"{_first_wins(records, goal)}{_missed(records, goal)}"
+    return f"{_reaching(best, first, goal)}{_missed(records, goal)}"
 
 
 def best_row(table: DataFrame) -> int | None:
@@ -41,15 +49,6 @@ def best_row(table: DataFrame) -> int | None:
         return None
     best = _best(records)
     return next(index for index, row in enumerate(records) if row is best)
-
-
-def percent(fraction: float) -> str:
-    """A target as it was typed: 97 %, not 97.0 %.
-
-    >>> percent(0.97), percent(0.975)
-    ('97 %', '97.5 %')
-    """
-    return f"{100 * fraction:.6g} %"
 
 
 def _best(records: Sequence[Row]) -> Row:
@@ -64,10 +63,10 @@ def _has_reached(row: Row) -> bool:
     return not math.isnan(number(row, "time_to_target_s"))
 
 
-def _is_blind(records: Sequence[Row]) -> bool:
-    """Whether no accuracy is known of any row, as in mode sleep."""
+def _is_blind(records: Sequence[Row], metric: Metric) -> bool:
+    """Whether nothing was measured of any row, as in mode sleep."""
     return all(
-        math.isnan(number(row, "best_accuracy")) and not _has_reached(row) for row in records
+        math.isnan(number(row, metric.best_column)) and not _has_reached(row) for row in records
     )
 
 
@@ -114,7 +113,7 @@ def _when(row: Row) -> str:
     return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
 
 
-def _reaching(best: Row, first: Row, target: float) -> str:
+def _reaching(best: Row, first: Row, goal: Goal) -> str:
     """Sentence on a row that reached the target, against the first row."""
     epochs = number(best, "epochs_to_target")
     if best is first:
@@ -124,14 +123,14 @@ def _reaching(best: Row, first: Row, target: float) -> str:
         when = f"in {_when(best)} instead of {_when(first)}"
     else:
         when = f"in {_when(best)}"
-    return f"{_speed(best, first)} and reaches {percent(target)} {when}{_stale(best)}."
+    return f"{_speed(best, first)} and reaches {goal.text} {when}{_stale(best)}."
 
 
-def _first_wins(records: Sequence[Row], target: float) -> str:
+def _first_wins(records: Sequence[Row], goal: Goal) -> str:
     """Sentence for when nothing beats the first row."""
     first = records[0]
     others = [row for row in records[1:] if _has_reached(row)]
-    start = f"{_name(first)} reaches {percent(target)} first, in {_when(first)}"
+    start = f"{_name(first)} reaches {goal.text} first, in {_when(first)}"
     if not others:
         return f"{start}, training {format_rate(number(first, 'train_per_s'))}{_stale(first)}."
     second = min(others, key=lambda row: number(row, "time_to_target_s"))
@@ -140,24 +139,30 @@ def _first_wins(records: Sequence[Row], target: float) -> str:
     return f"{start}; next comes {_label(second, first)} in {_when(second)}{although}."
 
 
-def _missed(records: Sequence[Row], target: float) -> str:
+def _missed(records: Sequence[Row], goal: Goal) -> str:
     """Sentence on those that did not reach the target, or nothing."""
-    names = [f"{_name(row)} ({_shortfall(row)})" for row in records if not _has_reached(row)]
-    return f" {percent(target)} is not reached by {', '.join(names)}." if names else ""
+    names = [f"{_name(row)} ({_shortfall(row, goal)})" for row in records if not _has_reached(row)]
+    start = f" {goal.text[0].upper()}{goal.text[1:]}"
+    return f"{start} is not reached by {', '.join(names)}." if names else ""
 
 
-def _shortfall(row: Row) -> str:
+def _shortfall(row: Row, goal: Goal) -> str:
     """How far a row came that has no time to the target."""
     reached = number(row, "repeats_reached")
     if reached > 0:
         return f"only in {reached:.0f} of {number(row, 'repeats'):.0f} repeats"
-    return f"best {format_percent(number(row, 'best_accuracy'))}"
+    return f"best {_best_text(row, goal)}"
 
 
-def _all_missed(records: Sequence[Row], target: float) -> str:
-    known = [row for row in records if not math.isnan(number(row, "best_accuracy"))]
-    closest = max(known, key=lambda row: number(row, "best_accuracy"))
-    best = format_percent(number(closest, "best_accuracy"))
+def _best_text(row: Row, goal: Goal) -> str:
+    return goal.metric.text(number(row, goal.metric.best_column))
+
+
+def _all_missed(records: Sequence[Row], goal: Goal) -> str:
+    column = goal.metric.best_column
+    known = [row for row in records if not math.isnan(number(row, column))]
+    closest = (max if goal.metric.is_rising else min)(known, key=lambda row: number(row, column))
+    best = _best_text(closest, goal)
     if len(records) == 1:
-        return f"It did not reach {percent(target)}; its best accuracy was {best}."
-    return f"No schedule reached {percent(target)}; {_name(closest)} came closest with {best}."
+        return f"It did not reach {goal.text}; its best {goal.metric.kind} was {best}."
+    return f"No schedule reached {goal.text}; {_name(closest)} came closest with {best}."

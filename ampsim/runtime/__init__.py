@@ -2,11 +2,20 @@
 
 from ampsim.runtime.controller import Controller, PassTotals, Pump
 from ampsim.runtime.engine import Engine, Job, PassReport
-from ampsim.runtime.placement import paper_placement
+from ampsim.runtime.placements import (
+    PLACEMENTS,
+    Placement,
+    Probe,
+    Situation,
+    paper_placement,
+    placement_of,
+    probe,
+)
 from ampsim.runtime.schedules import SCHEDULES, Amp, Pipeline, Schedule, Sequential
 from ampsim.runtime.update import average_replicas
 
 __all__ = [
+    "PLACEMENTS",
     "SCHEDULES",
     "Amp",
     "Controller",
@@ -15,9 +24,14 @@ __all__ = [
     "PassReport",
     "PassTotals",
     "Pipeline",
+    "Placement",
+    "Probe",
     "Pump",
     "Schedule",
     "Sequential",
+    "Situation",
     "average_replicas",
     "paper_placement",
+    "placement_of",
+    "probe",
 ]

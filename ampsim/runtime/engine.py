@@ -58,7 +58,7 @@ class Engine:
     Args:
         job: the network and how to train it.
         cluster: the devices and links.
-        placement: a worker for each node (`ampsim.runtime.placement`).
+        placement: a worker for each node (`ampsim.runtime.placements`).
         schedule: the decisions.
         clock: whose time passes.
         recorder: who writes down what happens.

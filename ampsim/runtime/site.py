@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.hardware import Device, light_is_free, occupancy_s
-from ampsim.ir import Direction, Node, Payload, State
+from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State
 
 if TYPE_CHECKING:
     from ampsim.runtime.network import Channel
@@ -35,6 +36,7 @@ class Site:
         node: the operation.
         index: the node's place in the graph.
         worker: the worker's index; -1 for the host.
+        learner: the node, where it is one that learns.
         is_free: whether no step of this node ever takes device time.
         forward_routes: for each output port, where its messages go.
         backward_routes: for each input port, where its gradients go.
@@ -51,6 +53,7 @@ class Site:
         "index",
         "is_free",
         "is_loss",
+        "learner",
         "node",
         "optimizer_state",
         "worker",
@@ -62,6 +65,7 @@ class Site:
         self.index = index
         self.worker = worker
         self.is_loss = node.is_loss
+        self.learner = node if isinstance(node, ParameterizedNode) else None
         self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
         self.forward_routes: list[Route] = []
         self.backward_routes: list[Route] = []
@@ -69,6 +73,24 @@ class Site:
         self.optimizer_state: Any = None
         self._device = device
         self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
+
+    def price_of_step(self, direction: Direction, payload: Payload, sends: Sends) -> Price:
+        """What a forward or backward step costs that took `payload` and returned `sends`.
+
+        A step that only waits costs nothing. A light step is charged for the largest payload that
+        it took or sends, whichever message came last.
+        """
+        node = self.node
+        if self.is_loss:
+            assert isinstance(node, LossNode)
+            payload, node.completed = node.completed, None
+            if payload is None:
+                return NOTHING
+        elif not sends:
+            return NOTHING
+        elif self.learner is None:
+            payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
+        return self.price(direction, None if payload is None else payload.shape)
 
     def price(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
         """What a step costs here; depends on the shape of its payload alone, and is remembered."""
@@ -82,5 +104,16 @@ class Site:
         if self._device is None:
             return NOTHING
         work = self.node.work(direction, shape)
-        seconds = occupancy_s(self._device, work, is_light=not self.node.is_parameterized)
+        is_light = not self.node.is_parameterized
+        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
+        seconds = occupancy_s(self._device, work, is_light=is_light, rows=rows)
         return (seconds, work.flop, work.bytes)
+
+
+def _size(payload: Payload) -> int:
+    return -1 if payload is None else math.prod(payload.shape)
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """Return k of a payload of k rows."""
+    return shape[0] if shape else 1

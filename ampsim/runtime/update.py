@@ -86,7 +86,7 @@ class Updater:
         _require_finite(theta, node, now_s)
         table[rows] = theta.reshape(values.shape)
         site.optimizer_state = tuple(
-            _scatter(whole, rows, part)
+            _scatter(whole, table.shape, rows, part)
             for whole, part in zip(site.optimizer_state, after, strict=True)
         )
 
@@ -104,10 +104,10 @@ def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
     return whole.reshape(shape)[rows].reshape(-1)
 
 
-def _scatter(whole: Any, rows: np.ndarray, part: Any) -> Any:
+def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) -> Any:
     """Write the rows of one part of an optimizer's state back; a scalar replaces the old one."""
     if isinstance(whole, np.ndarray):
-        whole.reshape(-1, part.size // len(rows))[rows] = part.reshape(len(rows), -1)
+        whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
         return cast("Any", whole)
     return part
 

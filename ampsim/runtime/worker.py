@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
-from ampsim.ir import Direction, LossNode, ParameterizedNode, Sends, State
+from ampsim.ir import Direction, LossNode, Sends, State
 from ampsim.runtime.faults import fault_of, stray_of, told
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.trace import Recorder
@@ -25,6 +25,8 @@ from ampsim.trace import Recorder
 if TYPE_CHECKING:
     from ampsim.runtime.controller import Controller
     from ampsim.runtime.update import Updater
+
+UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 NO_STALENESS: Final = -1
 
@@ -101,8 +103,8 @@ class Worker:
 
     def queue(self, site: Site, direction: Direction) -> deque[Entry]:
         """The queue where messages of `direction` for `site` wait."""
-        if site.is_free and direction is not Direction.UPDATE:
-            return self.free_backward if direction is Direction.BACKWARD else self.free_forward
+        if site.is_free and direction is not UPDATE:
+            return self.free_backward if direction is BACKWARD else self.free_forward
         return self.queues[direction]
 
     def wake(self) -> None:
@@ -129,21 +131,21 @@ class Worker:
     async def _occupy(self, direction: Direction, entry: Entry) -> None:
         """Run one step, keep the device busy for what it costs, and send what it returned."""
         site, _port, state, payload = entry
+        learner = site.learner
         start_s = self._clock.now
         staleness = NO_STALENESS
         sends: Sends = ()
         price = (0.0, 0, 0)
-        if direction is Direction.UPDATE:
+        if direction is UPDATE:
             price = site.price(direction, self._update(site, state))
         else:
             sends = self._step(direction, entry)
             try:
-                if sends:
-                    price = site.price(direction, None if payload is None else payload.shape)
+                price = site.price_of_step(direction, payload, sends)
             except Exception as error:
                 raise self._failed(site, direction, state, told(error)) from error
-            if direction is Direction.BACKWARD and isinstance(site.node, ParameterizedNode):
-                staleness = site.node.last_staleness
+            if direction is BACKWARD and learner is not None:
+                staleness = learner.last_staleness
         seconds, flop, moved = price
         end_s = start_s
         if seconds:
@@ -154,10 +156,10 @@ class Worker:
         self._record(
             (self.index, site.index, direction, state[0], start_s, end_s, flop, moved, staleness)
         )
-        if direction is not Direction.UPDATE:
+        if direction is not UPDATE:
             self._send(site, direction, state, sends)
-            if staleness >= 0 and cast("ParameterizedNode", site.node).is_update_due:
-                self.queues[Direction.UPDATE].append((site, 0, state, None))
+            if staleness >= 0 and learner is not None and learner.is_update_due:
+                self.queues[UPDATE].append((site, 0, state, None))
         elif state is BY_CONTROLLER:
             send([site.acknowledge_route], site.index, ((0, state, None),))
 
@@ -169,9 +171,9 @@ class Worker:
         now, index, record = self._clock.now, self.index, self._record
         while True:
             if backward:
-                direction, entry = Direction.BACKWARD, backward.popleft()
+                direction, entry = BACKWARD, backward.popleft()
             elif forward:
-                direction, entry = Direction.FORWARD, forward.popleft()
+                direction, entry = FORWARD, forward.popleft()
             else:
                 return
             site, _port, state, _payload = entry
@@ -183,7 +185,7 @@ class Worker:
         """Run the node's step; an exception tells where and when it happened."""
         site, port, state, payload = entry
         try:
-            if direction is Direction.BACKWARD:
+            if direction is BACKWARD:
                 return site.node.backward(port, state, payload)
             sends = site.node.forward(port, state, payload)
         except AmpsimError:
@@ -201,7 +203,7 @@ class Worker:
         except AmpsimError:
             raise
         except Exception as error:
-            raise self._failed(site, Direction.UPDATE, state, told(error)) from error
+            raise self._failed(site, UPDATE, state, told(error)) from error
 
     def _failed(self, site: Site, direction: Direction, state: State, what: str) -> SimulationError:
         sender = "from the controller" if state is BY_CONTROLLER else str(state)
@@ -212,7 +214,7 @@ class Worker:
 
     def _send(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
-        routes = site.backward_routes if direction is Direction.BACKWARD else site.forward_routes
+        routes = site.backward_routes if direction is BACKWARD else site.forward_routes
         try:
             surplus = len(sends) - 1
             if surplus:

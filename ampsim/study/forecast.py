@@ -8,18 +8,19 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ampsim.errors import OptionError, SimulationError
+from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
-from ampsim.options import require_count, require_target
-from ampsim.runtime import Schedule
+from ampsim.metric import ACCURACY, Goal, Metric
+from ampsim.options import require_count
+from ampsim.runtime import Schedule, placement_of
+from ampsim.study.attempt import Plan, attempt
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.row import row_of
-from ampsim.study.simulation import Mode, Simulation
+from ampsim.study.simulation import Mode, PlacementLike
 
-SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
 MAX_EPOCHS: Final = 40
 
 
@@ -64,11 +65,13 @@ class Forecast:
     Attributes:
         table: one row a schedule; unknown is missing (None or NaN), never 0.
         runs: every run, in order.
-        target: the validation accuracy aimed at; None without one.
+        target: the validation accuracy, or error, aimed at; None without one.
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
-        manifest: origin: command, versions, seeds, hashes, costs.
+        manifest: origin: command, versions, seeds, hashes, costs, and the placement, of the first
+            run where chance decides it.
+        metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
     """
 
@@ -79,6 +82,7 @@ class Forecast:
     cluster: str
     workers: int
     manifest: dict[str, Any] = field(repr=False)
+    metric: Metric = ACCURACY
     interrupted: str | None = None
 
     @property
@@ -88,18 +92,6 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(index=False, escape=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The options of a forecast that all its runs share."""
-
-    model: Model
-    cluster: Cluster
-    target: float | None
-    max_epochs: int
-    mode: Mode
-    instances: int | None
 
 
 def forecast(
@@ -113,9 +105,10 @@ def forecast(
     instances: int | None = None,
     seed: int = 0,
     mode: Mode = "numeric",
+    placement: PlacementLike = "paper",
     on_progress: OnProgress | None = None,
 ) -> Forecast:
-    """Run each schedule until validation accuracy reaches `target`, and compare.
+    """Run each schedule until validation reaches `target`, and compare.
 
     Ctrl-C ends a forecast early: what finished is returned, and `interrupted` says what did not.
     A run whose loss or weights stop being finite ends alone; its row says so.
@@ -124,31 +117,36 @@ def forecast(
         model: what to train.
         cluster: on what.
         schedules: one row each.
-        target: accuracy in (0, 1]; None for what the model file says.
-        max_epochs: end a run that has not reached the target by then; in mode "sleep", which has
-            no accuracy, one epoch is run.
+        target: accuracy in (0, 1], or, for a model with metric "error", an error above 0 in its
+            unit; None for what the model file says.
+        max_epochs: end a run that has not reached the target by then; in mode "sleep", which
+            measures nothing, one epoch is run.
         repeats: runs of each schedule, with seeds `seed`, `seed` + 1, …
         instances: training items to use; None for all.
         seed: of the first repeat.
         mode: "numeric" or "sleep".
+        placement: as in `simulate`; the same for all schedules.
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
         OptionError: an option has a value that it cannot have.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
     """
-    target = require_target(target)
+    target = model.measure.require_target(target)
     max_epochs = require_count("max_epochs", max_epochs)
     repeats = require_count("repeats", repeats)
     _require_schedules(schedules)
     target = model.target if target is None else target
-    plan = Plan(model, cluster, target, max_epochs if mode == "numeric" else 1, mode, instances)
+    plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
     runs: list[Run] = []
     interrupted = None
     try:
         for schedule in schedules:
             for repeat in range(1, repeats + 1):
-                tracker = Tracker(on_progress, schedule.name, repeat, repeats)
-                runs.append(_run(plan, schedule, seed + repeat - 1, tracker))
+                tracker = Tracker(on_progress, schedule.name, repeat, repeats, metric=model.measure)
+                result, failure = attempt(plan, schedule, seed + repeat - 1, tracker)
+                runs.append(Run(schedule.name, repeat, seed + repeat - 1, result, failure))
     except KeyboardInterrupt:
         planned = [schedule.name for schedule in schedules for _repeat in range(repeats)]
         left = planned[len(runs) :]
@@ -169,31 +167,6 @@ def _require_schedules(schedules: object) -> None:
         raise OptionError("schedules must name at least one schedule, got none")
 
 
-def _run(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Run:
-    """Run one schedule once, to the target, to `max_epochs` or to failure."""
-    simulation = Simulation(
-        plan.model,
-        plan.cluster,
-        schedule,
-        seed=seed,
-        mode=plan.mode,
-        instances=plan.instances,
-        spans_kept=SPANS_KEPT,
-        on_items=tracker.on_items,
-    )
-    tracker.items_total = simulation.train_count + simulation.valid_count
-    failure = None
-    try:
-        while simulation.epoch < plan.max_epochs:
-            accuracy = simulation.run_epoch()
-            tracker.on_epoch(accuracy)
-            if plan.target is not None and accuracy >= plan.target:
-                break
-    except SimulationError as error:
-        failure = str(error)
-    return Run(schedule.name, tracker.repeat, seed, simulation.result(), failure)
-
-
 def _collect(
     plan: Plan,
     schedules: Sequence[Schedule],
@@ -201,8 +174,9 @@ def _collect(
     seed: int,
     interrupted: str | None,
 ) -> Forecast:
+    target, metric = plan.stop_at, plan.model.measure
     rows = [
-        row_of(schedule, plan.target, finished)
+        _row(schedule, Goal(metric, target), finished)
         for schedule in schedules
         if (finished := [run for run in runs if run.result.schedule is schedule])
     ]
@@ -210,20 +184,28 @@ def _collect(
         **software(),
         "seeds": sorted({run.seed for run in runs}) or [seed],
         "mode": plan.mode,
-        "target": "none" if plan.target is None else plan.target,
-        "max_epochs": plan.max_epochs,
+        "target": "none" if target is None else target,
+        "metric": metric.kind,
+        "max_epochs": plan.max_epochs if plan.mode == "numeric" else 1,
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
         "schedules": [schedule_origin(schedule) for schedule in schedules],
+        "placement": runs[0].result.origin["placement"] if runs else plan.placement.origin,
         "costs": costs(plan.cluster),
     }
     return Forecast(
         table=pd.DataFrame(rows),
         runs=tuple(runs),
-        target=plan.target,
+        target=target,
+        metric=metric,
         model=plan.model.name,
         cluster=plan.cluster.name,
         workers=plan.cluster.workers,
         manifest=manifest,
         interrupted=interrupted,
     )
+
+
+def _row(schedule: Schedule, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
+    outlines = [run.result.outline() for run in runs]
+    return row_of(schedule.name, goal, outlines, [run.failure for run in runs if run.failure])

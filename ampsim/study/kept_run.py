@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
-from ampsim.options import require_count, require_target
+from ampsim.options import require_count
 from ampsim.runtime import Schedule
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.result import Result
-from ampsim.study.simulation import Mode, Simulation
+from ampsim.study.simulation import Mode, PlacementLike, Simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class RunOptions:
     instances: int | None = None
     target: float | None = None
     clock: Clock | None = None
+    placement: PlacementLike = "paper"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,9 @@ def run_to_keep(
     Raises:
         OptionError: an option has a value that it cannot have.
     """
-    epochs, target = require_count("epochs", options.epochs), require_target(options.target)
-    tracker = Tracker(on_progress, schedule.name)
+    epochs = require_count("epochs", options.epochs)
+    target = model.measure.require_target(options.target)
+    tracker = Tracker(on_progress, schedule.name, metric=model.measure)
     simulation = Simulation(
         model,
         cluster,
@@ -73,15 +75,16 @@ def run_to_keep(
         seed=options.seed,
         mode=options.mode,
         instances=options.instances,
+        placement=options.placement,
         clock=options.clock,
         on_items=tracker.on_items,
     )
     tracker.items_total = simulation.train_count + simulation.valid_count
     try:
         while simulation.epoch < epochs:
-            accuracy = simulation.run_epoch()
-            tracker.on_epoch(accuracy)
-            if target is not None and accuracy >= target:
+            score = simulation.run_epoch()
+            tracker.on_epoch(score)
+            if target is not None and model.measure.reaches(score, target):
                 break
     except SimulationError as error:
         return Outcome(simulation.result(), epochs, failure=str(error))

@@ -63,6 +63,17 @@ def load_model(name_or_path: str | os.PathLike[str], /, **overrides: Any) -> Mod
     return dataclasses.replace(model, origin=origin)
 
 
+def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of a model's options, before it is built.
+
+    Raises:
+        UnknownNameError: no such model or file.
+        FileFormatError: the file cannot be executed, or lacks `Config` or `build`.
+    """
+    module = _execute(locate("models", name_or_path), str(name_or_path))
+    return [field.name for field in dataclasses.fields(module.Config)]
+
+
 def _execute(path: Path, shown: str) -> ModuleType:
     """Run the file as a module of its own, under a name that no other file has."""
     name = f"ampsim_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -11,8 +12,9 @@ import numpy as np
 from ampsim.data import Dataset
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, ParameterizedNode
+from ampsim.metric import Kind, Metric
 from ampsim.optim import Optimizer
-from ampsim.options import require_count, require_target
+from ampsim.options import require_count
 from ampsim.rng import stream
 from ampsim.runtime import Pump
 
@@ -32,12 +34,18 @@ class Model:
         make_data: ``make_data(seed, train_count)`` gives the data set; `train_count` None for all.
         pump: brings one batch into the graph as one instance.
         optimizer: method and learning rate.
-        target: validation accuracy at which a forecast stops unless told otherwise.
+        target: value of the metric at which a forecast stops unless told otherwise.
         min_update_interval: gradients between updates of a node, where a schedule leaves that
             to the model.
         node_update_intervals: exceptions to `min_update_interval`, by node.
         replicas: copies of the replicated part, for reports.
         dtype: of parameters and activations.
+        metric: what validation measures: "accuracy", or "error", the mean absolute error of a
+            regression, which is reached at or below its target.
+        error_unit: what an error of 1 is, as it stands behind a number.
+        error_scale: `error_unit`s in one unit of the loss's target; where that depends on the
+            data, a function of the data set.
+        origin: file and hash, as `load_model` fills in.
         given: parameters to start from instead of drawing them; see `set_parameters`.
     """
 
@@ -52,6 +60,9 @@ class Model:
     node_update_intervals: Mapping[str, int] = field(default_factory=dict[str, int])
     replicas: int = 1
     dtype: str = "float32"
+    metric: Kind = "accuracy"
+    error_unit: str = ""
+    error_scale: float | Callable[[Any], float] = 1.0
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
     given: Parameters = field(default_factory=dict[str, np.ndarray])
 
@@ -59,16 +70,32 @@ class Model:
         """Check the options.
 
         Raises:
-            OptionError: an interval or `replicas` is below 1, the target is no accuracy, or the
-                data type is neither "float32" nor "float64".
+            OptionError: an interval or `replicas` is below 1, the metric is unknown, the target is
+                no value of it, or the data type is neither "float32" nor "float64".
         """
         require_count("min_update_interval", self.min_update_interval)
         for node, interval in self.node_update_intervals.items():
             require_count(f"min_update_interval of {node}", interval)
         require_count("replicas", self.replicas)
-        require_target(self.target)
+        self.measure.require_target(self.target)
         if self.dtype not in DTYPES:
             raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+
+    @property
+    def measure(self) -> Metric:
+        """What validation measures, with its unit."""
+        return Metric(self.metric, self.error_unit)
+
+    def error_scale_of(self, data: Dataset[Any]) -> float:
+        """Units of error in one unit of the loss's target.
+
+        Raises:
+            OptionError: `error_scale` is, or gives, no number above 0.
+        """
+        scale = self.error_scale(data) if callable(self.error_scale) else self.error_scale
+        if not 0 < scale < math.inf:
+            raise OptionError(f"error_scale of model {self.name} must be above 0, got {scale!r}")
+        return float(scale)
 
     def graph(self, seed: int = 0) -> Graph:
         """Build and verify the graph, with parameters as given or drawn from `seed`.

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ampsim.metric import ACCURACY, Metric
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -17,8 +19,9 @@ class Progress:
         repeat: which repeat, from 1, of how many `repeats`.
         epoch: which epoch, from 1.
         items: items finished in this epoch, of `items_total` (training and validation).
-        accuracy: validation accuracy after the last epoch that has ended; None where unknown.
-        is_epoch_end: whether this epoch has ended, so that `accuracy` is its own.
+        score: what validation measured after the last epoch that has ended; None where unknown.
+        is_epoch_end: whether this epoch has ended, so that `score` is its own.
+        metric: what `score` is, with its unit.
     """
 
     schedule: str
@@ -27,8 +30,9 @@ class Progress:
     epoch: int
     items: int
     items_total: int
-    accuracy: float | None
+    score: float | None
     is_epoch_end: bool = False
+    metric: Metric = ACCURACY
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
@@ -41,13 +45,20 @@ class Tracker:
         on_progress: who is told; None for nobody.
         schedule: name of the schedule that runs.
         repeat: which repeat, from 1, of how many `repeats`.
+        metric: what the model is measured by.
 
     Attributes:
         items_total: items of an epoch; to be set before the first instance finishes.
     """
 
     def __init__(
-        self, on_progress: OnProgress | None, schedule: str, repeat: int = 1, repeats: int = 1
+        self,
+        on_progress: OnProgress | None,
+        schedule: str,
+        repeat: int = 1,
+        repeats: int = 1,
+        *,
+        metric: Metric = ACCURACY,
     ) -> None:
         """Start before the first epoch."""
         self.repeat = repeat
@@ -57,16 +68,17 @@ class Tracker:
         self._repeats = repeats
         self._epoch = 1
         self._items = 0
-        self._accuracy: float | None = None
+        self._score: float | None = None
+        self._metric = metric
 
     def on_items(self, items: int) -> None:
         """Count the items of an instance that has finished."""
         self._items += items
         self._tell(is_epoch_end=False)
 
-    def on_epoch(self, accuracy: float) -> None:
-        """Note that an epoch has ended, with its accuracy; NaN where unknown."""
-        self._accuracy = None if math.isnan(accuracy) else accuracy
+    def on_epoch(self, score: float) -> None:
+        """Note that an epoch has ended, with what validation measured; NaN where unknown."""
+        self._score = None if math.isnan(score) else score
         self._tell(is_epoch_end=True)
         self._epoch += 1
         self._items = 0
@@ -82,7 +94,8 @@ class Tracker:
                 self._epoch,
                 self._items,
                 self.items_total,
-                self._accuracy,
+                self._score,
                 is_epoch_end,
+                self._metric,
             )
         )

@@ -6,6 +6,7 @@ import dataclasses
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from ampsim.assets import shipped
 from ampsim.hardware import Cluster, charges
-from ampsim.runtime import Schedule
+from ampsim.runtime import Placement, Schedule
 from ampsim.study.model import Model
 
 
@@ -108,6 +109,17 @@ def schedule_origin(schedule: Schedule) -> dict[str, Any]:
             for key, value in options.items()
         },
     }
+
+
+def placement_origin(
+    placement: Placement, nodes: Sequence[str], workers: Sequence[int]
+) -> dict[str, Any]:
+    """Return name and options of a placement, and the worker of each node but the controller.
+
+    `workers` written as a TOML file is itself a placement.
+    """
+    placed = dict(zip(nodes[1:], workers[1:], strict=True))
+    return {**placement.origin, "workers": placed}
 
 
 def costs(cluster: Cluster) -> list[dict[str, str]]:

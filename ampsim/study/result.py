@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
 from ampsim.runtime import Schedule
 from ampsim.study.model import Model
-from ampsim.trace import Recorder
+from ampsim.study.outline import Outline, rate_of
+from ampsim.trace import Bounds, Recorder, bounds_of, window_of
+
+BOUND_RECORDS: Final = 20_000
+"""Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Result:
         """One row an epoch, at the end of its validation pass.
 
         time_s, loss (mean of training), accuracy (of validation), instances (training items),
-        train_accuracy, valid_loss, valid_instances, train_s, valid_s. Unknown is NaN.
+        train_accuracy, valid_loss, valid_instances, train_s, valid_s, and, of a regression, error
+        and train_error: mean absolute errors in the model's unit. Unknown is NaN.
         """
         return self.recorder.frame("epochs")
 
@@ -70,18 +75,35 @@ class Result:
     @property
     def train_per_s(self) -> float:
         """Training items per virtual second of training; NaN where there was none."""
-        return _rate(self.epochs["instances"], self.epochs["train_s"])
+        return rate_of(self.epochs["instances"], self.epochs["train_s"])
 
     @property
     def valid_per_s(self) -> float:
         """Validation items per virtual second of validation; NaN where there was none."""
-        return _rate(self.epochs["valid_instances"], self.epochs["valid_s"])
+        return rate_of(self.epochs["valid_instances"], self.epochs["valid_s"])
 
     @property
     def utilisation(self) -> float:
         """Seconds of service over workers times makespan; NaN where no time passed."""
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What bounds the first training pass, by the leading records of the trace."""
+        end_s = float(self.epochs["train_s"].iloc[0]) if len(self.epochs) else self.makespan_s
+        spans = self.recorder.columns("spans")
+        transfers = self.recorder.columns("transfers")
+        first = {name: column[:BOUND_RECORDS] for name, column in spans.items()}
+        sent = {name: column[:BOUND_RECORDS] for name, column in transfers.items()}
+        if len(first["end_s"]) < self.messages:
+            end_s = min(end_s, float(first["end_s"].max(initial=0.0)))
+        if len(sent["end_s"]) == BOUND_RECORDS:
+            end_s = min(end_s, float(sent["start_s"].max()))
+        window = window_of(
+            first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
+        )
+        return bounds_of(window, self.schedule.max_active_keys)
 
     @property
     def staleness_mean(self) -> float:
@@ -132,7 +154,33 @@ class Result:
             f"epochs={len(self.epochs)}, makespan_s={self.makespan_s:.6g})"
         )
 
+    @cached_property
+    def update_interval(self) -> int | None:
+        """Gradients between updates, if all nodes that learn have the same; else None."""
+        names = {name.rpartition(".")[0] for name in self.model.given}
+        preferred = self.model.update_interval
+        intervals = {self.schedule.update_interval(name, preferred(name)) for name in names}
+        return intervals.pop() if len(intervals) == 1 else None
 
-def _rate(items: pd.Series[Any], seconds: pd.Series[Any]) -> float:
-    total_s = float(seconds.sum())
-    return float(items.sum()) / total_s if total_s else float("nan")
+    def outline(self) -> Outline:
+        """Return what tables and figures take from this run, without its weights."""
+        bounds = self.bounds
+        return Outline(
+            max_active_keys=self.schedule.max_active_keys,
+            min_update_interval=self.update_interval,
+            replicas=self.model.replicas,
+            workers=self.workers,
+            utilisation=self.utilisation,
+            staleness_mean=self.staleness_mean,
+            staleness_max=self.staleness_max,
+            messages=self.messages,
+            makespan_s=self.makespan_s,
+            bound_by=bounds.bound_by,
+            worker_share=bounds.worker_share,
+            path_share=bounds.path_share,
+            link_share=bounds.link_share,
+            admission_share=bounds.admission_share,
+            epochs=self.epochs,
+            spans=self.spans,
+            staleness=self.staleness,
+        )

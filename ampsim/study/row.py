@@ -5,105 +5,113 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from ampsim.runtime import Schedule
-from ampsim.study.result import Result
+import pandas as pd
+
+from ampsim.metric import Goal, Metric
+from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
 
-if TYPE_CHECKING:
-    from ampsim.study.forecast import Run
+SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
-def row_of(schedule: Schedule, target: float | None, runs: Sequence[Run]) -> dict[str, Any]:
+def row_of(
+    schedule: str, goal: Goal, runs: Sequence[Outline], failures: Sequence[str] = ()
+) -> dict[str, Any]:
     """Summarise the repeats of one schedule; unknown is None.
 
     Throughputs, utilisation and staleness are medians over repeats, maxima are maxima. Epochs and
-    time to target are medians in which a run that failed to get there counts as infinite.
+    time to target are medians in which a run that failed to get there counts as infinite. What
+    bounds the row, and the shares, are those of the first repeat's first training pass.
+
+    Args:
+        schedule: name of the row.
+        goal: what was aimed at.
+        runs: the repeats.
+        failures: why those of them that ended early did.
     """
-    results = [run.result for run in runs]
-    reached = [_reached(result, target) for result in results]
+    reached = [_reached(goal, run.epochs) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
-    train_per_s = _median(results, lambda result: result.train_per_s)
-    valid_per_s = _median(results, lambda result: result.valid_per_s)
+    train_per_s = _median(runs, lambda run: run.train_per_s)
+    valid_per_s = _median(runs, lambda run: run.valid_per_s)
     return {
-        "schedule": schedule.name,
-        "max_active_keys": schedule.max_active_keys,
-        "min_update_interval": _interval(schedule, results[0]),
-        "replicas": results[0].model.replicas,
-        "workers": results[0].workers,
+        "schedule": schedule,
+        "max_active_keys": runs[0].max_active_keys,
+        "min_update_interval": runs[0].min_update_interval,
+        "replicas": runs[0].replicas,
+        "workers": runs[0].workers,
         "train_per_s": train_per_s,
         "valid_per_s": valid_per_s,
         "epochs_to_target": epochs.middle,
         "time_to_target_s": time_s.middle,
         "time_to_target_low_s": time_s.low,
         "time_to_target_high_s": time_s.high,
-        "utilisation": _median(results, lambda result: result.utilisation),
-        "staleness_mean": _median(results, lambda result: result.staleness_mean),
+        "utilisation": _median(runs, lambda run: run.utilisation),
+        "staleness_mean": _median(runs, lambda run: run.staleness_mean),
         "staleness_max": max(
-            (r.staleness_max for r in results if r.staleness_max is not None), default=None
+            (run.staleness_max for run in runs if run.staleness_max is not None), default=None
         ),
-        "messages": round(median(result.messages for result in results)),
-        "makespan_s": _median(results, lambda result: result.makespan_s),
-        "time_to_target_formula_s": _formula(results[0], epochs.middle, train_per_s, valid_per_s),
-        "best_accuracy": _best(results),
+        "messages": round(median(run.messages for run in runs)),
+        "makespan_s": _median(runs, lambda run: run.makespan_s),
+        "time_to_target_formula_s": _formula(runs[0], epochs.middle, train_per_s, valid_per_s),
+        "best_accuracy": _best(Metric("accuracy"), runs),
+        "best_error": _best(Metric("error"), runs),
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
-        "note": _note(runs, target, reached),
+        "bound_by": runs[0].bound_by,
+        **{name: _known(getattr(runs[0], name)) for name in SHARES},
+        "note": _note(goal, runs, failures),
     }
 
 
-def _reached(result: Result, target: float | None) -> tuple[float, float]:
-    """Return (epoch, virtual time) of the first epoch at the target; infinite if there is none."""
-    frame = result.epochs
-    hits = frame[frame["accuracy"] >= target] if target is not None else frame[:0]
-    if hits.empty:
-        return (math.inf, math.inf)
-    return (float(hits["epoch"].iloc[0]), float(hits["time_s"].iloc[0]))
+def _reached(goal: Goal, epochs: pd.DataFrame) -> tuple[float, float]:
+    """Return (epoch, virtual time) of the first epoch at the target; infinite without one."""
+    index = goal.reached_by(epochs[goal.metric.kind])
+    if index is None:
+        return math.inf, math.inf
+    return float(epochs["epoch"].iloc[index]), float(epochs["time_s"].iloc[index])
 
 
-def _median(results: Sequence[Result], of: Callable[[Result], float]) -> float | None:
-    values = [value for value in map(of, results) if math.isfinite(value)]
+def _median(runs: Sequence[Outline], of: Callable[[Outline], float]) -> float | None:
+    values = [value for value in map(of, runs) if math.isfinite(value)]
     return float(median(values)) if values else None
 
 
-def _best(results: Sequence[Result]) -> float | None:
-    values = [float(result.epochs["accuracy"].max()) for result in results]
-    known = [value for value in values if math.isfinite(value)]
-    return max(known) if known else None
+def _known(share: float) -> float | None:
+    return share if math.isfinite(share) else None
 
 
-def _interval(schedule: Schedule, result: Result) -> int | None:
-    """Return the one interval of all parameterized nodes; None where there is none, or several."""
-    names = {name.rpartition(".")[0] for name in result.model.parameters()}
-    preferred = result.model.update_interval
-    intervals = {schedule.update_interval(name, preferred(name)) for name in names}
-    return intervals.pop() if len(intervals) == 1 else None
+def _best(metric: Metric, runs: Sequence[Outline]) -> float | None:
+    return metric.best(float(score) for run in runs for score in run.epochs[metric.kind])
 
 
 def _formula(
-    result: Result, epochs: float | None, train_per_s: float | None, valid_per_s: float | None
+    run: Outline, epochs: float | None, train_per_s: float | None, valid_per_s: float | None
 ) -> float | None:
     if epochs is None or not train_per_s or not valid_per_s:
         return None
-    first = result.epochs.iloc[0]
+    first = run.epochs.iloc[0]
     train = (int(first["instances"]), train_per_s)
     return time_by_formula(epochs, train, (int(first["valid_instances"]), valid_per_s))
 
 
-def _note(runs: Sequence[Run], target: float | None, reached: Sequence[tuple[float, float]]) -> str:
-    failed = [run.failure for run in runs if run.failure]
-    if failed:
-        return f"{len(failed)} of {len(runs)} runs failed: {failed[0]}"
-    best = _best([run.result for run in runs])
-    if target is None or best is None:
+def _note(goal: Goal, runs: Sequence[Outline], failures: Sequence[str]) -> str:
+    if failures:
+        return f"{len(failures)} of {len(runs)} runs failed: {failures[0]}"
+    best = _best(goal.metric, runs)
+    if goal.target is None or best is None:
         return ""
-    missed = sum(math.isinf(epoch) for epoch, _time_s in reached)
+    missed = sum(goal.reached_by(run.epochs[goal.metric.kind]) is None for run in runs)
     if not missed:
         return ""
-    ran = max(len(run.result.epochs) for run in runs)
+    ran = max(len(run.epochs) for run in runs)
     return (
-        f"{100 * target:g} % not reached in {missed} of {len(runs)} runs "
-        f"within {ran} epochs; best {100 * best:.1f} %"
+        f"{goal.text} not reached in {missed} of {len(runs)} runs "
+        f"within {ran} epochs; best {_best_text(goal.metric, best)}"
     )
+
+
+def _best_text(metric: Metric, best: float) -> str:
+    return f"{100 * best:.1f} %" if metric.is_rising else metric.text(best)

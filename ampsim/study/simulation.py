@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import Literal, TypeAlias
 
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
-from ampsim.options import require_count, require_target
+from ampsim.options import require_count
 from ampsim.rng import stream
-from ampsim.runtime import Engine, Job, PassReport, Schedule, average_replicas, paper_placement
+from ampsim.runtime import (
+    Engine,
+    Job,
+    PassReport,
+    Placement,
+    Probe,
+    Schedule,
+    Situation,
+    average_replicas,
+    placement_of,
+    probe,
+)
 from ampsim.study.model import Model
-from ampsim.study.provenance import origin_of
+from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.undisturbed import undisturbed
 from ampsim.trace import Recorder
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
+PlacementLike: TypeAlias = str | os.PathLike[str] | Placement
 
 
 class Simulation:
@@ -31,6 +45,7 @@ class Simulation:
         seed: of data, initial weights, order and placement.
         mode: "numeric" computes everything, "sleep" shapes and control flow only.
         instances: training items to use; None for all that the data set has.
+        placement: which worker hosts which node: a name, or the path of a file.
         clock: whose time passes; a new virtual clock unless given.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
@@ -49,6 +64,7 @@ class Simulation:
         seed: int = 0,
         mode: Mode = "numeric",
         instances: int | None = None,
+        placement: PlacementLike = "paper",
         clock: Clock | None = None,
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
@@ -57,12 +73,15 @@ class Simulation:
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = None if instances is None else require_count("instances", instances)
+        placed = placement_of(placement)
         self._model = model
         self._cluster = cluster
         self._schedule = schedule
         self._seed = seed
         self._graph = model.graph(seed)
         self._data = model.make_data(seed, instances)
+        self._error_scale = model.error_scale_of(self._data)
+        workers = self._place(placed)
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
@@ -70,7 +89,7 @@ class Simulation:
             self._engine = Engine(
                 Job(self._graph, model.pump, model.optimizer, model.update_interval),
                 cluster,
-                paper_placement(self._graph, cluster.workers, stream(seed, "placement")),
+                workers,
                 schedule,
                 clock=self._clock,
                 recorder=self._recorder,
@@ -78,16 +97,33 @@ class Simulation:
             )
         if on_items is not None:
             self._engine.controller.on_finish = on_items
-        self._origin = origin_of(model, cluster, schedule, seed=seed, mode=mode)
+        self._origin = {
+            **origin_of(model, cluster, schedule, seed=seed, mode=mode),
+            "placement": placement_origin(placed, names, workers),
+        }
         self.epoch = 0
         self.train_count = self._data.count("train")
         self.valid_count = self._data.count("valid")
 
+    def _place(self, placement: Placement) -> list[int]:
+        """Return a worker for each node; a probe has a graph of its own."""
+        model, seed = self._model, self._seed
+
+        @cache
+        def probed() -> Probe:
+            job = Job(model.graph(seed), model.pump, model.optimizer, model.update_interval)
+            batches = self._data.batches("train", epoch=0, seed=seed)
+            with undisturbed():
+                return probe(job, self._cluster.devices[0], batches)
+
+        generator = stream(seed, "placement")
+        return placement.place(Situation(self._graph, self._cluster, generator, probed))
+
     def run_epoch(self) -> float:
-        """Train on every item once, average the replicas, validate; return the accuracy.
+        """Train on every item once, average the replicas, validate; return the model's metric.
 
         Returns:
-            Validation accuracy in [0, 1]; NaN in mode "sleep".
+            Validation accuracy in [0, 1], or error in the model's unit; NaN in mode "sleep".
 
         Raises:
             SimulationError: the run cannot go on; `result` still gives what was finished.
@@ -96,6 +132,7 @@ class Simulation:
         train = self._run_pass("train")
         average_replicas(self._graph)
         valid = self._run_pass("valid")
+        error = valid.totals.absolute_error * self._error_scale
         self.epoch += 1
         self._recorder.epochs.append(
             (
@@ -109,9 +146,11 @@ class Simulation:
                 valid.totals.instances,
                 train.end_s - train.start_s,
                 valid.end_s - valid.start_s,
+                error,
+                train.totals.absolute_error * self._error_scale,
             )
         )
-        return valid.totals.accuracy
+        return valid.totals.accuracy if self._model.measure.is_rising else error
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
@@ -139,6 +178,7 @@ def simulate(
     mode: Mode = "numeric",
     instances: int | None = None,
     target: float | None = None,
+    placement: PlacementLike = "paper",
     clock: Clock | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
@@ -152,23 +192,34 @@ def simulate(
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.
-        target: stop after the epoch whose validation accuracy reaches this.
+        target: stop after the epoch whose validation accuracy, or error, reaches this.
+        placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
+            "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
 
     Raises:
         OptionError: an option has a value that it cannot have.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
         SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
             failed, or nothing was left to do. Its `partial` is the `Result` so far.
     """
     epochs = require_count("epochs", epochs)
-    target = require_target(target)
+    target = model.measure.require_target(target)
     simulation = Simulation(
-        model, cluster, schedule, seed=seed, mode=mode, instances=instances, clock=clock
+        model,
+        cluster,
+        schedule,
+        seed=seed,
+        mode=mode,
+        instances=instances,
+        placement=placement,
+        clock=clock,
     )
     try:
         while simulation.epoch < epochs:
-            accuracy = simulation.run_epoch()
-            if target is not None and accuracy >= target:
+            score = simulation.run_epoch()
+            if target is not None and model.measure.reaches(score, target):
                 break
     except SimulationError as error:
         error.partial = simulation.result()

@@ -1,6 +1,8 @@
 """Records of a run, and what can be read off them."""
 
+from ampsim.trace.bounds import Bounds, bounds_of
 from ampsim.trace.recorder import Recorder, to_frame
 from ampsim.trace.summary import Summary
+from ampsim.trace.window import Window, window_of
 
-__all__ = ["Recorder", "Summary", "to_frame"]
+__all__ = ["Bounds", "Recorder", "Summary", "Window", "bounds_of", "to_frame", "window_of"]

@@ -49,6 +49,8 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "valid_instances": np.int64,
     "train_s": np.float64,
     "valid_s": np.float64,
+    "error": np.float64,
+    "train_error": np.float64,
 }
 NODE_COLUMNS: Final = ("node", "source", "target")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -39,13 +40,13 @@ class Table:
         """Hand on what there is."""
         if not self._rows:
             return
-        columns = {
-            name: np.array(column, dtype=kind)
-            for (name, kind), column in zip(
-                self.schema.items(), zip(*self._rows, strict=True), strict=True
-            )
+        rows = self._rows
+        assert len(rows[0]) == len(self.schema), f"{rows[0]} does not fit {list(self.schema)}"
+        columns = {  # zip(*rows), which makes an iterator for each row, takes twice as long
+            name: np.fromiter(map(itemgetter(place), rows), kind, len(rows))
+            for place, (name, kind) in enumerate(self.schema.items())
         }
-        self._rows.clear()
+        rows.clear()
         for sink in self._sinks:
             sink(columns)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim.ir import Partition
+from ampsim.ir import Partition, Standin
 from ampsim.nodes import Collect, Distribute, Group, Replicate, Ungroup, distribute
 
 WIDTH = 3
@@ -65,6 +65,19 @@ def test_distribute_sends_each_part_the_rows_of_its_indices(case):
     for part, payload in zip(parts, sent, strict=True):
         assert payload.tolist() == [whole[row].tolist() for row in part]
         assert payload.shape == (len(part), WIDTH)
+
+
+@given(partitions(), st.booleans())
+def test_distribute_sends_integers_that_stay_real_in_sleep_mode(case, is_abstract):
+    size, parts = case
+    node, names = Distribute("distribute", len(parts)), np.arange(size) * 10
+    node.is_abstract, node.input_needs_gradient = is_abstract, (False, False)
+    node.forward(1, NOW, Partition(parts, size))
+    sent = [payload for _port, _state, payload in node.forward(0, NOW, names)]
+    assert [payload.tolist() for payload in sent] == [[10 * row for row in p] for p in parts]
+    for place in range(len(parts)):
+        returned = node.backward(place, NOW, None)
+    assert returned == ((0, NOW, None), (1, NOW, None))
 
 
 @given(partitions())
@@ -126,6 +139,20 @@ def test_group_undoes_ungroup_in_any_order(count, random):
     back = [send for message in returned for send in ungroup.backward(*message)]
     assert (back[0][2] == 2 * payload).all()
     assert [*ungroup.pending(), *group.pending()] == []
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_a_payload_of_no_rows_passes_ungroup_and_group_as_one_slice(is_abstract):
+    empty: Any = Standin((0, WIDTH), 8) if is_abstract else np.zeros((0, WIDTH))
+    ungroup = Ungroup("ungroup", at_step, keep_axis=True)
+    group = Group("group", lambda state: (NOW, state.step, 1))
+    ungroup.is_abstract = group.is_abstract = is_abstract
+    (slice_of_none,) = ungroup.forward(0, NOW, empty)
+    ((_port, state, grouped),) = group.forward(*slice_of_none)
+    (part,) = group.backward(0, state, grouped)
+    ((_port, state, back),) = ungroup.backward(*part)
+    assert (slice_of_none[1], state) == (at_step(NOW, 0), NOW)
+    assert slice_of_none[2].shape == grouped.shape == part[2].shape == back.shape == (0, WIDTH)
 
 
 @settings(max_examples=20)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampsim.hardware import Device, Link, occupancy_s, transfer_s
+from ampsim.hardware.efficiency import fraction_at
 from ampsim.ir.work import Work
 
 COUNTS = st.integers(0, 10**15)
@@ -68,3 +69,34 @@ def test_naming_a_bandwidth_never_makes_a_heavy_step_faster(device, work):
 def test_longer_message_never_arrives_earlier(link, payload_bytes, more_bytes):
     short, long = transfer_s(link, payload_bytes), transfer_s(link, payload_bytes + more_bytes)
     assert link.latency_s <= short <= long < math.inf
+
+
+CURVES = st.lists(
+    st.tuples(st.integers(1, 10**6), st.floats(1e-6, 1.0)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda point: point[0],
+).map(lambda points: tuple(sorted(points)))
+
+
+@given(CURVES, st.integers(0, 2 * 10**6))
+def test_a_fraction_lies_between_those_of_its_neighbours(curve, rows):
+    fraction = fraction_at(curve, rows)
+    below = [value for at, value in curve if at <= rows][-1:]
+    above = [value for at, value in curve if at >= rows][:1]
+    near = below + above
+    assert min(near) * (1 - 1e-12) <= fraction <= max(near) * (1 + 1e-12)
+    assert all(fraction_at(curve, at) == value for at, value in curve)
+
+
+@given(DEVICES, WORKS, CURVES, st.integers(0, 10**6))
+def test_efficiency_only_ever_costs_time(device, work, curve, rows):
+    slow = device.model_copy(update={"efficiency": curve})
+    for is_light in (False, True):
+        full_s = occupancy_s(device, work, is_light=is_light, rows=rows)
+        assert is_at_most(full_s, occupancy_s(slow, work, is_light=is_light, rows=rows))
+        assert occupancy_s(device, work, is_light=is_light) == full_s
+    whole = device.model_copy(update={"efficiency": ((1, 1.0), (9, 1.0))})
+    assert occupancy_s(whole, work, is_light=False, rows=rows) == occupancy_s(
+        device, work, is_light=False
+    )

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from ampsim.cli import progress
 from ampsim.cli.progress import Bars, Lines
+from ampsim.metric import Metric
 from ampsim.study import Progress
 
 
@@ -31,6 +32,12 @@ def test_in_a_hurry_only_the_first_line_and_the_last_epoch_of_each_run_are_said(
         "ampsim: amp 1/2, epoch 2 done",
         "ampsim: amp 2/2, epoch 2 done",
     ]
+
+
+def test_an_error_is_said_with_its_unit(capsys):
+    lines, metric = Lines(), Metric("error", "eV")
+    lines.show(Progress("amp", 1, 1, 1, 2, 2, 0.123456, is_epoch_end=True, metric=metric))
+    assert capsys.readouterr().err == "ampsim: amp, epoch 1 done, error 0.123 eV\n"
 
 
 def test_given_time_every_epoch_is_a_line(capsys, monkeypatch):

@@ -29,6 +29,18 @@ def test_run_writes_beside_the_user_unless_told(call):
     assert read_run("run-rnn").manifest["mode"] == "sleep"
 
 
+def test_a_placement_of_a_run_is_itself_a_placement_file(call):
+    words = ("run", "rnn", *SMALL, "--quiet", "--workers", "5")
+    call(*words, "--placement", "communication-aware", "--out", "first")
+    placed = read_run("first").manifest["placement"]
+    assert placed["name"] == "communication-aware"
+    Path("mine.toml").write_text("".join(f'"{n}" = {w}\n' for n, w in placed["workers"].items()))
+    call(*words, "--placement", "mine.toml", "--out", "second")
+    again = read_run("second").manifest["placement"]
+    assert (again["file"], again["workers"]) == ("mine.toml", placed["workers"])
+    assert read_run("first").table("spans").equals(read_run("second").table("spans"))
+
+
 def test_run_ends_at_its_target(call):
     call("run", "rnn", *SMALL, "--epochs", "9", "--target", "0.001", "--quiet")
     assert len(read_run("run-rnn").table("epochs")) == 1

@@ -67,6 +67,19 @@ def test_a_row_says_what_its_runs_say(model, cluster):
     assert row["best_accuracy"] == max(run.epochs["accuracy"].max() for run in runs)
 
 
+def test_a_row_says_what_bounds_its_first_run(model, cluster):
+    made = forecast(model, cluster, ALL, max_epochs=2, repeats=2)
+    for (_index, row), run in zip(made.table.iterrows(), made.runs[::2], strict=True):
+        bounds = run.result.bounds
+        shares = {name: getattr(bounds, f"{name}_share") for name in ("worker", "path", "link")}
+        assert {name: row[f"{name}_share"] for name in shares} == shares
+        assert (row["bound_by"], row["admission_share"]) == (
+            bounds.bound_by,
+            bounds.admission_share,
+        )
+    assert made.table["bound_by"].tolist()[0] == "critical path"
+
+
 def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):
     made = forecast(model, cluster, [Amp(3)], max_epochs=2, seed=4)
     alone = simulate(model, cluster, Amp(3), epochs=2, seed=4)
@@ -155,9 +168,9 @@ def test_progress_counts_every_item_of_every_epoch(model, cluster):
     assert [one.items for one in told if one.is_epoch_end] == [36, 36]
     assert {one.items_total for one in told} == {36}
     assert [one.epoch for one in told if one.is_epoch_end] == [1, 2]
-    assert told[0].accuracy is None
+    assert told[0].score is None
     assert (told[0].schedule, told[0].repeat, told[0].repeats) == ("amp", 1, 1)
-    assert told[-1].accuracy is not None
+    assert told[-1].score is not None
 
 
 def test_two_schedules_of_one_kind_have_a_row_each(model, cluster):

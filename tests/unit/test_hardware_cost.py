@@ -1,5 +1,7 @@
 """What steps and messages cost, and what is said of it."""
 
+import pytest
+
 from ampsim.hardware import (
     Charge,
     Device,
@@ -82,3 +84,52 @@ def test_charges_of_the_cpu_core_are_measured():
 
 def test_overhead_alone_is_said_to_be_added():
     assert charges(OVERHEAD)[1].text == "operation_overhead_s + FLOP / flop_per_s"
+
+
+CURVE = Device(name="curve", flop_per_s=1e12, efficiency=((4, 0.25), (64, 0.75)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "fraction"),
+    [(0, 0.25), (1, 0.25), (4, 0.25), (16, 0.5), (64, 0.75), (10**6, 0.75), (None, 1.0)],
+)
+def test_few_rows_reach_a_fraction_of_the_rate(rows, fraction):
+    work = Work(flop=3_000_000)
+    assert occupancy_s(CURVE, work, is_light=False, rows=rows) == pytest.approx(3e-6 / fraction)
+    assert occupancy_s(PAPER, work, is_light=False, rows=rows) == 3e-6
+
+
+def test_efficiency_slows_arithmetic_and_not_memory():
+    slow = ROOFLINE.model_copy(update={"efficiency": ((1, 0.5),)})
+    traffic_bound, compute_bound = Work(flop=10**6, bytes=5000), Work(flop=10**7, bytes=5000)
+    assert occupancy_s(slow, traffic_bound, is_light=False, rows=1) == 1e-6 + 5e-6
+    assert occupancy_s(slow, compute_bound, is_light=False, rows=1) == 1e-6 + 2e-5
+
+
+def test_one_point_holds_for_all_rows():
+    flat = Device(name="flat", flop_per_s=1e12, efficiency=((7, 0.5),))
+    for rows in (1, 7, 100):
+        assert occupancy_s(flat, Work(flop=10**6), is_light=False, rows=rows) == 2e-6
+
+
+def test_charges_say_that_rows_matter():
+    heavy, light, *_numbers, curve = charges(CURVE)
+    assert heavy.text == "FLOP / (flop_per_s x efficiency of the rows) (AMPNet, Appendix C)"
+    assert light.kind == "assumed"
+    assert curve.what == "efficiency = 0.25 at 4 to 0.75 at 64 rows"
+    assert [charge.kind for charge in charges(load_device("p100"))[2:]] == [
+        "datasheet", "assumed", "datasheet", "assumed",
+    ]  # fmt: skip
+
+
+def test_the_p100_takes_as_long_for_few_rows_as_for_64():
+    """Its file's assumption, which interpolation between the points keeps within a tenth."""
+    device = load_device("p100")
+    whole_s = occupancy_s(device, Work(2 * 64 * 2560 * 2560), is_light=False, rows=64)
+    measured_s = 2 * 64 * 2560 * 2560 / 5.31e12
+    assert whole_s - device.operation_overhead_s == pytest.approx(measured_s, rel=1e-3)
+    for rows in (1, 3, 11, 16, 24, 50):
+        some = Work(2 * rows * 2560 * 2560)
+        assert occupancy_s(device, some, is_light=False, rows=rows) == pytest.approx(
+            whole_s, rel=0.1
+        )

@@ -129,6 +129,37 @@ def test_impossible_value_is_named_with_its_key(line, said, rejection):
     assert rejection(f"{line}\n{GOOD}") == f"bad.toml: {said}"
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("0.5", "expected a list of [rows, fraction] such as [[1, 0.1], [64, 0.9]], got 0.5"),
+        ("[]", "expected a list of [rows, fraction] such as [[1, 0.1], [64, 0.9]], got []"),
+        ("[1, 0.5]", "expected [rows, fraction] in each place, got 1"),
+        ("[[1]]", "expected [rows, fraction] in each place, got [1]"),
+        ("[[0, 0.5]]", "expected rows as a whole number, 1 to 1000000000, got 0"),
+        ("[[1.5, 0.5]]", "expected rows as a whole number, 1 to 1000000000, got 1.5"),
+        ("[[true, 0.5]]", "expected rows as a whole number, 1 to 1000000000, got True"),
+        ("[[1, 0]]", "expected a fraction above 0 and at most 1, got 0"),
+        ("[[1, 1.5]]", "expected a fraction above 0 and at most 1, got 1.5"),
+        ("[[1, nan]]", "expected a fraction above 0 and at most 1, got nan"),
+        ('[[1, "a"]]', "expected a fraction above 0 and at most 1, got 'a'"),
+        ("[[8, 0.5], [8, 0.6]]", "expected rows that ascend, got 8 after 8"),
+        ("[[8, 0.5], [1, 0.6]]", "expected rows that ascend, got 1 after 8"),
+    ],
+)
+def test_impossible_efficiency_is_named_with_its_key(value, said, rejection):
+    assert rejection(f"efficiency = {value}\n{GOOD}") == f"bad.toml: efficiency: {said}"
+
+
+def test_efficiency_needs_a_source_and_does_not_make_a_file_a_cluster(rejection, tmp_path):
+    line = "efficiency = [[1, 0.25], [64, 1]]\n"
+    assert rejection(line + GOOD).startswith("bad.toml: missing key 'sources.efficiency'; say wh")
+    source = '[sources.efficiency]\nkind = "assumed"\ntext = "for tests"\n'
+    (tmp_path / "good.toml").write_text(line + GOOD + source)
+    assert load_device(tmp_path / "good.toml").efficiency == ((1, 0.25), (64, 1.0))
+    assert load_cluster(tmp_path / "good.toml").workers == 16
+
+
 def test_source_that_is_no_table_is_rejected(rejection):
     said = "bad.toml: sources.flop_per_s must be a table, got 3"
     assert rejection("flop_per_s = 1e12\nsources.flop_per_s = 3") == said
@@ -148,7 +179,7 @@ def test_source_that_is_no_table_is_rejected(rejection):
             "description",
             "colour",
             "unknown key 'colour'; known: name, description, flop_per_s, operation_overhead_s, "
-            "memory_bandwidth_bytes_per_s, sources",
+            "memory_bandwidth_bytes_per_s, efficiency, sources",
         ),
     ],
 )
@@ -229,7 +260,7 @@ def test_unreadable_file_is_explained(tmp_path, monkeypatch):
 
 
 def test_unknown_device_gets_a_suggestion():
-    said = r"no device named 'tflop-1'; did you mean 'tflops-1'\? shipped: cpu-core, tflops-1"
+    said = r"no device named 'tflop-1'; did you mean 'tflops-1'\? shipped: cpu-core, p100, tflops-1"
     with pytest.raises(UnknownNameError, match=said):
         load_cluster("tflop-1")
     with pytest.raises(UnknownNameError, match=said):

@@ -178,7 +178,7 @@ CASES: dict[str, Case] = {
     "Split": Case(lambda: Split("node", (2, 1, 3)), at_ports(normal(4, 6)), wrong=((ROWS, 5),)),
     "Ungroup": Case(lambda: Ungroup("node", at_step), at_ports(normal(6, 3, 2)), wrong=((ROWS,),)),
     "Ungroup, keeping the axis": Case(
-        lambda: Ungroup("node", at_step, keep_axis=True), at_ports(normal(3, 2)), wrong=((ROWS,),)
+        lambda: Ungroup("node", at_step, keep_axis=True), at_ports(normal(3, 2)), wrong=((),)
     ),
     "Group": Case(
         lambda: Group("node", of_three),
@@ -191,10 +191,18 @@ CASES: dict[str, Case] = {
         at_ports(normal(5, 2), PARTS),
         wrong=((ROWS, 2), ("others",)),
     ),
+    "Distribute, one axis": Case(
+        lambda: Distribute("node", 3), at_ports(normal(5), PARTS), wrong=((ROWS, 2, 2), (ROWS,))
+    ),
     "Collect": Case(
         lambda: Collect("node", 3),
         at_ports(normal(3, 2), normal(0, 2), normal(2, 2), PARTS),
         wrong=(("a", 2), ("b", 3), ("c", 2), (ROWS,)),
+    ),
+    "Collect, one axis": Case(
+        lambda: Collect("node", 3),
+        at_ports(normal(3), normal(0), normal(2), PARTS),
+        wrong=(("a",), ("b", 3), ("c",), (ROWS,)),
     ),
     "Bcast": Case(lambda: Bcast("node", 3), at_ports(normal(4, 2))),
     "Phi": Case(

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ampsim.metric import ACCURACY
+
 STEP_S = {"forward": 1.0e-6, "backward": 2.0e-6, "update": 0.5e-6}
 PRIORITY = {"update": 0, "backward": 1, "forward": 2}
 
@@ -174,8 +176,14 @@ def table_of(**changes: Any) -> pd.DataFrame:
         "makespan_s": [1.4, 0.9, 0.43],
         "time_to_target_formula_s": [1.42, 0.9, 0.42],
         "best_accuracy": [0.972, 0.972, 0.972],
+        "best_error": [nan, nan, nan],
         "repeats_reached": [3, 3, 3],
         "repeats": [3, 3, 3],
+        "bound_by": [None, None, None],
+        "worker_share": [nan, nan, nan],
+        "path_share": [nan, nan, nan],
+        "link_share": [nan, nan, nan],
+        "admission_share": [nan, nan, nan],
         "note": ["", "", ""],
     }
     assert set(changes) <= set(columns), nan
@@ -208,6 +216,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
     values: dict[str, Any] = {
         "table": table_of(),
         "target": 0.97,
+        "metric": ACCURACY,
         "runs": runs,
         "workers": workers,
         "model": "rnn",

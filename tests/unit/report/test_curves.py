@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from ampsim.metric import ACCURACY, Metric
 from ampsim.report import convergence as convergence_figure
 from ampsim.report import staleness
 from ampsim.report import throughput as throughput_figure
-from ampsim.report.convergence import has_accuracy
+from ampsim.report.convergence import has_scores, is_blind
 from ampsim.report.staleness import staleness_counts
 from ampsim.report.style import line_styles
 
@@ -91,8 +92,8 @@ def test_a_schedule_looks_the_same_whichever_others_there_are():
 
 def test_runs_without_accuracy_are_known_as_such(make_epochs):
     epochs = make_epochs("amp", 0)
-    assert has_accuracy({"amp": [epochs]})
-    assert not has_accuracy({"amp": [epochs.assign(accuracy=float("nan"))], "empty": []})
+    assert has_scores({"amp": [epochs]})
+    assert not has_scores({"amp": [epochs.assign(accuracy=float("nan"))], "empty": []})
     unknown = convergence({"amp": [epochs.assign(accuracy=float("nan"))]}, target=None)
     assert unknown.axes[0].get_ylim() == (0.0, 1.0)
 
@@ -189,3 +190,25 @@ def test_nothing_of_the_figures_is_cut_off(make_epochs, make_table, make_stalene
         assert min(box.y0 for box in boxes) >= -1
         assert max(box.x1 for box in boxes) <= figure.bbox.x1 + 1
         assert max(box.y1 for box in boxes) <= figure.bbox.y1 + 1
+
+
+def test_an_error_falls_to_its_target_on_an_axis_with_its_unit(make_epochs):
+    epochs = make_epochs("amp", 0)
+    falling = epochs.assign(error=10 * (1 - epochs["accuracy"]), accuracy=float("nan"))
+    figure = convergence({"amp": [falling]}, target=1.0, metric=Metric("error", "eV"))
+    by_time = figure.axes[0]
+    assert by_time.get_ylabel() == "validation error (eV)"
+    first = int(np.flatnonzero(falling["error"] <= 1.0)[0])
+    (ring,) = [line for line in by_time.lines if line.get_label() == "target reached"]
+    np.testing.assert_allclose(ring.get_ydata(), falling["error"].iloc[first])
+    assert legend_texts(figure)[0].startswith("amp: 1 eV at ")
+    low, high = by_time.get_ylim()
+    assert 0 <= low < falling["error"].min() < falling["error"].max() < high
+
+
+def test_a_run_without_numbers_is_told_from_one_without_epochs(make_epochs):
+    epochs = make_epochs("amp", 0)
+    blind = epochs.assign(accuracy=float("nan"))
+    assert is_blind([blind], ACCURACY)
+    assert not is_blind([epochs], ACCURACY)
+    assert not is_blind([epochs[:0]], ACCURACY)

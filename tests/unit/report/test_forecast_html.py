@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from ampsim.metric import Metric
 from ampsim.report.convergence import convergence
 from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture
@@ -61,6 +62,42 @@ def test_the_page_tells_verdict_table_figures_assumptions_and_origin(page):
 def test_the_best_row_is_marked_and_no_other(page):
     best = re.findall(r'<tr class="best"><th scope="row">(\w+)</th>', page)
     assert best == ["amp"]
+
+
+def test_what_bounds_a_row_is_said_below_the_table(make_forecast, make_table):
+    nan = float("nan")
+    table = make_table(
+        bound_by=["critical path", "link 0-1", None],
+        path_share=[0.99, 0.2, nan],
+        link_share=[0.0, 0.5, nan],
+    )
+    texts = Seen(html_page(make_forecast({}, 3, table=table), [], {})).texts
+    assert [text for text in texts if ": bound by " in text] == [
+        "sequential: bound by its critical path: steps that wait for one another take 99.0 % of "
+        "the time",
+        "pipeline: bound by link 0-1, which is occupied 50.0 % of the time",
+    ]
+
+
+def test_an_error_is_told_in_its_unit(make_forecast, make_table):
+    nan = float("nan")
+    table = make_table(
+        best_accuracy=[nan] * 3, best_error=[0.3, 0.4, 0.5], time_to_target_s=[nan] * 3
+    )
+    error = Metric("error", "D")
+    forecast = make_forecast({}, 3, table=table, metric=error, target=0.1, runs=[])
+    texts = "\n".join(Seen(html_page(forecast, [], {})).texts)
+    assert "sequential came closest with 0.3 D" in texts
+    assert "target 0.1 D validation error" in texts
+
+
+def test_origin_names_the_placement_but_not_the_worker_of_each_node(make_forecast):
+    manifest = {"placement": {"name": "k-hop", "hops": 3, "workers": {"linear-1": 7}}}
+    texts = Seen(html_page(make_forecast({}, 3, manifest=manifest), [], {})).texts
+    at = texts.index("placement.hops")
+    assert texts[at : at + 2] == ["placement.hops", "3"]
+    assert not any(text.startswith("placement.workers") for text in texts)
+    assert "linear-1 = 7" in "\n".join(texts)  # in the manifest, folded
 
 
 def test_figures_are_inside_and_said_in_words(page):

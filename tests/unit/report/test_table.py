@@ -130,6 +130,50 @@ def test_csv_leaves_unknown_empty(make_table):
     assert text == 'time_to_target_s\n""\n""\n1.0\n'
 
 
+BOUNDS = {
+    "bound_by": ["critical path", "link host to 3", "admission limit"],
+    "worker_share": [0.1, 0.2, 0.3],
+    "path_share": [1.0, 0.3, float("nan")],
+    "link_share": [0.0, 0.875, 0.3],
+    "admission_share": [0.2, 0.1, 0.5],
+}
+
+
+def test_markdown_says_what_bounds_each_row_and_by_how_much(make_table):
+    heading, _, *rows = cells(to_markdown(make_table(**BOUNDS)))
+    assert heading[-1] == "bound by"
+    assert [row[-1].replace("\\", "") for row in rows] == [
+        "critical path (100 %)", "link host to 3 (87.5 %)", "admission limit (50.0 %)",
+    ]  # fmt: skip
+
+
+def test_the_terminal_says_it_in_sentences_below_the_table(make_table):
+    below = shown(make_table(**BOUNDS), 200).splitlines()[-4:]
+    assert [line.strip() for line in below if line.strip()][-3:] == [
+        "sequential: bound by its critical path: steps that wait for one another take 100 % of "
+        "the time",
+        "pipeline: bound by link host to 3, which is occupied 87.5 % of the time",
+        "amp: bound by the admission limit: 50.0 % of the time the busiest worker or link idles",
+    ]
+    one = make_table(bound_by=["worker 3", None, None], worker_share=[0.92, None, None])
+    assert "sequential: bound by worker 3, which is busy 92.0 % of the time" in shown(one, 120)
+    assert "pipeline: bound" not in shown(one, 120)
+
+
 def test_a_table_of_no_rows_is_its_heading(make_table):
     assert to_markdown(make_table().iloc[:0]).startswith("| schedule |")
     assert "schedule" in shown(make_table().iloc[:0], 80)
+
+
+def test_the_best_error_has_a_column_where_a_target_was_missed(make_table):
+    missed = make_table(
+        time_to_target_s=[1.0, None, 1.0], best_accuracy=[None] * 3, best_error=[4.4, 5.123, 4.5]
+    )
+    heading, _, *rows = cells(to_markdown(missed))
+    assert [row[heading.index("best error")] for row in rows] == ["4.4", "5.12", "4.5"]
+    assert "best accuracy" not in heading
+
+
+def test_without_a_measurement_nothing_is_said_of_targets(make_table):
+    blind = make_table(best_accuracy=[None] * 3, time_to_target_s=[None] * 3)
+    assert not {"time to target", "epochs", "reached"} & set(cells(to_markdown(blind))[0])

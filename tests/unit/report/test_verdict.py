@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ampsim.metric import Metric
 from ampsim.report.verdict import verdict
 
 NAN = float("nan")
@@ -100,3 +101,22 @@ def test_rows_of_one_name_are_told_apart_by_mak(make_table):
 
 def test_no_row_is_no_verdict(make_table):
     assert verdict(make_table().iloc[:0], 0.97).startswith("No schedule was finished")
+
+
+def test_an_error_is_named_with_its_unit(make_table):
+    error = Metric("error", "eV")
+    errors = {"best_accuracy": [NAN] * 3, "best_error": [5.0, 4.8, 6.0]}
+    table = make_table(time_to_target_s=[NAN] * 3, **errors)
+    assert verdict(table, 4.6, error).endswith(
+        "No schedule reached an error of 4.6 eV; pipeline came closest with 4.8 eV."
+    )
+    missed = make_table(
+        time_to_target_s=[1.39, NAN, 0.41], repeats_reached=[3, 0, 3],
+        best_accuracy=[NAN] * 3, best_error=[4.5, 4.8, 4.5],
+    )  # fmt: skip
+    assert " reaches an error of 4.6 eV in 410 ms instead of" in verdict(missed, 4.6, error)
+    assert verdict(missed, 4.6, error).endswith(
+        " An error of 4.6 eV is not reached by pipeline (best 4.8 eV)."
+    )
+    nothing = make_table(best_accuracy=[NAN] * 3, time_to_target_s=[NAN] * 3)
+    assert "No error was computed" in verdict(nothing, 4.6, error)

@@ -1,10 +1,30 @@
-"""Which worker hosts which node (paper, Section 3.1: affinitization)."""
+"""The paper's placement (Section 3.1): heavy nodes take turns, light nodes go where nobody is."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ampsim.ir import Graph
+from ampsim.runtime.placements.base import Situation, share_with_producers
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The h-th heavy node on worker h mod W, light nodes at random over the rest."""
+
+    name: ClassVar[str] = "paper"
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The name."""
+        return {"name": self.name}
+
+    def place(self, situation: Situation) -> list[int]:
+        """Place by order of being added, and by chance."""
+        return paper_placement(situation.graph, situation.cluster.workers, situation.generator)
 
 
 def paper_placement(graph: Graph, workers: int, generator: np.random.Generator) -> list[int]:
@@ -32,20 +52,5 @@ def paper_placement(graph: Graph, workers: int, generator: np.random.Generator) 
             if placement[index] < 0:
                 placement[index] = int(generator.integers(rest.start, rest.stop))
     else:
-        _share_with_producers(graph, placement)
+        share_with_producers(graph, placement)
     return placement
-
-
-def _share_with_producers(graph: Graph, placement: list[int]) -> None:
-    """Walk along the wires from the heavy nodes; what none of them feeds goes to worker 0."""
-    frontier = [index for index, worker in enumerate(placement) if worker >= 0]
-    while frontier:
-        following: list[int] = []
-        for index in frontier:
-            for target, _port in graph.targets[index]:
-                if placement[target] < 0:
-                    placement[target] = placement[index]
-                    following.append(target)
-        frontier = following
-    for index in range(1, len(placement)):
-        placement[index] = max(placement[index], 0)

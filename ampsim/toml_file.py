@@ -1,4 +1,7 @@
-"""Reading a hardware file: TOML into a record, and every mistake into one line."""
+"""Reading a file that a user writes: TOML into a record, and every mistake into one line.
+
+Those of hardware and the recipes of reports are such files.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,41 @@ import reprlib
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ampsim.errors import FileFormatError
 
 SIZE_BYTES_MAX = 1_000_000
-"""Largest hardware file; chosen: a thousand times what one needs, so a larger one is a slip."""
+"""Largest file; chosen: a thousand times what one needs, so a larger one is a slip."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""Text that says something."""
+
+
+class Record(BaseModel):
+    """Base of what is read from a file that a user writes.
+
+    Booleans and strings are not numbers, infinity and NaN are not values, and a key that has no
+    effect does not exist.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class FileKind(NamedTuple):
+    """What is said of a kind of file where one is none.
+
+    Args:
+        noun: what it is, such as "hardware".
+        least: a sentence on the least that it must hold.
+    """
+
+    noun: str
+    least: str
+
 
 _RecordT = TypeVar("_RecordT", bound=BaseModel)
 
@@ -31,18 +60,21 @@ _EXPECTED = {
     "int_type": "a whole number",
     "string_type": "text in quotes",
     "string_too_short": "text that is not empty",
+    "too_short": "a list of at least one",
     "model_type": "a table",
-    "list_type": "a list of tables, each under double brackets",
+    "dict_type": "a table",
+    "bool_type": "true or false",
     "place": "a worker's index or 'host'",
 }
 
 
-def read_table(path: Path, label: str) -> dict[str, Any]:
+def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
     """The table that a TOML file holds.
 
     Args:
         path: the file.
         label: what to call it in a message: the path as the user gave it.
+        kind: what it should be.
 
     Raises:
         FileFormatError: it cannot be read, is no TOML, or is empty.
@@ -58,11 +90,11 @@ def read_table(path: Path, label: str) -> dict[str, Any]:
         raise FileFormatError(text) from error
     if len(content) > SIZE_BYTES_MAX:
         raise FileFormatError(
-            f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a hardware file?"
+            f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a {kind.noun} file?"
         )
     table = _parse(content, label)
     if not table:
-        raise FileFormatError(f"{label}: is empty; a device file has at least flop_per_s = 1e12")
+        raise FileFormatError(f"{label}: is empty; {kind.least}")
     return table
 
 
@@ -120,6 +152,8 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
         return f"{key} must be {context['expected']}, {got}"
     if kind == "float_type" and type(detail["input"]) is int:
         return f"{key} must be a number that fits in 64 bits, {got}"
+    if kind == "list_type":
+        return f"{key} must be {_list_at(record, location)}, {got}"
     if kind in _EXPECTED:
         return f"{key} must be {_EXPECTED[kind]}, {got}"
     return f"{key}: {detail['msg']}" if key else detail["msg"]
@@ -144,15 +178,31 @@ def _short(value: object) -> str:
 
 def _keys_at(record: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """The keys that the table at a place in the file may have."""
+    fields = _record_at(record, location).model_fields
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _list_at(record: type[BaseModel], location: tuple[int | str, ...]) -> str:
+    """What a list at a place in the file holds."""
+    holder = _record_at(record, location[:-1])
+    is_of_tables = _record_of(holder, str(location[-1])) is not None
+    return "a list of tables, each under double brackets" if is_of_tables else "a list in brackets"
+
+
+def _record_at(record: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The record that describes the table at a place in the file."""
     for step in location:
         if isinstance(step, str):
-            record = _record_of(record, step)
-    return [field.alias or name for name, field in record.model_fields.items()]
+            record = _record_of(record, step) or record
+    return record
 
 
-def _record_of(record: type[BaseModel], key: str) -> type[BaseModel]:
-    """The record in the annotation of a key, inside `| None` and `list[...]` too."""
-    pending: list[Any] = [record.model_fields[key].annotation]
-    while not (isinstance(pending[-1], type) and issubclass(pending[-1], BaseModel)):
+def _record_of(record: type[BaseModel], key: str) -> type[BaseModel] | None:
+    """The record in the annotation of a key, inside `| None` and `list[...]` too, if any."""
+    fields = {field.alias or name: field for name, field in record.model_fields.items()}
+    pending: list[Any] = [fields[key].annotation]
+    while pending:
+        if isinstance(pending[-1], type) and issubclass(pending[-1], BaseModel):
+            return pending[-1]
         pending.extend(getattr(pending.pop(), "__args__", ()))
-    return pending[-1]
+    return None

@@ -1,0 +1,115 @@
+"""ampsim data: which data sets are there, and where the rest comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as writer
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampsim.cli import options
+from ampsim.cli.say import Code, complain, in_columns, write
+from ampsim.errors import AmpsimError
+from ampsim.units import format_bytes
+
+if TYPE_CHECKING:
+    from ampsim.data import FileStatus
+
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="One data set; all unless given.")
+]
+DownloadOption = Annotated[
+    bool, typer.Option("--download", help="Fetch what is missing first, each file by its hash.")
+]
+
+
+def data(
+    name: NameArgument = None,
+    *,
+    download: DownloadOption = False,
+    data: options.DataOption = None,
+    json: options.JsonOption = None,
+) -> Code:
+    """Say which files of the data sets are there, how many items they have, and what is missing."""
+    from ampsim.data import DATASETS, data_folder, survey
+    from ampsim.data.registry import source_named
+
+    options.prepare_json(json)
+    names = list(DATASETS) if name is None else [source_named(name).name]
+    code = _download(names, data) if download else Code.FINE
+    files, folder = survey(data, name), data_folder(data)
+    if json is not None:
+        options.write_json(_as_json(folder, files), json)
+    if json != "-":
+        write(_as_text(folder, names, files))
+    for problem in (file.problem for file in files if file.problem):
+        complain(problem)
+        code = Code.FAILED
+    return code
+
+
+def _download(names: list[str], folder: str | None) -> Code:
+    """Fetch one data set after the other; what cannot be had is a line, and the rest goes on."""
+    from ampsim.data import fetch
+
+    code = Code.FINE
+    for name in names:
+        try:
+            fetch(name, folder, say=complain)
+        except AmpsimError as error:
+            complain(error)
+            code = Code.FAILED
+    return code
+
+
+def _as_text(folder: Path, names: list[str], files: list[FileStatus]) -> str:
+    """Each data set with a line for each of its files."""
+    parts = [f"data folder: {folder}"]
+    for name in names:
+        mine = [file for file in files if file.dataset == name]
+        parts.append(f"{_heading(name)}\n{_rows(mine)}".rstrip())
+    return "\n\n".join(parts)
+
+
+def _heading(name: str) -> str:
+    from ampsim.data import DATASETS
+
+    source = DATASETS[name]
+    return f"{name}: {source.description}\n  source: {source.source}"
+
+
+def _rows(files: list[FileStatus]) -> str:
+    rows = [
+        (
+            file.file,
+            file.holds,
+            "" if file.instances is None else f"{file.instances:,}",
+            format_bytes(file.size_bytes),
+            _state(file),
+        )
+        for file in files
+    ]
+    return in_columns(rows, indent="  ")
+
+
+def _state(file: FileStatus) -> str:
+    """Whether a file is there, and if not, how to get it."""
+    if file.problem:
+        return "there, but cannot be used"
+    if file.path is not None:
+        return "there" if file.is_known else "there, of another content than the one known"
+    if file.can_fetch:
+        return f"missing; try 'ampsim data {file.dataset} --download'"
+    return "missing; nobody gives it out, see its source"
+
+
+def _as_json(folder: Path, files: list[FileStatus]) -> str:
+    import ampsim
+
+    rows: list[dict[str, Any]] = [dataclasses.asdict(file) for file in files]
+    for row in rows:
+        row["path"] = None if row["path"] is None else str(row["path"])
+    content = {"ampsim": ampsim.__version__, "folder": str(folder), "files": rows}
+    return writer.dumps(content, indent=2) + "\n"

@@ -1,0 +1,129 @@
+"""What a model is measured by on the validation data, and which of two values is the better one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ampsim.errors import OptionError, one_of
+from ampsim.options import require_target
+from ampsim.units import UNKNOWN, format_percent
+
+Kind: TypeAlias = Literal["accuracy", "error"]
+"""Name of the metric, and of its column among a run's epochs."""
+
+KINDS: Final[tuple[Kind, ...]] = ("accuracy", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """An accuracy, which is to rise to 1, or an error, which is to fall to 0.
+
+    Args:
+        kind: "accuracy", a fraction, or "error", a mean absolute error in `unit`.
+        unit: of an error, as it stands behind a number; may be empty.
+
+    Raises:
+        OptionError: the kind is neither, or an accuracy has a unit.
+
+    >>> Metric("error", "eV").reaches(0.2, 0.25), Metric().reaches(0.2, 0.25)
+    (True, False)
+    """
+
+    kind: Kind = "accuracy"
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the kind."""
+        if self.kind not in KINDS:
+            raise OptionError(one_of("metric", self.kind, KINDS))
+        if self.kind == "accuracy" and self.unit:
+            raise OptionError(f"an accuracy has no unit, got {self.unit!r}; leave it out")
+
+    @property
+    def best_column(self) -> str:
+        """Name of the column that holds the best value of a table's row."""
+        return f"best_{self.kind}"
+
+    @property
+    def is_rising(self) -> bool:
+        """Whether more is better."""
+        return self.kind == "accuracy"
+
+    def reaches(self, score: float, target: float) -> bool:
+        """Whether a value is at least as good as the target; NaN never is."""
+        return score >= target if self.is_rising else score <= target
+
+    def best(self, scores: Iterable[float]) -> float | None:
+        """The best of the values that are known; None where none is."""
+        known = [score for score in scores if math.isfinite(score)]
+        choose = max if self.is_rising else min
+        return choose(known) if known else None
+
+    def require_target(self, value: object) -> float | None:
+        """Return a target as a Python float; None, for no target, stays None.
+
+        Raises:
+            OptionError: the metric cannot have such a value.
+        """
+        return require_target(value, self.kind)
+
+    def text(self, score: float | None) -> str:
+        """A value with its unit, three significant digits.
+
+        >>> Metric().text(0.9731), Metric("error", "eV").text(0.123456)
+        ('97.3 %', '0.123 eV')
+        """
+        if self.is_rising or score is None or not math.isfinite(score):
+            return format_percent(score) if self.is_rising else UNKNOWN
+        return f"{score:.3g} {self.unit}".rstrip()
+
+    def target_text(self, target: float) -> str:
+        """A target as it was typed, with its unit.
+
+        >>> Metric().target_text(0.97), Metric("error", "eV").target_text(4.6)
+        ('97 %', '4.6 eV')
+        """
+        if self.is_rising:
+            return f"{100 * target:.6g} %"
+        return f"{target:.6g} {self.unit}".rstrip()
+
+
+ACCURACY: Final = Metric()
+"""Fraction of rows that are classified rightly: what a model is measured by unless it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is measured, and the value of it aimed at; None where none is.
+
+    >>> Goal(Metric("error"), 0.5).reached_by([0.9, 0.4, 0.6])
+    1
+    """
+
+    metric: Metric
+    target: float | None
+
+    @property
+    def value_text(self) -> str:
+        """The target with its unit."""
+        assert self.target is not None, "there is no target to name"
+        return self.metric.target_text(self.target)
+
+    @property
+    def text(self) -> str:
+        """The target in words that a sentence can hold.
+
+        >>> Goal(Metric(), 0.97).text, Goal(Metric("error", "eV"), 4.6).text
+        ('97 %', 'an error of 4.6 eV')
+        """
+        return self.value_text if self.metric.is_rising else f"an error of {self.value_text}"
+
+    def reached_by(self, scores: Iterable[float]) -> int | None:
+        """Index of the first value that is at the target or better; None without one."""
+        if self.target is None:
+            return None
+        hits = (i for i, one in enumerate(scores) if self.metric.reaches(one, self.target))
+        return next(hits, None)

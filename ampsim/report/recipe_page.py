@@ -1,0 +1,192 @@
+"""A recipe's findings as a folder: page, tables, figures, and a manifest with all their hashes."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from matplotlib.figure import Figure
+
+from ampsim.files import prepare_folder, sha256_of, write_text
+from ampsim.report import markdown
+from ampsim.report.columns import format_count, format_ratio
+from ampsim.report.forecast import Forecast, runs_by_row
+from ampsim.report.forecast_page import gantt_together, learning_figures
+from ampsim.report.forecast_text import (
+    LEGEND,
+    Picture,
+    assumptions,
+    origin,
+    picture_parts,
+    setting,
+)
+from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
+from ampsim.report.saving import save
+from ampsim.report.table import to_csv, to_markdown
+from ampsim.report.verdict import verdict
+from ampsim.toml_text import mapping, to_toml
+from ampsim.units import format_percent, format_rate, format_seconds
+
+PAGE = "report.md"
+TABLE = "report.csv"
+PUBLISHED = "published.csv"
+MANIFEST = "manifest.toml"
+
+_SHOW: dict[str, Callable[[float | None], str]] = {
+    "train_per_s": format_rate,
+    "valid_per_s": format_rate,
+    "time_to_target_s": format_seconds,
+    "best_accuracy": format_percent,
+}
+_WORDS = {
+    "train_per_s": "training",
+    "valid_per_s": "validation",
+    "epochs_to_target": "epochs to target",
+    "time_to_target_s": "time to target",
+    "best_accuracy": "best accuracy",
+    "best_error": "best error",
+}
+
+
+class File(Protocol):
+    """What the page takes from a recipe's file."""
+
+    @property
+    def title(self) -> str:
+        """Heading of the page."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """First paragraphs, in Markdown."""
+        ...
+
+    @property
+    def figures(self) -> Any:
+        """Names of the figures to draw."""
+        ...
+
+
+class Findings(Forecast, Protocol):
+    """What a recipe gave: a forecast's numbers, beside published ones."""
+
+    @property
+    def comparison(self) -> DataFrame:
+        """One row a published number."""
+        ...
+
+
+def write_report(findings: Findings, file: File, folder: str | Path) -> list[Path]:
+    """Writes the report into `folder`, made if missing; gives the files in the order written.
+
+    These are report.csv, published.csv where there is something to compare with, the figures that
+    the recipe names and there are data for, report.md, and last manifest.toml with the hashes of
+    the others. What an older manifest names and is not written any more is removed.
+
+    Raises:
+        OutputError: the folder or a file in it cannot be written.
+    """
+    place = prepare_folder(folder)
+    older = _files_of(place)
+    written = [place / TABLE]
+    write_text(place / TABLE, to_csv(findings.table))
+    if len(findings.comparison):
+        written.append(place / PUBLISHED)
+        write_text(written[-1], to_csv(findings.comparison))
+    pictures: list[Picture] = []
+    for picture, figure in _figures(findings, file):
+        written.append(save(figure, place / picture.file))
+        pictures.append(picture)
+    written.append(place / PAGE)
+    write_text(written[-1], page(findings, file, pictures))
+    files = {path.name: sha256_of(path) for path in written}
+    write_text(place / MANIFEST, to_toml({**findings.manifest, "files": files}))
+    for name in older - set(files):
+        with contextlib.suppress(OSError):
+            (place / name).unlink()
+    return [*written, place / MANIFEST]
+
+
+def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
+    """The page in Markdown; the recipe's own text is taken as it is."""
+    model, cluster = markdown.escape(findings.model), markdown.escape(findings.cluster)
+    compared = _comparison(findings.comparison)
+    parts = [
+        f"# {markdown.escape(file.title)}",
+        file.text.strip(),
+        f"**{markdown.escape(verdict(_judged(findings), findings.target, findings.metric))}**",
+        f"{model} on {cluster}: {setting(findings)}",
+        to_markdown(findings.table).rstrip("\n"),
+        LEGEND,
+        *compared,
+        *(part for picture in pictures for part in picture_parts(picture)),
+        *assumptions(findings.manifest),
+        *origin(findings.manifest, TABLE),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _judged(findings: Findings) -> DataFrame:
+    """The rows that the verdict speaks of: those that were measured, unless none was."""
+    table: Any = findings.table
+    measured = ~_is_nan(floats(table, findings.metric.best_column))
+    failed = _is_nan(floats(table, "train_per_s"))
+    return table[measured | failed] if measured.any() else table
+
+
+def _is_nan(values: Any) -> Any:
+    return values != values  # only NaN differs from itself
+
+
+def _comparison(comparison: DataFrame) -> list[str]:
+    """Published numbers beside simulated ones, with their ratios."""
+    records = rows(comparison)
+    if not records:
+        return []
+    headings = [
+        "schedule", "quantity", "published", "simulated", "simulated / published",
+        "published, ratio", "simulated, ratio", "source",
+    ]  # fmt: skip
+    lines = [_line(record) for record in records]
+    words = (
+        "Simulated / published says how alike the hardware is. The two ratios, each to the first "
+        "row of the same quantity here, say how alike the schedules are. "
+        f"Every digit: [{PUBLISHED}]({PUBLISHED})."
+    )
+    table = markdown.table(headings, lines, left=("schedule", "quantity", "source"))
+    return ["## Beside what was published", table.rstrip("\n"), words]
+
+
+def _line(record: Row) -> list[str]:
+    quantity = text(record, "quantity")
+    show = _SHOW.get(quantity, format_count)
+    return [
+        text(record, "schedule"),
+        _WORDS.get(quantity, quantity),
+        show(number(record, "published")),
+        show(number(record, "simulated")),
+        format_ratio(number(record, "simulated_per_published")),
+        format_ratio(number(record, "published_ratio")),
+        format_ratio(number(record, "simulated_ratio")),
+        text(record, "source"),
+    ]
+
+
+def _figures(findings: Findings, file: File) -> list[tuple[Picture, Figure]]:
+    """The figures that the recipe names, with their file names and headings."""
+    runs, wanted = runs_by_row(findings), set(file.figures)
+    figures = learning_figures(findings, runs) if wanted - {"gantt"} else []
+    together = gantt_together(findings, runs) if "gantt" in wanted else []
+    return [one for one in [*figures, *together] if Path(one[0].file).stem in wanted]
+
+
+def _files_of(folder: Path) -> set[str]:
+    """Names of the files that the manifest there says it wrote; none if there is no such one."""
+    try:
+        manifest = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    return {name for name in mapping(manifest.get("files") or {}) if Path(name).name == name}

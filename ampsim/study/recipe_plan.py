@@ -1,0 +1,188 @@
+"""A recipe made ready: its rows as model, cluster and schedule, and what decides each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ampsim.data import DATASETS, MissingDataError, data_folder
+from ampsim.data.locations import there
+from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.files import sha256_of
+from ampsim.hardware import Cluster, load_cluster
+from ampsim.metric import Goal
+from ampsim.runtime import Schedule, placement_of
+from ampsim.study.attempt import Plan
+from ampsim.study.loading import load_model
+from ampsim.study.model import Model
+from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
+from ampsim.study.recipe import Recipe, ScheduleEntry
+from ampsim.study.schedule_names import schedules_of, without_effect
+from ampsim.study.source_digest import source_digest
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a report, ready to run.
+
+    Args:
+        label: what it is called.
+        schedule: what runs.
+        plan: on what, and for how long.
+        settings: options of the model that are its own.
+        data: the files that the model reads, with their hashes.
+    """
+
+    label: str
+    schedule: Schedule
+    plan: Plan
+    settings: dict[str, Any]
+    data: tuple[dict[str, str], ...]
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What ran, as plain values."""
+        schedule = schedule_origin(self.schedule)
+        own = {"set": self.settings} if self.settings else {}
+        return {"label": self.label, **schedule, "mode": self.plan.mode, **own}
+
+    def decided_by(self, seed: int) -> dict[str, Any]:
+        """Everything that a run with that seed depends on, as plain values."""
+        origin = model_origin(self.plan.model)
+        origin["config"].pop("folder", None)  # `data` says what lies there
+        return {
+            "code": source_digest(),
+            "numpy": np.__version__,
+            "model": origin,
+            "cluster": self.plan.cluster.digest,
+            "schedule": schedule_origin(self.schedule),
+            "mode": self.plan.mode,
+            "instances": self.plan.instances,
+            "epochs": self.plan.max_epochs,
+            "stop_at": self.plan.stop_at,
+            "data": self.data,
+            "seed": seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows of a report, and what they share.
+
+    Args:
+        rows: in the recipe's order.
+        goal: what is measured, and the value aimed at.
+        model: of the first row.
+        cluster: of all rows.
+    """
+
+    rows: tuple[Row, ...]
+    goal: Goal
+    model: Model
+    cluster: Cluster
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Model, cluster, rows and data files, as nested plain values."""
+        data = {one["file"]: one for row in self.rows for one in row.data}
+        return {
+            "model": model_origin(self.model),
+            "cluster": cluster_origin(self.cluster),
+            "schedules": [row.origin for row in self.rows],
+            "data": list(data.values()) or None,
+        }
+
+
+def make_rows(recipe: Recipe) -> Rows:
+    """Load what a recipe names.
+
+    Raises:
+        FileFormatError: a name, option or value of it does not fit; one line says which.
+        MissingDataError: a data file that a model needs is not there.
+    """
+    file = recipe.file
+    cluster = _told(recipe, "cluster", lambda: _cluster(recipe))
+    rows = tuple(_row(recipe, index, cluster) for index in range(len(file.schedules)))
+    goal = Goal(rows[0].plan.model.measure, file.target)
+    return Rows(rows, goal, rows[0].plan.model, cluster)
+
+
+def cluster_of(recipe: Recipe) -> Cluster:
+    """Load the cluster that a recipe names.
+
+    Raises:
+        FileFormatError: the name or an option of it does not fit.
+    """
+    return _told(recipe, "cluster", lambda: _cluster(recipe))
+
+
+def _cluster(recipe: Recipe) -> Cluster:
+    file = recipe.file
+    return load_cluster(
+        recipe.beside(file.cluster, ".toml"),
+        workers=file.workers,
+        latency_s=file.latency_s,
+        bandwidth_bytes_per_s=file.bandwidth_bytes_per_s,
+    )
+
+
+def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
+    file, entry = recipe.file, recipe.file.schedules[index]
+    where = f"schedules[{index}]"
+    schedule = _told(recipe, where, lambda: _schedule(entry))
+    settings = {**file.set, **entry.set}
+    path = recipe.beside(file.model, ".py")
+    model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
+    _told(recipe, "target", lambda: model.measure.require_target(file.target))
+    plan = Plan(
+        model,
+        cluster,
+        file.epochs or file.max_epochs or 1,
+        entry.mode or file.mode,
+        file.instances,
+        file.target if file.max_epochs is not None else None,
+        placement_of("paper"),
+    )
+    return Row(entry.title, schedule, plan, entry.set, data_files(model))
+
+
+def _schedule(entry: ScheduleEntry) -> Schedule:
+    given = {
+        "max_active_keys": entry.max_active_keys,
+        "min_update_interval": entry.min_update_interval,
+    }
+    schedules = schedules_of(entry.name, **given)
+    for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
+        raise FileFormatError(f"{option} has no effect on {entry.name}; leave it out")
+    return schedules[0]
+
+
+def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:
+    """What `make` gives; a mistake in it names the recipe's file and place."""
+    try:
+        return make()
+    except MissingDataError:
+        raise
+    except AmpsimError as error:
+        raise FileFormatError(f"{recipe.label}: {where}: {error}") from error
+
+
+def data_files(model: Model) -> tuple[dict[str, str], ...]:
+    """The data files that a model reads, as far as they are there, with their hashes.
+
+    By the convention of the shipped models: their option `data` names the data set, and `folder`
+    where it lies.
+    """
+    name, folder = getattr(model.config, "data", ""), getattr(model.config, "folder", None)
+    if name not in DATASETS or folder is None:
+        return ()
+    source, root = DATASETS[name], data_folder(folder or None)
+    paths = [there(source, file, root) for file in source.files.values()]
+    return tuple(
+        {"file": f"{name}/{path.name}", "sha256": sha256_of(path)} for path in paths if path
+    )

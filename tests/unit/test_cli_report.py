@@ -1,0 +1,106 @@
+"""`ampsim report` lists, makes and checks; a mistake is one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+RECIPE = """
+title = "A test"
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+mode = "sleep"
+instances = 200
+epochs = 1
+figures = ["throughput"]
+
+[[schedules]]
+name = "sequential"
+"""
+
+
+@pytest.fixture
+def recipe(call, tmp_path) -> Path:
+    """The recipe `mine` in the folder `reports/` here."""
+    folder = tmp_path / "reports" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder
+
+
+def test_recipes_are_listed_by_name_and_title(call, recipe):
+    for words in ([], ["--list"], ["--list", "mine"]):
+        assert call("report", *words) == (0, "mine  A test\n", "")
+
+
+@pytest.mark.slow
+def test_a_report_is_made_checked_and_found_stale(call, recipe):
+    assert call("report", "--check").code == 1
+    ended = call("report", "mine")
+    assert (ended.code, ended.err) == (0, "ampsim: sequential, epoch 1 done\n")
+    assert ended.out == "wrote reports/mine/report.md with its figures, tables and manifest\n"
+    assert call("report", "--check", "--quiet") == (0, "mine: follows\n", "")
+    rerun = call("report", "mine", "--check", "--rerun")
+    kept = "ampsim: mine: sequential, seed 0: kept from before\n"
+    assert rerun == (0, "mine: follows\n", kept)
+    (recipe / "recipe.toml").write_text(RECIPE.replace("A test", "Another"))
+    stale = call("report", "--check")
+    assert (stale.code, stale.err) == (1, "")
+    assert stale.out == "mine: does not follow: the recipe has changed\n"
+    rerun = call("report", "mine", "--check", "--rerun", "--quiet")
+    assert rerun == (0, "mine: follows (the recipe has changed)\n", "")
+
+
+@pytest.mark.slow
+def test_out_leaves_the_recipes_folder_alone(call, recipe):
+    assert call("report", "reports/mine", "--out", "there", "--quiet").code == 0
+    assert [path.name for path in recipe.iterdir()] == ["recipe.toml"]
+    assert (Path("there") / "mine" / "report.md").is_file()
+    assert call("report", "mine", "--check", "--out", "there").out == "mine: follows\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_what_is_kept(call, recipe, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ampsim.study.recipe_run.attempt", stop)
+    ended = call("report", "mine")
+    said = "ampsim: mine: interrupted: 0 of 1 runs are kept; run again to go on\n"
+    assert ended == (130, "", said)
+    assert call("report", "mine", "--check", "--rerun") == (130, "", said)
+
+
+@pytest.mark.slow
+def test_runs_that_failed_are_told_after_the_report_was_written(call, recipe):
+    content = RECIPE.replace('mode = "sleep"\n', "").replace(
+        "hidden = 4,", "hidden = 4, learning_rate = 1e30,"
+    )
+    (recipe / "recipe.toml").write_text(content)
+    ended = call("report", "mine", "--quiet")
+    assert ended.code == 2
+    assert ended.err.startswith("ampsim: mine: sequential: ")
+    assert (recipe / "report.md").is_file()
+
+
+def test_mistakes_are_one_line_each(mistake, recipe, monkeypatch):
+    assert "no recipe named 'mien'; did you mean 'mine'?" in mistake("report", "mien")
+    assert "no recipe in 'x/y'; expected a folder with recipe.toml" in mistake("report", "x/y")
+    assert "--rerun belongs to --check; add it" in mistake("report", "mine", "--rerun")
+    (recipe / "recipe.toml").write_text(RECIPE.replace("title", "titel"))
+    said = "reports/mine/recipe.toml: unknown key 'titel'; did you mean 'title'?"
+    for words in (["mine"], [], ["--check"]):
+        assert said in mistake("report", *words)
+    assert said in mistake("check", "reports/mine/recipe.toml")
+    (recipe / "recipe.toml").write_text(
+        RECIPE.replace('"rnn"', '"mlp"').replace("replicas", "layers")
+    )
+    monkeypatch.setenv("AMPSIM_DATA", "nowhere")
+    said = "mnist: no train-images-idx3-ubyte (plain, .gz or .xz) in nowhere/mnist; its source"
+    assert said in mistake("report", "mine")
+
+
+def test_a_recipe_is_checked_like_any_file_of_the_users(call, recipe):
+    ended = call("check", "reports/mine/recipe.toml")
+    assert ended.out == ("ok: reports/mine/recipe.toml: recipe of rnn on 16 x tflops-1, 1 runs\n")

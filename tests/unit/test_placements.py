@@ -1,0 +1,253 @@
+"""Placements other than the paper's: what each promises, and how it reaches a run."""
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim import Amp, forecast, load_cluster, load_model, simulate
+from ampsim.data import ListReduction
+from ampsim.errors import OptionError, UnknownNameError
+from ampsim.hardware import HOST, Cluster, Device
+from ampsim.ir import Graph
+from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
+from ampsim.runtime import PLACEMENTS, Probe, Situation, placement_of
+from ampsim.runtime.placements import Balanced, CommunicationAware, KHop, Paper
+from ampsim.runtime.placements.balanced import longest_first
+from ampsim.runtime.placements.communication_aware import SLACK
+from ampsim.runtime.placements.k_hop import heavy_within
+
+COSTS = (5, 4, 3, 3, 3)
+TWO_PAIRS = {"a": ("rows", 4), "a-label": ("rows",), "b": ("rows", 4), "b-label": ("rows",)}
+
+
+def chain_graph(heavy: int = 5, light: int = 1) -> Graph:
+    """linear-0, relu-0-0, …, linear-1, …; after the controller, node by node."""
+    graph = Graph("g")
+    wire, label = graph.controller(x=("rows", 4), label=("rows",))
+    for h in range(heavy):
+        wire = graph.add(Linear(f"linear-{h}", 4, 4), wire)
+        for i in range(light):
+            wire = graph.add(ReLU(f"relu-{h}-{i}"), wire)
+    graph.end(SoftmaxCrossEntropy("loss"), wire, label)
+    graph.verify()
+    return graph
+
+
+def situation(graph, workers, *, costs=COSTS, sent=None, rates=None):
+    """`costs` of the linear nodes in order; `sent` bytes by pairs of names."""
+    seconds = [0.0] * len(graph.nodes)
+    for node, cost in zip(graph.parameterized, costs, strict=True):
+        seconds[graph.index(node)] = float(cost)
+    pairs = {
+        tuple(sorted((graph.index(graph[one]), graph.index(graph[other])))): size
+        for (one, other), size in (sent or {}).items()
+    }
+    devices = tuple(Device(name="d", flop_per_s=rate) for rate in rates or (1.0,) * workers)
+    cluster = Cluster(name="c", devices=devices)
+    found = Probe(tuple(seconds), pairs)
+    return Situation(graph, cluster, np.random.default_rng(0), lambda: found)
+
+
+def by_name(graph, placement):
+    return {node.name: worker for node, worker in zip(graph.nodes, placement, strict=True)}
+
+
+def loads(graph, placement, costs=COSTS):
+    found: dict[int, float] = {}
+    for node, cost in zip(graph.parameterized, costs, strict=True):
+        worker = placement[graph.index(node)]
+        found[worker] = found.get(worker, 0) + cost
+    return found
+
+
+ALL = [Paper(), Balanced(), KHop(1), KHop(3), CommunicationAware()]
+
+
+@pytest.mark.parametrize("placement", ALL, ids=str)
+@pytest.mark.parametrize("workers", [1, 2, 4, 5, 9, 30])
+def test_every_node_has_a_worker_and_the_controller_the_host(placement, workers):
+    graph = chain_graph()
+    placed = placement.place(situation(graph, workers))
+    assert placed[0] == HOST
+    assert len(placed) == len(graph.nodes)
+    assert set(placed[1:]) <= set(range(workers))
+    assert placement.place(situation(graph, workers)) == placed
+
+
+def test_balanced_gives_the_longest_to_whoever_ends_first():
+    graph = chain_graph()
+    placed = Balanced().place(situation(graph, 2))
+    assert by_name(graph, placed) == {
+        "controller": HOST, "linear-0": 0, "linear-1": 1, "linear-2": 1, "linear-3": 0,
+        "linear-4": 1, "relu-0-0": 0, "relu-1-0": 1, "relu-2-0": 1, "relu-3-0": 0,
+        "relu-4-0": 1, "loss": 1,
+    }  # fmt: skip
+    assert loads(graph, placed) == {0: 8, 1: 10}
+
+
+def test_balanced_is_within_four_thirds_of_the_best_of_all_placements():
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        costs = random.integers(1, 20, 6).tolist()
+        best = min(
+            max(sum(itertools.compress(costs, [w == k for w in choice])) for k in range(3))
+            for choice in itertools.product(range(3), repeat=6)
+        )
+        placed = longest_first([0, *costs], [1.0] * 3)[1:]
+        most = max(sum(c for c, w in zip(costs, placed, strict=True) if w == k) for k in range(3))
+        assert most <= (4 / 3 - 1 / 9) * best + 1e-9
+
+
+def test_balanced_gives_a_faster_worker_more():
+    graph = chain_graph()
+    placed = Balanced().place(situation(graph, 2, rates=(1.0, 1000.0)))
+    assert set(placed[1:]) == {0, 1}  # the idle worker is for what costs nothing
+    assert loads(graph, placed) == {1: sum(COSTS)}
+
+
+def test_nodes_that_cost_nothing_take_turns_on_workers_without_work():
+    graph = chain_graph(2)
+    placed = by_name(graph, Balanced().place(situation(graph, 4, costs=(1, 1))))
+    assert [placed[name] for name in ("linear-0", "linear-1")] == [0, 1]
+    assert [placed[name] for name in ("relu-0-0", "relu-1-0", "loss")] == [2, 3, 2]
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("light", [0, 2])
+def test_heavy_nodes_within_k_hops_are_on_different_workers(hops, light):
+    graph = chain_graph(7, light)
+    placed = KHop(hops).place(situation(graph, hops + 1, costs=(1,) * 7))
+    heavy = [placed[graph.index(node)] for node in graph.parameterized]
+    for place, worker in enumerate(heavy):
+        assert worker not in heavy[place + 1 : place + 1 + hops]
+    assert set(heavy) == set(range(hops + 1))
+
+
+def test_a_hop_passes_light_nodes_but_not_the_controller():
+    graph = chain_graph(4, 3)
+    places = [graph.index(node) for node in graph.parameterized]
+    near = heavy_within(graph, 1)
+    assert [sorted(places.index(other) for other in near[place]) for place in places] == [
+        [1], [0, 2], [1, 3], [2],
+    ]  # fmt: skip
+    two = Graph("two")
+    wires = two.controller(**TWO_PAIRS)
+    for number, (x, label) in enumerate((wires[:2], wires[2:])):
+        wire = two.add(Linear(f"linear-{number}", 4, 4), x)
+        two.end(SoftmaxCrossEntropy(f"loss-{number}"), wire, label)
+    two.verify()
+    assert list(heavy_within(two, 9).values()) == [set(), set()]
+
+
+def test_too_few_workers_give_the_fewest_conflicts():
+    graph = chain_graph(6)
+    placed = KHop(2).place(situation(graph, 2, costs=(1,) * 6))
+    assert sorted(loads(graph, placed, (1,) * 6).values()) == [3, 3]
+
+
+def test_communication_aware_joins_who_talks_most_and_stays_balanced():
+    """Two pairs talk much; balanced alone splits each of them over both workers."""
+    graph = chain_graph(4, 0)
+    sent = {
+        ("linear-0", "linear-1"): 900, ("linear-1", "linear-2"): 1, ("linear-2", "linear-3"): 900,
+        ("linear-3", "loss"): 5,
+    }  # fmt: skip
+    ground = situation(graph, 2, costs=(1, 1, 1, 1), sent=sent)
+    before = by_name(graph, Balanced().place(ground))
+    assert before["linear-0"] != before["linear-1"]
+    after = by_name(graph, CommunicationAware().place(ground))
+    assert after["linear-0"] == after["linear-1"] != after["linear-2"] == after["linear-3"]
+    assert after["loss"] == after["linear-3"]
+
+
+def crossing(ground, placed):
+    return sum(size for (a, b), size in ground.probe().sent_bytes.items() if placed[a] != placed[b])
+
+
+def test_communication_aware_never_sends_more_nor_exceeds_its_slack():
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        graph = chain_graph(8)
+        names = [node.name for node in graph.nodes[1:]]
+        costs = random.integers(1, 9, 8).tolist()
+        sent = {pair: int(random.integers(1, 99)) for pair in itertools.pairwise(names)}
+        ground = situation(graph, 3, costs=costs, sent=sent)
+        balanced, aware = Balanced().place(ground), CommunicationAware().place(ground)
+        assert crossing(ground, aware) <= crossing(ground, balanced)
+        most = max(loads(graph, balanced, costs).values())
+        assert max(loads(graph, aware, costs).values()) <= (1 + SLACK) * most
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ("balance", UnknownNameError, "no placement named 'balance'; did you mean 'balanced'? kno"),
+        ("", UnknownNameError, "no placement named ''; known: balanced, communication-aware, k-h"),
+        ("0-hop", OptionError, "hops of a k-hop placement must be a whole number >= 1, got 0"),
+        (3, OptionError, "placement must be a name or the path of a file, got 3; known: paper, b"),
+    ],
+)
+def test_no_such_placement(given, error, said):
+    with pytest.raises(error, match=f"^{re.escape(said)}"):
+        placement_of(given)
+
+
+def lists(seed, _count):
+    return ListReduction.generate(seed, 120, 30, batch=10)
+
+
+@pytest.fixture
+def rnn():
+    return replace(load_model("rnn", hidden=8, replicas=3), make_data=lists)
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_every_placement_runs_and_is_in_the_manifest(rnn, name):
+    result = simulate(rnn, load_cluster("tflops-1", workers=4), Amp(4), placement=name)
+    told = result.origin["placement"]
+    assert told["name"] == name
+    hosts = result.spans.groupby("node", observed=True)["worker"].unique()
+    for node, workers in hosts.items():
+        assert list(workers) == [told["workers"][node]]
+    assert "controller" not in told["workers"]
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+def test_the_default_is_the_papers_to_the_last_bit(rnn, mode):
+    cluster = load_cluster("tflops-1", workers=4)
+    default = simulate(rnn, cluster, Amp(4), mode=mode)
+    assert simulate(rnn, cluster, Amp(4), mode=mode, placement="paper").digest == default.digest
+
+
+@pytest.mark.parametrize("name", ["balanced", "communication-aware"])
+def test_a_probe_leaves_no_trace_in_the_run(rnn, name, tmp_path):
+    """The same placement from a file, which needs no probe, gives the same run."""
+    cluster = load_cluster("tflops-1", workers=4)
+    probed = simulate(rnn, cluster, Amp(4), placement=name)
+    lines = [f'"{node}" = {w}\n' for node, w in probed.origin["placement"]["workers"].items()]
+    path = tmp_path / "mine.toml"
+    path.write_text("".join(lines))
+    again = simulate(rnn, cluster, Amp(4), placement=path)
+    assert again.digest == probed.digest
+    told = again.origin["placement"]
+    assert (told["name"], told["file"], len(told["sha256"])) == ("file", str(path), 64)
+
+
+def test_replicas_count_alike_however_few_instances_are_probed(rnn):
+    told = simulate(rnn, load_cluster("tflops-1", workers=3), Amp(4), placement="balanced").origin
+    workers = told["placement"]["workers"]
+    assert {workers[f"linear-1.{replica}"] for replica in range(3)} == {0, 1, 2}
+
+
+def test_a_forecast_places_all_its_runs_alike(rnn):
+    cluster = load_cluster("tflops-1", workers=4)
+    schedules = [ampsim.Sequential(), Amp(4)]
+    made = forecast(rnn, cluster, schedules, max_epochs=1, placement="2-hop")
+    alone = simulate(rnn, cluster, Amp(4), placement="2-hop")
+    assert made.runs[1].result.digest == alone.digest
+    assert made.manifest["placement"] == alone.origin["placement"]
+    assert (made.manifest["placement"]["name"], made.manifest["placement"]["hops"]) == ("k-hop", 2)

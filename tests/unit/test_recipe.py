@@ -1,0 +1,211 @@
+"""A recipe says what it must, or one line says what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ampsim.errors import FileFormatError, UnknownNameError
+from ampsim.metric import Metric
+from ampsim.study.recipe import read_recipe
+from ampsim.study.recipe_places import recipe_folder, recipe_names
+from ampsim.study.recipe_plan import make_rows
+
+GOOD = """
+title = "A test"
+model = "rnn"
+set = { hidden = 4 }
+epochs = 2
+target = 0.97
+
+[[schedules]]
+name = "sequential"
+
+[[schedules]]
+name = "amp"
+label = "amp, mak 4"
+max_active_keys = 4
+set = { replicas = 2 }
+mode = "sleep"
+
+[[published]]
+schedule = "amp, mak 4"
+quantity = "train_per_s"
+value = 16_000
+source = "AMPNet, Table 2"
+"""
+SHIPPED = Path(__file__).resolve().parents[2] / "reports"
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """`write(GOOD)` puts a recipe into a folder and gives the folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def put(content: str, folder: str = "mine") -> Path:
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "recipe.toml").write_text(content)
+        return place
+
+    return put
+
+
+@pytest.fixture
+def rejection(write):
+    """What is said of a recipe, by reading it or, with `is_read`, by making it ready."""
+
+    def reject(content: str, *, is_read: bool = False) -> str:
+        folder = write(content)
+        recipe = read_recipe(folder) if is_read else None
+        with pytest.raises(FileFormatError) as caught:
+            make_rows(recipe or read_recipe(folder))
+        text = str(caught.value)
+        assert len(text.splitlines()) == 1
+        assert text.startswith("mine/recipe.toml: ")
+        return text.removeprefix("mine/recipe.toml: ")
+
+    return reject
+
+
+def test_a_recipe_becomes_rows(write):
+    rows = make_rows(read_recipe(write(GOOD)))
+    assert [row.label for row in rows.rows] == ["sequential", "amp, mak 4"]
+    assert [row.schedule.max_active_keys for row in rows.rows] == [1, 4]
+    assert [row.plan.mode for row in rows.rows] == ["numeric", "sleep"]
+    assert [row.plan.model.replicas for row in rows.rows] == [4, 2]
+    assert {row.plan.model.config.hidden for row in rows.rows} == {4}
+    assert (rows.goal.target, rows.goal.metric) == (0.97, Metric())
+    assert {row.plan.stop_at for row in rows.rows} == {None}
+    assert rows.cluster.workers == 16
+
+
+def test_max_epochs_ends_a_run_at_the_target(write):
+    rows = make_rows(read_recipe(write(GOOD.replace("epochs = 2", "max_epochs = 9"))))
+    assert {(row.plan.stop_at, row.plan.max_epochs) for row in rows.rows} == {(0.97, 9)}
+
+
+def test_paths_are_those_beside_the_recipe(write, tmp_path):
+    folder = write(
+        GOOD.replace('"rnn"', '"mine.py"').replace("epochs", 'cluster="./c.toml"\nepochs')
+    )
+    shipped = SHIPPED.parent / "models" / "rnn.py"
+    (folder / "mine.py").write_text(shipped.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "c.toml").write_text('[[device]]\nname = "tflops-1"\ncount = 3\n')
+    rows = make_rows(read_recipe(folder))
+    assert (rows.model.origin["file"], rows.cluster.workers) == ("mine.py", 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("title", "titel", "unknown key 'titel'; did you mean 'title'?"),
+        ("label", "lable", "unknown key 'lable' in schedules[1]; did you mean 'label'?"),
+        ('title = "A test"', "", "missing key 'title'; add it"),
+        ('"A test"', "3", "title must be text in quotes, got 3"),
+        ("epochs = 2", "epochs = 2.5", "epochs must be a whole number, got 2.5"),
+        ("epochs = 2", "epochs = 0", "epochs must be >= 1, got 0"),
+        ("epochs = 2", "epochs = true", "epochs must be a whole number, got True"),
+        ("epochs = 2", "epochs = 2\nseeds = 3", "seeds must be a list in brackets, got 3"),
+        ("epochs = 2", "epochs = 2\nseeds = []", "seeds must be a list of at least one, got []"),
+        ("epochs = 2", "epochs = 2\nseeds = [-1]", "seeds[0] must be >= 0, got -1"),
+        ("epochs = 2", "epochs = 2\nseeds = [1, 1]", "seeds must differ, got [1, 1]"),
+        ("{ hidden = 4 }", "4", "set must be a table, got 4"),
+        ("{ hidden = 4 }", "{ hidden = [4] }", "set.hidden must be a number, text, true or false"),
+        (
+            "epochs = 2",
+            "epochs = 2\nmode = 'fast'",
+            "mode must be 'numeric' or 'sleep', got 'fast'",
+        ),
+        ("epochs = 2", "", "must have one of the keys 'epochs' and 'max_epochs'; give one"),
+        ("epochs = 2", "epochs = 2\nmax_epochs = 3", "must have one of the keys 'epochs' and"),
+        (
+            "epochs = 2\ntarget = 0.97",
+            "max_epochs = 2",
+            "missing key 'target', which max_epochs waits for; add it, or give epochs instead",
+        ),
+        ("target = 0.97", "target = -1.0", "target must be > 0, got -1.0"),
+        ('"sequential"', '"sequental"', "schedules[0]: no schedule named 'sequental'; did you"),
+        (
+            '"amp, mak 4"\nmax',
+            '"sequential"\nmax',
+            "schedules[1]: label 'sequential' comes twice; give each row a label of its own",
+        ),
+        ('"train_per_s"', '"speed"', "published[0].quantity must be 'train_per_s', "),
+        (
+            'schedule = "amp, mak 4"',
+            'schedule = "amp"',
+            "published[0].schedule: no row named 'amp'; did you mean 'amp, mak 4'? known: ",
+        ),
+        ("epochs = 2", "epochs = 2\nfigures = ['pie']", "figures[0] must be 'convergence', "),
+        ("[[schedules]]", "[schedules]", "is not valid TOML: "),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_named_with_file_and_key(before, after, said, rejection):
+    assert before in GOOD
+    assert rejection(GOOD.replace(before, after, 1)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"rnn"', '"rrn"', "schedules[0]: model: no model named 'rrn'; did you mean 'rnn'?"),
+        ("hidden = 4", "hiden = 4", "schedules[0]: model: rnn: no field named 'hiden'; did you"),
+        ("replicas = 2", "replicas = 0", "schedules[1]: model: rnn: field 'replicas': "),
+        ("target = 0.97", "target = 97", "target: target must be an accuracy above 0 and at"),
+        ("epochs = 2", "epochs = 2\ncluster = 'cpu'", "cluster: no device named 'cpu'; did you"),
+        ("epochs = 2", "epochs = 2\nlatency_s = -1", "cluster: latency_s must be >= 0, got -1"),
+        (
+            'name = "sequential"',
+            'name = "sequential"\nmax_active_keys = 3',
+            "schedules[0]: max_active_keys has no effect on sequential; leave it out",
+        ),
+    ],
+)
+def test_what_a_recipe_names_must_be_there_and_fit(before, after, said, rejection):
+    assert before in GOOD
+    assert rejection(GOOD.replace(before, after, 1), is_read=True).startswith(said)
+
+
+def test_an_empty_recipe_and_none_at_all_are_told(write, rejection):
+    assert (
+        rejection("# nothing")
+        == "is empty; a recipe has at least title, model, epochs and schedules"
+    )
+    with pytest.raises(FileFormatError, match=r"^nowhere/recipe\.toml: cannot be read: No such"):
+        read_recipe("nowhere")
+
+
+def test_a_name_is_looked_for_in_the_reports_here(write):
+    folder = write(GOOD, "reports/mine")
+    assert recipe_names() == ["mine"]
+    assert recipe_folder("mine").resolve() == folder.resolve()
+    for path in ("reports/mine", "reports/mine/recipe.toml", "./reports/mine"):
+        assert recipe_folder(path).resolve() == folder.resolve()
+
+
+def test_a_recipe_that_is_not_there_is_told(write, monkeypatch):
+    write(GOOD, "reports/mine")
+    said = "no recipe named 'mien'; did you mean 'mine'? known: mine; or give the path of a folder"
+    with pytest.raises(UnknownNameError, match=f"^{re.escape(said)}"):
+        recipe_folder("mien")
+    with pytest.raises(
+        UnknownNameError, match=r"^no recipe in 'reports/x'; expected a folder with"
+    ):
+        recipe_folder("reports/x")
+    monkeypatch.setattr("ampsim.study.recipe_places.reports_folder", lambda: None)
+    assert recipe_names() == []
+    with pytest.raises(UnknownNameError, match=r"^no recipe named 'mine': there is no folder 'rep"):
+        recipe_folder("mine")
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(SHIPPED.glob("*/recipe.toml")), ids=lambda p: p.parent.name
+)
+def test_every_recipe_of_the_project_can_be_run(folder):
+    rows = make_rows(read_recipe(folder.parent))
+    assert len(rows.rows) >= 2
+    for row in rows.rows:
+        assert row.plan.model.graph().nodes

@@ -1,0 +1,267 @@
+"""Recipes run, resumed, written up and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ampsim.errors import FileFormatError
+from ampsim.report.recipe_page import write_report
+from ampsim.study import recipe_check, recipe_run
+from ampsim.study.recipe import Published, read_recipe
+from ampsim.study.recipe_check import check_numbers, check_report, read_manifest
+from ampsim.study.recipe_compare import compare
+from ampsim.study.recipe_run import InterruptedReport, run_recipe
+from ampsim.study.source_digest import meaning_of, source_digest
+
+RECIPE = """
+title = "A *small* test"
+text = "Some **words**."
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+instances = 200
+epochs = 1
+target = 0.97
+seeds = [0, 1]
+figures = ["throughput", "convergence"]
+
+[[schedules]]
+name = "amp"
+label = "amp, mak 1"
+max_active_keys = 1
+
+[[schedules]]
+name = "amp"
+label = "amp, mak 4"
+max_active_keys = 4
+
+[[published]]
+schedule = "amp, mak 1"
+quantity = "train_per_s"
+value = 13_000
+source = "AMPNet, Table 2"
+
+[[published]]
+schedule = "amp, mak 4"
+quantity = "train_per_s"
+value = 16_000
+source = "AMPNet, Table 2"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder with a recipe in it, where the user is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def make(folder: Path, **tellers):
+    """The recipe's findings, written up."""
+    recipe = read_recipe(folder)
+    findings = run_recipe(recipe, folder, **tellers)
+    write_report(findings, recipe.file, folder)
+    return findings
+
+
+def refuse(progress) -> None:
+    pytest.fail(f"a run that is kept was made again: {progress}")
+
+
+def faults(folder: Path) -> tuple[str, ...]:
+    return check_report(read_recipe(folder), folder).faults
+
+
+@pytest.mark.slow
+def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder):
+    findings = make(folder)
+    names = {path.name for path in folder.iterdir()}
+    pictures = {"throughput.png", "convergence.png"}
+    others = {"recipe.toml", "report.md", "report.csv", "published.csv", "manifest.toml", ".runs"}
+    assert names == pictures | others
+    manifest = tomllib.loads((folder / "manifest.toml").read_text())
+    assert set(manifest["files"]) == names - {"recipe.toml", "manifest.toml", ".runs"}
+    assert manifest["command"] == ["ampsim", "report", folder.name]
+    assert (manifest["seeds"], manifest["code"]) == ([0, 1], source_digest())
+    assert manifest["recipe"]["sha256"] == read_recipe(folder).sha256
+    page = (folder / "report.md").read_text()
+    assert page.startswith("# A \\*small\\* test\n\nSome **words**.\n\n**amp, mak 4 trains ")
+    for said in ("| 1.2× |", "AMPNet, Table 2", "![", "16 workers, target 97 %", "2 repeats"):
+        assert said in page
+    assert findings.table["repeats"].tolist() == [2, 2]
+    assert (folder / ".runs" / ".gitignore").read_text() == "*\n"
+    assert check_report(read_recipe(folder), folder).follows
+
+
+@pytest.mark.slow
+def test_a_report_that_was_interrupted_goes_on_where_it_was(folder):
+    def stop(progress):
+        if (progress.schedule, progress.repeat) == ("amp, mak 1", 2):
+            raise KeyboardInterrupt
+
+    recipe = read_recipe(folder)
+    with pytest.raises(InterruptedReport, match=r"^interrupted: 1 of 4 runs are kept; run again"):
+        run_recipe(recipe, folder, on_progress=stop)
+    said: list[str] = []
+    told = []
+    resumed = run_recipe(recipe, folder, on_progress=told.append, say=said.append)
+    assert said == ["amp, mak 1, seed 0: kept from before"]
+    assert {(one.schedule, one.repeat) for one in told} == {
+        ("amp, mak 1", 2), ("amp, mak 4", 1), ("amp, mak 4", 2),
+    }  # fmt: skip
+    said.clear()
+    kept = run_recipe(recipe, folder, on_progress=refuse, say=said.append)
+    assert len(said) == 4
+    fresh = run_recipe(recipe, folder / "elsewhere")
+    for other in (kept, fresh):
+        pd.testing.assert_frame_equal(resumed.table, other.table)
+        for run, again in zip(resumed.runs, other.runs, strict=True):
+            for name in ("epochs", "spans", "staleness"):
+                pd.testing.assert_frame_equal(getattr(run, name), getattr(again, name))
+
+
+@pytest.mark.slow
+def test_a_kept_run_that_is_damaged_or_decided_by_something_else_is_run_again(folder, monkeypatch):
+    make(folder)
+    for path in (folder / ".runs").glob("*/numbers.json"):
+        path.write_text(path.read_text()[:-20])
+    said: list[str] = []
+    make(folder, say=said.append)
+    assert said == []
+    make(folder, say=said.append)
+    assert len(said) == 4
+    said.clear()
+    (folder / "recipe.toml").write_text(RECIPE.replace("[0, 1]", "[1]").replace("= 4\n", "= 5\n"))
+    make(folder, say=said.append)
+    assert said == ["amp, mak 1, seed 1: kept from before"]
+
+
+@pytest.mark.slow
+def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(folder, monkeypatch):
+    assert faults(folder) == ("it was never made: there is no manifest.toml",)
+    make(folder)
+    assert faults(folder) == ()
+    (folder / "recipe.toml").write_text(RECIPE + "\n# a word\n")
+    assert faults(folder) == ("the recipe has changed",)
+    (folder / "recipe.toml").write_text(RECIPE)
+    page = (folder / "report.md").read_text()
+    (folder / "report.md").write_text(page.replace("words", "lies"))
+    (folder / "report.csv").unlink()
+    assert set(faults(folder)) == {"report.md is not as it was written", "report.csv is missing"}
+    make(folder)
+    manifest = (folder / "manifest.toml").read_text()
+    mine = read_manifest(folder)
+    for old, fault in [
+        (mine["code"], "ampsim's code has changed"),
+        (mine["model"]["sha256"], "the model file of rnn has changed"),
+        (mine["cluster"]["sha256"], "the device or cluster file of tflops-1 has changed"),
+    ]:
+        (folder / "manifest.toml").write_text(manifest.replace(old, "0" * 64))
+        assert faults(folder) == (fault,)
+    (folder / "manifest.toml").write_text(manifest)
+    monkeypatch.setattr(recipe_check, "source_digest", lambda: "other")
+    monkeypatch.setattr(recipe_run, "source_digest", lambda: "other")
+    recipe = read_recipe(folder)
+    verdict = check_numbers(recipe, folder, run_recipe(recipe, folder))
+    assert (verdict.follows, verdict.notes) == (True, ("ampsim's code has changed",))
+
+
+@pytest.mark.slow
+def test_numbers_that_differ_are_named(folder):
+    findings = make(folder)
+    recipe = read_recipe(folder)
+    assert check_numbers(recipe, folder, findings).follows
+    changed = findings.table.assign(
+        train_per_s=findings.table["train_per_s"] * 1.001,
+        makespan_s=findings.table["makespan_s"] * 1.001,
+    )
+    again = recipe_run.Findings(**{**vars(findings), "table": changed})
+    said = check_numbers(recipe, folder, again).faults
+    assert len(said) == 2
+    assert said[0].startswith("train_per_s of amp, mak 1 was ")
+    fewer = recipe_run.Findings(**{**vars(findings), "table": changed.iloc[:1]})
+    assert check_numbers(recipe, folder, fewer).faults == ("it has other rows",)
+    (folder / "report.csv").write_text("mine")
+    assert check_numbers(recipe, folder, findings).faults == (
+        "report.csv is not as it was written",
+    )
+
+
+@pytest.mark.slow
+def test_a_figure_that_the_recipe_no_longer_names_is_removed(folder):
+    make(folder)
+    (folder / "mine.png").write_bytes(b"mine")
+    (folder / "recipe.toml").write_text(RECIPE.replace('"throughput", ', ""))
+    make(folder)
+    assert not (folder / "throughput.png").exists()
+    assert (folder / "mine.png").exists()
+
+
+@pytest.mark.slow
+def test_a_row_in_mode_sleep_is_throughput_only(folder):
+    first = 'label = "amp, mak 1"\n'
+    (folder / "recipe.toml").write_text(RECIPE.replace(first, f'{first}mode = "sleep"\n'))
+    findings = make(folder)
+    assert findings.table["note"].iloc[0] == "throughput only: one epoch without numbers"
+    assert "97 % not reached in 2 of 2 runs" in findings.table["note"].iloc[1]
+    page = (folder / "report.md").read_text()
+    verdict = page.split("\n\n")[2]
+    assert "mak 1" not in verdict
+    assert "It did not reach 97 %" in verdict
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_is_kept_with_its_reason(folder):
+    bad = RECIPE.replace("hidden = 4,", "hidden = 4, learning_rate = 1e30,")
+    (folder / "recipe.toml").write_text(bad)
+    failures = make(folder).failures
+    assert len(failures) == 4
+    assert all(line.startswith("amp, mak ") for line in failures)
+    assert run_recipe(read_recipe(folder), folder, on_progress=refuse).failures == failures
+
+
+def test_published_numbers_stand_beside_simulated_ones_with_their_ratios():
+    table = pd.DataFrame(
+        {"schedule": ["a", "b", "c"], "train_per_s": [10.0, 30.0, None], "best_error": [2.0, 1, 4]}
+    )
+    numbers = [("a", "train_per_s", 5.0), ("b", "train_per_s", 10.0), ("c", "train_per_s", 20.0)]
+    numbers.append(("b", "best_error", 4.0))
+    keys = ("schedule", "quantity", "value")
+    published = [
+        Published.model_validate(dict(zip(keys, one, strict=True)) | {"source": "P"})
+        for one in numbers
+    ]
+    found = compare(table, published)
+    assert found["simulated_per_published"].tolist()[:2] == [2.0, 3.0]
+    assert found["published_ratio"].tolist() == [1.0, 2.0, 4.0, 1.0]
+    assert found["simulated_ratio"].tolist()[:2] == [1.0, 3.0]
+    assert found["simulated"].isna().tolist() == [False, False, True, False]
+    assert compare(table, []).empty
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "^it was never made: there is no manifest.toml$"),
+        ("a = ", r"^manifest\.toml cannot be read: Invalid value"),
+        ('kind = "run"', r"^manifest\.toml is not that of a report of this version$"),
+    ],
+)
+def test_what_is_no_manifest_of_a_report_is_told(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / "manifest.toml").write_text(content)
+    with pytest.raises(FileFormatError, match=said):
+        read_manifest(tmp_path)
+
+
+def test_comments_docstrings_and_layout_do_not_change_what_code_means():
+    plain = "def f(a: int = 1) -> str:\n    return f'{a}'\n"
+    told = '"""Module."""\n\n\ndef f(\n    a: int = 1,  # one\n) -> str:\n    """Doc."""\n'
+    told += '    return f"{a}"'
+    assert meaning_of(plain) == meaning_of(told)
+    assert meaning_of(plain) != meaning_of(plain.replace("= 1", "= 2"))
+    assert meaning_of("'text'") == meaning_of("")
