@@ -89,7 +89,7 @@ def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
         options.write_json(to_json(made, seed=seed), json)
     if json != "-":
         _print_table(made)
-        write(f"wrote {folder / 'forecast.md'} with its figures")
+        write(f"wrote {folder / 'index.html'}, forecast.md and figures beside it")
     return _ended(made, folder)
 
 

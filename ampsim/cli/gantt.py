@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ampsim.cli import options
+from ampsim.cli.gantt_files import Shown, require_no_window, writer_of
 from ampsim.cli.say import Code, write
 from ampsim.errors import OptionError
-from ampsim.units import format_seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _INSTANCES = 2000  # chosen: enough for a window's worth, done in a moment
 
@@ -30,7 +26,12 @@ def gantt(
     source: SourceArgument,
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")
+        Path,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json.",
+        ),
     ],
     window: Annotated[
         str | None,
@@ -76,10 +77,10 @@ def gantt(
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker."""
     from ampsim.files import prepare_file
-    from ampsim.report.saving import check_suffix
 
-    check_suffix(out)
+    writer_of(out)
     shown_s = None if window is None else _window(window)
+    require_no_window(out, window)
     prepare_file(out)
     given: dict[str, Any] = {
         "schedule": schedule,
@@ -96,8 +97,8 @@ def gantt(
         "seed": seed,
         "mode": mode,
     }
-    spans, count, title = _kept(source, given) if Path(source).is_dir() else _made(source, given)
-    _draw(spans, count, title, out, shown_s)
+    shown = _kept(source, given) if Path(source).is_dir() else _made(source, given)
+    write(writer_of(out)(shown, out, shown_s))
     return Code.FINE
 
 
@@ -114,8 +115,9 @@ def _window(text: str) -> tuple[float, float]:
     return check_window((start_s, end_s))
 
 
-def _kept(folder: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], int, str]:
-    """Spans by schedule, count of workers and title of a run that was kept."""
+def _kept(folder: str, given: dict[str, Any]) -> Shown:
+    """What is to be drawn of a run that was kept."""
+    from ampsim.report.perfetto import Trace
     from ampsim.study.run_dir import read_run
 
     kept = read_run(folder)
@@ -125,13 +127,20 @@ def _kept(folder: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], 
                 f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
                 f"{folder} is a run; leave it out"
             )
-    title = f"{kept.model} on {kept.cluster}: {kept.schedule}"
-    return {kept.schedule: kept.table("spans")}, kept.workers, title
+    trace = Trace(
+        kept.schedule,
+        kept.workers,
+        lambda: kept.chunks("spans"),
+        lambda: kept.chunks("updates"),
+        kept.table("epochs"),
+    )
+    return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
 
-def _made(source: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], int, str]:
+def _made(source: str, given: dict[str, Any]) -> Shown:
     """The same of a model, run for a moment."""
-    from ampsim.study import simulate
+    from ampsim.report.perfetto import Trace
+    from ampsim.study import Result, simulate
 
     model = options.make_model(source, given["set"], given["data"])
     keys = ("workers", "latency_s", "bandwidth_bytes_per_s")
@@ -149,33 +158,15 @@ def _made(source: str, given: dict[str, Any]) -> tuple[dict[str, pd.DataFrame], 
         "instances": instances,
         "placement": given["placement"] or options.PLACEMENT,
     }
-    spans = {
-        schedule.name: simulate(model, cluster, schedule, **settled).spans for schedule in schedules
-    }
-    return spans, cluster.workers, f"{model.name} on {cluster.name}: {schedules[0].name}"
 
+    def trace(result: Result) -> Trace:
+        return Trace(
+            result.schedule.name,
+            result.workers,
+            lambda: [result.spans],
+            lambda: [result.updates],
+            result.epochs,
+        )
 
-def _draw(
-    spans: dict[str, pd.DataFrame],
-    workers: int,
-    title: str,
-    out: Path,
-    window_s: tuple[float, float] | None,
-) -> None:
-    from ampsim.report.gantt import gantt as draw
-    from ampsim.report.gantt import gantt_comparison
-    from ampsim.report.gantt_boxes import choose_window, whole_window
-    from ampsim.report.saving import save
-
-    whole_s = whole_window(spans.values())
-    window_s = choose_window(spans) if window_s is None else window_s
-    if len(spans) == 1:
-        figure = draw(next(iter(spans.values())), workers=workers, window_s=window_s, title=title)
-    else:
-        figure = gantt_comparison(spans, workers=workers, window_s=window_s)
-    save(figure, out)
-    rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
-    write(
-        f"wrote {out}: {format_seconds(window_s[0])} to {format_seconds(window_s[1])}{rest}; "
-        "--window START:END shows another part"
-    )
+    traces = [trace(simulate(model, cluster, schedule, **settled)) for schedule in schedules]
+    return Shown(f"{model.name} on {cluster.name}", traces)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from ampsim.files import prepare_folder, write_text
 from ampsim.report.convergence import convergence, has_scores, is_blind
 from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
 from ampsim.report.frames import DataFrame, joined
 from ampsim.report.gantt import gantt, gantt_comparison
@@ -27,8 +28,9 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
     These are manifest.toml, forecast.csv, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png) and forecast.md, which
-    shows them. Older files of these names are replaced.
+    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png), forecast.md, which
+    shows them, and index.html, which holds everything itself. Older files of these names are
+    replaced.
 
     Raises:
         OutputError: the folder or a file in it cannot be written.
@@ -38,20 +40,17 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     write_text(manifest, to_toml(forecast.manifest))
     write_text(values, to_csv(forecast.table))
     written = [manifest, values]
+    runs = runs_by_row(forecast)
+    learning = learning_figures(forecast, runs)
+    charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, runs)]
     pictures: list[Picture] = []
-    for picture, figure in _figures(forecast):
+    for picture, figure in [*learning, *charts]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
-    text = place / "forecast.md"
+    text, index = place / "forecast.md", place / "index.html"
     write_text(text, page(forecast, pictures))
-    return [*written, text]
-
-
-def _figures(forecast: Forecast) -> list[tuple[Picture, Figure]]:
-    """All figures with their file names and headings, in the order of the page."""
-    runs = runs_by_row(forecast)
-    together = gantt_together(forecast, runs)
-    return [*learning_figures(forecast, runs), *together, *_gantt_each(forecast, runs)]
+    write_text(index, html_page(forecast, learning, _spans(runs)))
+    return [*written, text, index]
 
 
 def learning_figures(
@@ -101,4 +100,5 @@ def _gantt_each(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Pi
 
 
 def _spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
+    """Spans of the first repeat of each row that has any."""
     return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}

@@ -67,6 +67,29 @@ def setting(forecast: Forecast) -> str:
     return f"{', '.join(parts)}."
 
 
+def assumed(manifest: Mapping[str, Any]) -> list[str]:
+    """What was taken for granted, in sentences."""
+    return [str(sentence) for sentence in sequence(manifest.get("assumptions"))]
+
+
+def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
+    """A heading and lines on how each cost is known; empty where the manifest does not say."""
+    costs = manifest.get("costs")
+    if not is_tables(costs):
+        return []
+    tables = [mapping(table) for table in sequence(costs)]
+    headings = list(dict.fromkeys(key for table in tables for key in table))
+    return [headings, *([_in_words(table.get(key, "")) for key in headings] for table in tables)]
+
+
+def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
+    """Name and text of each other value of the manifest, those of tables under their path."""
+    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
+    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
+    return [list(pair) for pair in _flat(rest, "")]
+
+
 def picture_parts(picture: Picture) -> list[str]:
     """Heading, if any, and figure."""
     heading = [f"## {picture.heading}"] if picture.heading else []
@@ -75,24 +98,19 @@ def picture_parts(picture: Picture) -> list[str]:
 
 def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     """Sentences on what was taken for granted, and how each cost is known."""
-    sentences, costs = sequence(manifest.get("assumptions")), manifest.get("costs")
+    sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
     if sentences:
         parts.append("\n".join(f"- {markdown.escape(sentence)}" for sentence in sentences))
-    if is_tables(costs):
-        tables = [mapping(table) for table in sequence(costs)]
-        headings = list(dict.fromkeys(key for table in tables for key in table))
-        lines = [[_in_words(table.get(key, "")) for key in headings] for table in tables]
+    if costs:
+        headings, *lines = costs
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
     return ["## What is assumed", *parts] if parts else []
 
 
 def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
-    """The manifest's values, those of tables under their path."""
-    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
-    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
-    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
-    values = [list(pair) for pair in _flat(rest, "")]
+    """A table of the manifest's values, and where all of them are."""
+    values = origin_values(manifest)
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (
         f"All values with every digit: [{csv}]({csv}). "

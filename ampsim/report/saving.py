@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,12 @@ def save(figure: Figure, path: str | Path) -> Path:
         untyped: Any = figure
         untyped.savefig(temporary, format=suffix[1:], metadata=_METADATA[suffix])
     return target
+
+
+@styled
+def encode(figure: Figure, suffix: str) -> bytes:
+    """The bytes that `save` writes to a file of that suffix."""
+    content = io.BytesIO()
+    untyped: Any = figure
+    untyped.savefig(content, format=suffix[1:], metadata=_METADATA[suffix])
+    return content.getvalue()

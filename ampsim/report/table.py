@@ -21,14 +21,30 @@ _MEASURE_WIDTH = 10_000
 def to_markdown(table: DataFrame) -> str:
     """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
     records = rows(table)
-    columns = _wanted(records)
-    headings = [column.heading.replace("\n", " ") for column in columns]
-    cells = _cells(columns, records)
+    headings, *cells = to_cells(table)
     for heading, words in (("bound by", bound_cell), ("note", _note)):
         if any(map(words, records)):
             headings.append(heading)
             cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
     return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
+
+
+def to_cells(table: DataFrame) -> list[list[str]]:
+    """Headings, then a line of texts for each row, of all columns that these rows need."""
+    records = rows(table)
+    columns = _wanted(records)
+    headings = [column.heading.replace("\n", " ") for column in columns]
+    return [headings, *_cells(columns, records)]
+
+
+def notes(table: DataFrame) -> list[str]:
+    """A line for each thing that a row has to say: what bounds it, and its note."""
+    return [
+        f"{plain(text(row, 'schedule'), 24)}: {plain(words(row), 400)}"
+        for words in (bound_sentence, _note)
+        for row in rows(table)
+        if words(row)
+    ]
 
 
 def to_csv(table: DataFrame) -> str:
@@ -45,11 +61,13 @@ def to_rich(table: DataFrame, *, width: int = 80) -> Table:
     """
     records = rows(table)
     columns = _wanted(records)
+    said = notes(table)
     drawn = _draw(columns, records)
     while _width(drawn) > width and any(column.rank for column in columns):
         least = max(columns, key=lambda column: column.rank)
         columns = [column for column in columns if column is not least]
         drawn = _draw(columns, records)
+    drawn.caption = Text("\n".join(said)) if said else None
     return drawn
 
 
@@ -64,7 +82,7 @@ def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]
 def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     """The table with just these columns."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    drawn.caption, drawn.caption_justify = _notes(records), "left"
+    drawn.caption_justify = "left"
     for index, column in enumerate(columns):
         justify = "right" if index else "left"
         drawn.add_column(
@@ -73,17 +91,6 @@ def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     for line in _cells(columns, records):
         drawn.add_row(*(Text(cell) for cell in line))
     return drawn
-
-
-def _notes(records: Sequence[Row]) -> Text | None:
-    """A line for each thing that a row has to say."""
-    lines = [
-        f"{plain(text(row, 'schedule'), 24)}: {plain(words(row), 400)}"
-        for words in (bound_sentence, _note)
-        for row in records
-        if words(row)
-    ]
-    return Text("\n".join(lines)) if lines else None
 
 
 def _note(row: Row) -> str:

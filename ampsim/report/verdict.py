@@ -42,6 +42,15 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
     return f"{_reaching(best, first, goal)}{_missed(records, goal)}"
 
 
+def best_row(table: DataFrame) -> int | None:
+    """Place of the row that `verdict` calls the best; None where there is no row."""
+    records = rows(table)
+    if not records:
+        return None
+    best = _best(records)
+    return next(index for index, row in enumerate(records) if row is best)
+
+
 def _best(records: Sequence[Row]) -> Row:
     reached = [row for row in records if _has_reached(row)]
     if reached:

@@ -25,7 +25,7 @@ def test_table_verdict_and_folder_are_on_standard_output(call, tmp_path):
         assert said in ended.out
     assert ended.err.splitlines()[-1].startswith("ampsim: amp, epoch 1 done, accuracy ")
     names = {path.name for path in (tmp_path / "forecast-rnn").iterdir()}
-    assert names >= {"manifest.toml", "forecast.csv", "forecast.md", "gantt.png", "gantt-amp.png"}
+    assert names >= {"manifest.toml", "forecast.csv", "forecast.md", "index.html", "gantt.png"}
 
 
 @pytest.mark.slow

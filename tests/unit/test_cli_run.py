@@ -1,5 +1,6 @@
 """`ampsim run` and `ampsim gantt`: a trace is kept, and drawn."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,30 @@ def test_gantt_draws_a_run_that_was_kept(call):
         assert (ended.code, ended.err) == (0, "")
         assert ended.out.startswith(f"wrote {name}: 0 s to 1.00 µs of ")
         assert Path(name).stat().st_size > 1000
+
+
+def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, mistake):
+    call("run", "rnn", *SMALL, "--quiet")
+    ended = call("gantt", "run-rnn", "--out", "run.json")
+    count = len(read_run("run-rnn").table("spans"))
+    assert ended.out == (
+        f"wrote run.json: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing\n"
+    )
+    call("gantt", "rnn", *SMALL, "--schedule", "amp", "--out", "made.json")
+    one, other = (json.loads(Path(f"{name}.json").read_text()) for name in ("run", "made"))
+    assert one == other
+    assert one["otherData"]["title"] == "rnn on 16 x tflops-1"
+    line = mistake("gantt", "run-rnn", "--out", "run.json", "--window", "0:1")
+    assert "--window does not go with run.json: a trace (.json) holds the whole run" in line
+
+
+def test_gantt_writes_a_page_of_a_run(call):
+    call("run", "rnn", *SMALL, "--quiet")
+    ended = call("gantt", "run-rnn", "--out", "run.html", "--window", "0:1e-7")
+    assert ended.out.startswith("wrote run.html: open it in a browser")
+    text = Path("run.html").read_text("utf-8")
+    assert "<h1>rnn on 16 x tflops-1: amp</h1>" in text
+    assert '"first":[0.0,1e-07]' in text
 
 
 def test_gantt_of_a_run_takes_no_option_of_a_model(call, mistake):

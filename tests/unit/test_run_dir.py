@@ -29,6 +29,27 @@ def test_tables_come_back_with_their_types(outcome, tmp_path):
     assert (kept.model, kept.cluster, kept.workers, kept.schedule) == ("chain", "test", 2, "amp")
 
 
+def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
+    monkeypatch.setattr("ampsim.study.run_dir._CHUNK_ROWS", 7)
+    write_run(outcome, tmp_path)
+    kept = read_run(tmp_path)
+    for name in TABLES:
+        chunks = list(kept.chunks(name))
+        assert all(len(chunk) <= 7 for chunk in chunks)
+        whole = pd.concat(chunks, ignore_index=True)
+        pd.testing.assert_frame_equal(whole, kept.table(name), check_categorical=False)
+
+
+def test_chunks_of_a_file_that_was_changed_or_lost_are_refused(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    (tmp_path / "spans.parquet").write_bytes(b"other")
+    (tmp_path / "updates.parquet").unlink()
+    with pytest.raises(FileFormatError, match=r"spans\.parquet: is not the file that manifest"):
+        next(read_run(tmp_path).chunks("spans"))
+    with pytest.raises(FileFormatError, match=r"updates\.parquet: cannot be read: no such file"):
+        next(read_run(tmp_path).chunks("updates"))
+
+
 def test_an_empty_table_comes_back_empty(chain, make_cluster, tmp_path):
     model = chain(((1, 2, 1),), instances=1).model()
     write_run(run_to_keep(model, make_cluster(1), ampsim.Amp(1), RunOptions()), tmp_path)

@@ -255,3 +255,31 @@ def make_staleness() -> Callable[[str], pd.DataFrame]:
 @pytest.fixture(scope="session")
 def make_forecast() -> Callable[..., SimpleNamespace]:
     return forecast_of
+
+
+def crowd_of(steps: int, workers: int) -> pd.DataFrame:
+    """About `steps` spans of workers that are never idle for long, in the order of their ends."""
+    random = np.random.default_rng(0)
+    each = steps // workers
+    frames: list[pd.DataFrame] = []
+    for worker in range(workers):
+        length_s = random.exponential(1e-6, each)
+        start_s = np.cumsum(length_s + random.exponential(5e-7, each)) - length_s
+        values = {
+            "worker": worker,
+            "node": f"linear-{worker}",
+            "direction": np.array(["forward", "backward", "update"])[np.arange(each) % 3],
+            "instance": np.arange(each) // 3,
+            "start_s": start_s,
+            "end_s": start_s + length_s,
+            "flop": 1000,
+            "bytes": 8,
+            "staleness": -1,
+        }
+        frames.append(pd.DataFrame(values))
+    return pd.concat(frames).sort_values("end_s", ignore_index=True)
+
+
+@pytest.fixture(scope="session")
+def make_crowd() -> Callable[[int, int], pd.DataFrame]:
+    return crowd_of

@@ -32,12 +32,13 @@ def test_the_folder_holds_table_page_figures_and_manifest(written):
     assert [path.name for path in written] == [
         "manifest.toml", "forecast.csv", "convergence.png", "throughput.png", "staleness.png",
         "gantt.png", "gantt-sequential.png", "gantt-pipeline.png", "gantt-amp.png", "forecast.md",
+        "index.html",
     ]  # fmt: skip
     assert set(written[0].parent.iterdir()) == set(written)
 
 
 def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
-    page = written[-1].read_text(encoding="utf-8")
+    page = written[-2].read_text(encoding="utf-8")
     first, verdict, setting = page.split("\n\n")[:3]
     assert first == "# Forecast: rnn on 16 × tflops-1"
     assert verdict.startswith("**amp trains 4.1 times as fast as sequential")
@@ -66,13 +67,13 @@ def test_without_accuracy_and_spans_their_figures_are_left_out(make_forecast, fi
         run.spans = run.spans.iloc[:0]
         run.staleness = run.staleness.iloc[:0]
     names = {path.name for path in write_forecast(forecast, tmp_path)}
-    assert names == {"manifest.toml", "forecast.csv", "throughput.png", "forecast.md"}
+    assert names == {"manifest.toml", "forecast.csv", "throughput.png", "forecast.md", "index.html"}
 
 
 def test_a_forecast_of_nothing_is_still_written(make_forecast, figure_1, make_table, tmp_path):
     forecast = make_forecast(figure_1, 3, runs=[], table=make_table().iloc[:0])
     names = {path.name for path in write_forecast(forecast, tmp_path)}
-    assert names == {"manifest.toml", "forecast.csv", "forecast.md"}
+    assert names == {"manifest.toml", "forecast.csv", "forecast.md", "index.html"}
     nothing = make_forecast(figure_1, 3, runs=[], table=pd.DataFrame([]))
     write_forecast(nothing, tmp_path)
     assert "No schedule was finished" in (tmp_path / "forecast.md").read_text("utf-8")

@@ -1,0 +1,67 @@
+"""A finished forecast as one page of HTML that holds everything it shows."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ampsim.report.forecast import Forecast
+from ampsim.report.forecast_text import LEGEND, Picture, assumed, charged, origin_values, setting
+from ampsim.report.frames import DataFrame
+from ampsim.report.gantt_data import gantt_view
+from ampsim.report.pages import render
+from ampsim.report.saving import encode
+from ampsim.report.table import notes, to_cells
+from ampsim.report.verdict import best_row, verdict
+from ampsim.report.words import plain
+from ampsim.toml_text import to_toml
+
+_LONGEST = 400  # chosen: of a user's text; enough for two sentences
+
+
+def html_page(
+    forecast: Forecast,
+    figures: Sequence[tuple[Picture, Figure]],
+    spans_by_schedule: Mapping[str, DataFrame],
+) -> str:
+    """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
+
+    It asks for nothing from any network, and shows names that users chose letter for letter.
+
+    Args:
+        forecast: what is told.
+        figures: pictures of it with their headings and what they show in words.
+        spans_by_schedule: spans of a run of each schedule; no chart where there are none.
+    """
+    is_known = len(forecast.table) > 0
+    headings, *lines = to_cells(forecast.table) if is_known else [[]]
+    values: dict[str, Any] = {
+        "title": f"Forecast: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
+        "verdict": verdict(forecast.table, forecast.target, forecast.metric),
+        "setting": setting(forecast),
+        "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
+        "headings": headings,
+        "lines": lines,
+        "best": best_row(forecast.table) if len(lines) > 1 else None,
+        "notes": notes(forecast.table),
+        "legend": LEGEND if is_known else "",
+        "view": gantt_view(spans_by_schedule, workers=forecast.workers)
+        if spans_by_schedule
+        else None,
+        "pictures": [(picture, _embedded(figure)) for picture, figure in figures],
+        "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
+        "charged": charged(forecast.manifest),
+        "origin": [
+            [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)
+        ],
+        "manifest": to_toml(forecast.manifest),
+    }
+    return render("forecast.html", **values)
+
+
+def _embedded(figure: Figure) -> str:
+    """The figure as the address of an image that holds it."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(encode(figure, '.svg')).decode('ascii')}"

@@ -1,0 +1,46 @@
+"""A Gantt chart to zoom in, as one page of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ampsim.files import write_text
+from ampsim.report.frames import DataFrame
+from ampsim.report.gantt_boxes import Window, check_window
+from ampsim.report.gantt_data import gantt_view
+from ampsim.report.pages import render
+from ampsim.report.words import plain
+
+
+def write_gantt_page(
+    spans_by_schedule: Mapping[str, DataFrame],
+    path: str | Path,
+    *,
+    workers: int,
+    window_s: Window | None = None,
+    title: str = "",
+) -> Path:
+    """Writes the schedules' charts above each other into one page that needs no network.
+
+    One can zoom, pan, ask what a step is, and follow one instance through all workers. Where steps
+    are too many to be seen apart, it shows how long workers are busy, and says so.
+
+    Args:
+        spans_by_schedule: the trace's spans.
+        path: the file.
+        workers: how many workers the cluster has.
+        window_s: what is shown first; the first few instances if not given.
+        title: heading, a user's text.
+
+    Raises:
+        OptionError: the window is empty or reversed, or there are too many steps for a page.
+        OutputError: the file cannot be written.
+    """
+    assert spans_by_schedule, "a chart of no schedule"
+    if window_s is not None:
+        check_window(window_s)
+    view = gantt_view(spans_by_schedule, workers=workers, window_s=window_s)
+    heading = plain(title, 200) or "Who works when"
+    write_text(path, render("gantt_page.html", title=heading, view=view))
+    return Path(path)

@@ -1,0 +1,58 @@
+"""Pages of HTML that need nothing but themselves: no network, no other file.
+
+Everything is escaped unless a template says that it is ours; the pages forbid themselves to load
+anything (`templates/page.html`), so a name that a user chose can do no harm.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, **values: Any) -> str:
+    """The page that `template` makes of `values`, which are escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+def json_for_page(value: Any) -> str:
+    r"""JSON that can stand in a script element: nothing in it ends the element.
+
+    >>> json_for_page({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for numbers that JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any JSON
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]  # pyright: ignore[reportUnknownVariableType]  # any JSON
+    return value
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    untyped: Any = environment
+    untyped.filters["json"] = json_for_page
+    return environment

@@ -1,0 +1,169 @@
+"""A run as a trace that ui.perfetto.dev and chrome://tracing open.
+
+One process per schedule, one track per worker. A step that takes time is a slice; a free one is an
+instant. Arrows lead from a forward step to the backward step that used its activation, and from
+there to the update that used the gradient; counters show what is in flight, staleness, weight
+versions and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
+
+Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ampsim.files import replacing
+from ampsim.report.frames import DataFrame, floats, integers, texts
+from ampsim.report.perfetto_counters import InFlight, loss_events, update_events
+from ampsim.report.perfetto_flows import Flows
+from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
+from ampsim.report.words import plain
+
+_CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is drawn of one run; chunks are asked for anew at every pass, so none need be kept.
+
+    Attributes:
+        name: of the schedule, a user's text.
+        workers: how many workers the cluster has.
+        spans: gives the trace's spans in chunks, in the order of their ends.
+        updates: gives the trace's updates in chunks, in the order of their times.
+        epochs: one row per epoch.
+    """
+
+    name: str
+    workers: int
+    spans: Callable[[], Iterable[DataFrame]]
+    updates: Callable[[], Iterable[DataFrame]]
+    epochs: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracks:
+    """Numbers of a schedule's process and of its first worker's track; no two tracks share one."""
+
+    pid: int
+    first_tid: int
+
+
+def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = "") -> int:
+    """Writes `traces` beside each other into one JSON file, whole or not at all.
+
+    Memory does not grow with the spans, but for 16 bytes for each instance
+    (`tests/benchmark/bench_perfetto.py`).
+
+    Args:
+        traces: one for each schedule; all begin at time 0.
+        path: the file.
+        title: what ran, a user's text.
+
+    Returns:
+        How many spans were written.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    count, flows = 0, Flows()
+    with (
+        replacing(path) as temporary,
+        open(temporary, "w", encoding="ascii", newline="\n", buffering=_BUFFER_BYTES) as file,
+    ):
+        file.write(f'{{"displayTimeUnit":"ns","otherData":{_about(title)},"traceEvents":[\n')
+        first_tid, comma = len(traces) + 1, ""
+        for pid, trace in enumerate(traces, 1):
+            tracks = _Tracks(pid, first_tid)
+            for lines, spans in _events(trace, tracks, flows):
+                count += spans
+                if lines:
+                    file.write(comma)
+                    file.write(",\n".join(lines))
+                    comma = ",\n"
+            first_tid += trace.workers
+        file.write("\n]}\n")
+    return count
+
+
+def _about(title: str) -> str:
+    return arguments(
+        {"title": plain(title, 200), "source": "ampsim", "time": "virtual, whole nanoseconds"}
+    )
+
+
+def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[str], int]]:
+    """Lines of one schedule, chunk by chunk, with how many spans are in them."""
+    yield list(_metadata(trace, tracks)), 0
+    nodes: set[str] = set()
+    versions: dict[str, int] = {}
+    for chunk in _sliced(trace.updates()):
+        nodes.update(texts(chunk, "node"))
+        yield update_events(chunk, tracks.pid, versions), 0
+    yield loss_events(trace.epochs, tracks.pid), 0
+    in_flight = InFlight()
+    flows.start(nodes)
+    for chunk in _sliced(trace.spans()):
+        in_flight.take(chunk)
+        yield _steps(chunk, tracks, flows), len(chunk)
+    for lines in in_flight.events(tracks.pid):
+        yield lines, 0
+
+
+def _metadata(trace: Trace, tracks: _Tracks) -> Iterator[str]:
+    """Names and order of the process and of its tracks, those of idle workers too."""
+
+    def event(what: str, key: str, value: Any, tid: int | None = None) -> str:
+        place = f'"pid":{tracks.pid}' + ("" if tid is None else f',"tid":{tid}')
+        return f'{{"ph":"M",{place},"name":"{what}","args":{arguments({key: value})}}}'
+
+    yield event("process_name", "name", plain(trace.name))
+    yield event("process_sort_index", "sort_index", tracks.pid)
+    for worker in range(trace.workers):
+        tid = tracks.first_tid + worker
+        yield event("thread_name", "name", f"worker {worker}", tid)
+        yield event("thread_sort_index", "sort_index", worker, tid)
+
+
+def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
+    """Slices, instants and arrows of a chunk of spans."""
+    start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
+    start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
+    labels: dict[tuple[str, str], str] = {}
+    lines: list[str] = []
+    for node, direction, worker, instance, flop, size, staleness, free, begin, end, ts, dur in zip(
+        texts(spans, "node"), texts(spans, "direction"),
+        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(),
+        integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
+        integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
+        start_ns.tolist(), end_ns.tolist(),
+        in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
+        strict=True,
+    ):  # fmt: skip
+        label = labels.get((node, direction))
+        if label is None:
+            label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
+            labels[node, direction] = label
+        place = f'"pid":{tracks.pid},"tid":{tracks.first_tid + worker}'
+        shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
+        of = f'"instance":{instance},' if instance >= 0 else ""
+        stale = f',"staleness":{staleness}' if staleness >= 0 else ""
+        lines.append(
+            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}"flop":{flop},"bytes":{size}{stale}}}}}'
+        )
+        if not free:
+            flows.take(lines, (node, direction, instance, staleness), (place, (begin + end) // 2))
+    return lines
+
+
+def _sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:
+    """The same rows in chunks that are no longer than what is written at once."""
+    return chain.from_iterable(
+        (chunk[start : start + _CHUNK_ROWS] for start in range(0, len(chunk), _CHUNK_ROWS))
+        for chunk in chunks
+    )

@@ -1,0 +1,98 @@
+"""Counters of a trace: instances in flight, staleness and weight versions of each node, loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ampsim.report.frames import DataFrame, floats, integers, texts
+from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
+from ampsim.report.words import plain
+
+_CHUNK_ROWS = 1 << 15
+
+
+class InFlight:
+    """When each instance's first step begins and its last one ends; 16 bytes for each instance."""
+
+    def __init__(self) -> None:
+        """Start with no instance."""
+        self._first_ns = np.empty(0, dtype=np.int64)
+        self._last_ns = np.empty(0, dtype=np.int64)
+
+    def take(self, spans: DataFrame) -> None:
+        """Add a chunk of spans; updates do not hold an instance back."""
+        direction = np.asarray(spans["direction"], dtype=np.str_)
+        instance = integers(spans, "instance")
+        counted = (direction != "update") & (instance >= 0)
+        instance = instance[counted]
+        if not len(instance):
+            return
+        self._grow(int(instance.max()) + 1)
+        np.minimum.at(self._first_ns, instance, in_nanoseconds(floats(spans, "start_s")[counted]))
+        np.maximum.at(self._last_ns, instance, in_nanoseconds(floats(spans, "end_s")[counted]))
+
+    def events(self, pid: int) -> Iterator[list[str]]:
+        """Lines of the counter, one wherever it changes."""
+        is_there = self._last_ns >= 0
+        time_ns = np.concatenate([self._first_ns[is_there], self._last_ns[is_there]])
+        step = np.repeat([1, -1], len(time_ns) // 2)
+        order = np.argsort(time_ns, kind="stable")
+        time_ns, level = time_ns[order], np.cumsum(step[order])
+        is_last = np.append(time_ns[1:] != time_ns[:-1], True)[: len(time_ns)]
+        time_ns, level = time_ns[is_last], level[is_last]
+        for start in range(0, len(time_ns), _CHUNK_ROWS):
+            part = slice(start, start + _CHUNK_ROWS)
+            times = in_microseconds(time_ns[part])
+            yield [
+                _counter(pid, '"in flight"', time_us, {"instances": count})
+                for time_us, count in zip(times, level[part].tolist(), strict=True)
+            ]
+
+    def _grow(self, count: int) -> None:
+        missing = count - len(self._first_ns)
+        if missing > 0:
+            room = max(missing, len(self._first_ns) // 8)  # grows by an eighth: few copies
+            never = np.full(room, np.iinfo(np.int64).max)
+            self._first_ns = np.concatenate([self._first_ns, never])
+            self._last_ns = np.concatenate([self._last_ns, np.full(room, -1)])
+
+
+def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> list[str]:
+    """Staleness of the gradients in each update, and how many updates the node has had.
+
+    Args:
+        updates: a chunk of updates.
+        pid: the schedule's process.
+        versions: updates of each node until now; counted on.
+    """
+    times = in_microseconds(in_nanoseconds(floats(updates, "time_s")))
+    means = floats(updates, "staleness").tolist()
+    highest = integers(updates, "staleness_max").tolist()
+    lines: list[str] = []
+    for node, time_us, mean, most in zip(
+        texts(updates, "node"), times, means, highest, strict=True
+    ):
+        versions[node] = versions.get(node, 0) + 1
+        stale, version = quoted(f"staleness {plain(node)}"), quoted(f"version {plain(node)}")
+        lines.append(_counter(pid, stale, time_us, {"mean": mean, "max": most}))
+        lines.append(_counter(pid, version, time_us, {"updates": versions[node]}))
+    return lines
+
+
+def loss_events(epochs: DataFrame, pid: int) -> list[str]:
+    """Loss of each epoch, at its end; none where it is unknown, as in mode sleep."""
+    times = in_microseconds(in_nanoseconds(floats(epochs, "time_s")))
+    losses = {"training": floats(epochs, "loss"), "validation": floats(epochs, "valid_loss")}
+    lines: list[str] = []
+    for row, time_us in enumerate(times):
+        known = {name: float(loss[row]) for name, loss in losses.items() if np.isfinite(loss[row])}
+        if known:
+            lines.append(_counter(pid, '"loss"', time_us, known))
+    return lines
+
+
+def _counter(pid: int, name: str, time_us: float, values: dict[str, Any]) -> str:
+    return f'{{"ph":"C","pid":{pid},"ts":{time_us!r},"name":{name},"args":{arguments(values)}}}'

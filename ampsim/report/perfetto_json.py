@@ -1,0 +1,67 @@
+"""JSON as the trace format wants it: finite numbers, times in microseconds, harmless names."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ampsim.report.frames import Floats, Integers
+
+
+def quoted(text: str) -> str:
+    r"""A JSON string in ASCII that is harmless even if the file is read as HTML.
+
+    >>> print(quoted('<b> "ä"'))
+    "\u003cb> \"\u00e4\""
+    """
+    return json.dumps(text).replace("<", "\\u003c")
+
+
+def arguments(values: Mapping[str, Any]) -> str:
+    """A JSON object of texts and numbers; numbers that are not finite are left out.
+
+    >>> arguments({"mean": 0.5, "loss": float("nan")})
+    '{"mean":0.5}'
+    """
+    known = {
+        key: value
+        for key, value in values.items()
+        if not isinstance(value, float) or math.isfinite(value)
+    }
+    pairs = (
+        f"{quoted(key)}:{quoted(value) if isinstance(value, str) else repr(value)}"
+        for key, value in known.items()
+    )
+    return f"{{{','.join(pairs)}}}"
+
+
+def in_nanoseconds(time_s: Floats) -> Integers:
+    """Whole nanoseconds; rounding keeps the order, so steps that follow each other still do."""
+    return np.rint(time_s * 1e9).astype(np.int64)
+
+
+def in_microseconds(time_ns: Integers) -> list[float]:
+    """The same as the numbers to write, which Perfetto multiplies by 1000 and cuts, not rounds.
+
+    Where cutting would lose a nanosecond, the next number above is written.
+
+    >>> in_microseconds(np.array([16_001, 2_000]))
+    [16.001, 2.0]
+    """
+    time_us = time_ns / 1000.0
+    is_cut = np.trunc(time_us * 1000.0) < time_ns
+    return np.where(is_cut, np.nextafter(time_us, np.inf), time_us).tolist()
+
+
+def in_microseconds_of(time_ns: int) -> float:
+    """One such number.
+
+    >>> in_microseconds_of(16_001)
+    16.001
+    """
+    time_us = time_ns / 1000.0
+    return math.nextafter(time_us, math.inf) if int(time_us * 1000.0) < time_ns else time_us

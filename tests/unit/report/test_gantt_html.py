@@ -1,0 +1,144 @@
+"""A page with a Gantt chart carries every step that takes time, and nothing that does harm."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from ampsim.errors import OptionError, OutputError
+from ampsim.report import gantt_data
+from ampsim.report.gantt_data import gantt_view
+from ampsim.report.gantt_html import write_gantt_page
+
+HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>"]
+
+
+class Seen(HTMLParser):
+    """Tags with their attributes, and the texts of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data):
+        if self.cdata_elem == "script":
+            self.scripts[-1] += data
+
+
+def column(packed, name, kind):
+    return np.frombuffer(base64.b64decode(packed[name]), dtype=kind)
+
+
+def test_the_page_carries_each_step_that_takes_time_once(figure_1):
+    data = gantt_view(figure_1, workers=3).data
+    for packed, (name, spans) in zip(data["schedules"], figure_1.items(), strict=True):
+        drawn = spans[spans["end_s"] > spans["start_s"]].sort_values(["worker", "start_s"])
+        assert packed["name"] == name
+        assert np.array_equal(column(packed, "start", "<f8"), drawn["start_s"])
+        assert np.array_equal(column(packed, "end", "<f8"), drawn["end_s"])
+        assert np.array_equal(column(packed, "instance", "<i4"), drawn["instance"])
+        assert np.array_equal(column(packed, "flop", "<f8"), drawn["flop"])
+        assert np.array_equal(column(packed, "staleness", "<i4"), drawn["staleness"])
+        nodes = [data["nodes"][code] for code in column(packed, "node", "<u2")]
+        assert nodes == list(drawn["node"])
+        labels = [look["label"] for look in data["directions"]]
+        directions = [labels[code] for code in column(packed, "direction", "u1")]
+        assert directions == list(drawn["direction"])
+        assert np.array_equal(np.diff(packed["begins"]), np.bincount(drawn["worker"], minlength=3))
+
+
+def test_free_steps_and_idle_workers_are_counted_not_drawn(make_chain):
+    view = gantt_view({"amp": make_chain(workers=6)["amp"]}, workers=6)
+    assert view.data["workers"] == [0, 1, 2]
+    assert view.data["closing"] == "2 workers with only free steps, 1 worker with no steps"
+    assert view.panels[0].summary.endswith("; 36 free steps are not drawn")
+
+
+def test_the_table_says_how_busy_each_worker_is(figure_1):
+    panel = gantt_view(figure_1, workers=3).panels[0]
+    spans = figure_1["sequential"]
+    length_s = spans["end_s"].max()
+    mine = spans[spans["worker"] == 1]
+    assert [row.name for row in panel.worked] == [
+        "all of these",
+        *(f"worker {w}" for w in range(3)),
+    ]
+    assert panel.worked[2].steps == len(mine)
+    share = (mine["end_s"] - mine["start_s"]).sum() / length_s
+    assert panel.worked[2].busy == f"{100 * share:.1f} %"
+
+
+def test_the_window_is_what_is_shown_first(figure_1):
+    data = gantt_view(figure_1, workers=3, window_s=(1e-6, 4e-6)).data
+    assert data["first"] == [1e-6, 4e-6]
+    assert data["whole"][1] == max(spans["end_s"].max() for spans in figure_1.values())
+
+
+def test_a_window_beyond_the_run_shows_the_run(figure_1):
+    data = gantt_view(figure_1, workers=3, window_s=(1.0, 2.0)).data
+    assert data["first"] == data["whole"]
+
+
+def test_more_steps_than_a_page_holds_need_a_window(figure_1, monkeypatch):
+    monkeypatch.setattr(gantt_data, "STEPS_MAX", 50)
+    with pytest.raises(OptionError, match=r"at most 50 steps .* got 297; choose a shorter window"):
+        gantt_view(figure_1, workers=3)
+    data = gantt_view(figure_1, workers=3, window_s=(0.0, 5e-6)).data
+    assert data["whole"] == [0.0, 5e-6]
+    with pytest.raises(OptionError, match="at most 50 steps"):
+        gantt_view(figure_1, workers=3, window_s=(0.0, 1.0))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_does_no_harm(figure_1, tmp_path, name):
+    spans = figure_1["amp"]
+    usual = write_gantt_page({"amp": spans}, tmp_path / "usual.html", workers=3, title="usual")
+    spans["node"] = spans["node"].astype(str) + name
+    path = write_gantt_page({name: spans}, tmp_path / "g.html", workers=3, title=name)
+    seen, before = Seen(path.read_text("utf-8")), Seen(usual.read_text("utf-8"))
+    assert [tag for tag, _ in seen.tags] == [tag for tag, _ in before.tags]
+    assert not [key for _, attributes in seen.tags for key in attributes if key.startswith("on")]
+    data = json.loads(seen.scripts[0])
+    assert data["schedules"][0]["name"] == name
+    assert data["nodes"][0] == f"linear-0{name}"
+    assert seen.scripts[1] == before.scripts[1]
+
+
+def test_the_page_needs_no_other_file_and_forbids_itself_to_ask_for_one(figure_1, tmp_path):
+    text = write_gantt_page(figure_1, tmp_path / "g.html", workers=3).read_text("utf-8")
+    assert "<h1>Who works when</h1>" in text
+    assert "default-src 'none'" in text
+    links = [each.get("src") or each.get("href") or "data:" for _, each in Seen(text).tags]
+    assert all(link.startswith("data:") for link in links)
+    assert not re.search(r"https?://|@import|url\(", text)
+
+
+def test_the_same_run_gives_the_same_page(figure_1, tmp_path):
+    one, other = (write_gantt_page(figure_1, tmp_path / name, workers=3) for name in ("a", "b"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_nothing_that_takes_time_is_still_a_page(figure_1, tmp_path):
+    spans = figure_1["amp"].iloc[:0]
+    text = write_gantt_page({"amp": spans}, tmp_path / "g.html", workers=3).read_text("utf-8")
+    assert "0 steps that take time" in text
+
+
+def test_a_reversed_window_and_a_folder_in_the_way_are_refused(figure_1, tmp_path):
+    with pytest.raises(OptionError, match="start < end, got 2 to 1"):
+        write_gantt_page(figure_1, tmp_path / "g.html", workers=3, window_s=(2.0, 1.0))
+    with pytest.raises(OutputError, match="it is a folder"):
+        write_gantt_page(figure_1, tmp_path, workers=3)

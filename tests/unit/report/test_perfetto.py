@@ -1,0 +1,238 @@
+"""A trace for Perfetto keeps the format's rules, whatever the names are."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import OutputError
+from ampsim.report.perfetto import Trace, write_perfetto
+from ampsim.report.perfetto_json import in_microseconds
+
+HOSTILE = ["../../x", "<script>alert(1)</script>", 'a"b\n\\u0000 \x7f']
+UPDATE_COLUMNS = ["node", "time_s", "gradient_count", "staleness", "staleness_max"]
+ROUNDING_US = 1e-9
+
+
+def updates_of(spans: pd.DataFrame) -> pd.DataFrame:
+    rows = spans[spans["direction"] == "update"]
+    pairs = zip(rows["node"], rows["start_s"], strict=True)
+    values = [(node, time_s, 1, 0.5, 1) for node, time_s in pairs]
+    return pd.DataFrame(values, columns=UPDATE_COLUMNS)
+
+
+def trace_of(name: str, spans: pd.DataFrame, workers: int, epochs: pd.DataFrame) -> Trace:
+    half = len(spans) // 2
+    updates = updates_of(spans)
+    return Trace(name, workers, lambda: [spans[:half], spans[half:]], lambda: [updates], epochs)
+
+
+def result_trace(result: ampsim.Result) -> Trace:
+    return Trace(
+        result.schedule.name, result.workers,
+        lambda: [result.spans], lambda: [result.updates], result.epochs,
+    )  # fmt: skip
+
+
+def read(path) -> list[dict]:
+    """The events of a file that is JSON in the strict sense, without NaN and Infinity."""
+
+    def refuse(constant):
+        raise AssertionError(f"not JSON: {constant}")
+
+    return json.loads(path.read_text("ascii"), parse_constant=refuse)["traceEvents"]
+
+
+def check_rules(events: list[dict]) -> None:
+    """Fails where the trace event format is broken."""
+    assert {event["ph"] for event in events} <= set("MXiCsf")
+    named = Counter()
+    for event in events:
+        assert isinstance(event["pid"], int) and event["pid"] > 0
+        if event["ph"] == "M":
+            named[event["name"], event["pid"], event.get("tid")] += 1
+            continue
+        assert isinstance(event["name"], str) and event["name"]
+        assert math.isfinite(event["ts"]) and event["ts"] >= 0
+        assert isinstance(event.get("args", {}), dict)
+        if event["ph"] in "Xisf":
+            assert isinstance(event["tid"], int) and event["tid"] > 0
+        if event["ph"] == "C":
+            assert event["args"] and all(math.isfinite(x) for x in event["args"].values())
+    assert set(named.values()) == {1}
+    tracks = {(event["pid"], event["tid"]) for event in events if event["ph"] in "Xisf"}
+    for pid, tid in tracks:
+        for what, place in (("thread", tid), ("process", None)):
+            assert named[f"{what}_name", pid, place] == 1
+            assert named[f"{what}_sort_index", pid, place] == 1
+    check_nesting(events)
+    check_flows(events)
+
+
+def check_nesting(events: list[dict]) -> None:
+    """On each track a slice ends before the next begins, or encloses it, after Perfetto's cut."""
+    tracks = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            start, length = int(event["ts"] * 1000.0), int(event["dur"] * 1000.0)
+            assert length >= 0
+            tracks[event["pid"], event["tid"]].append((start, -length))
+    for slices in tracks.values():
+        open_until = []
+        for start, minus_length in sorted(slices):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            end = start - minus_length
+            assert not open_until or end <= open_until[-1], (start, end)
+            open_until.append(end)
+
+
+def check_flows(events: list[dict]) -> None:
+    """Each arrow has one tail and one head, in this order, both inside a slice."""
+    ends = defaultdict(list)
+    slices = defaultdict(list)
+    for event in events:
+        if event["ph"] in "sf":
+            ends[event["id"]].append(event)
+        if event["ph"] == "X":
+            slices[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for of_track in slices.values():
+        of_track.sort()
+    for tail, head in ends.values():
+        assert (tail["ph"], head["ph"], head["bp"]) == ("s", "f", "e")
+        assert tail["ts"] <= head["ts"]
+        assert tail["name"] == head["name"]
+        for end in (tail, head):
+            starts = [start for start, _ in slices[end["pid"], end["tid"]]]
+            index = int(np.searchsorted(starts, end["ts"], side="right")) - 1
+            begin, until = slices[end["pid"], end["tid"]][index]
+            assert begin <= end["ts"] <= until + ROUNDING_US
+
+
+@pytest.fixture(scope="module")
+def results(chain, make_cluster):
+    """Two schedules of a chain whose second stage is slower, on two of three workers."""
+    model = chain(((1, 2, 1), (3, 5, 1)), instances=6, valid=2).model()
+    cluster = make_cluster(3, flop_per_s=1e9)
+    return [
+        ampsim.simulate(model, cluster, schedule, epochs=2)
+        for schedule in (ampsim.Sequential(), ampsim.Amp(max_active_keys=3))
+    ]
+
+
+@pytest.fixture(scope="module")
+def events(results, tmp_path_factory):
+    path = tmp_path_factory.mktemp("trace") / "run.json"
+    written = write_perfetto([result_trace(result) for result in results], path, title="chain")
+    assert written == sum(len(result.spans) for result in results)
+    return read(path)
+
+
+def test_a_run_keeps_the_rules_of_the_format(events):
+    check_rules(events)
+
+
+def test_every_span_is_there_with_what_was_charged(events, results):
+    for pid, result in enumerate(results, 1):
+        spans = result.spans
+        mine = [event for event in events if event["pid"] == pid and event["ph"] in "Xi"]
+        assert [event["ph"] == "i" for event in mine] == list(spans["start_s"] == spans["end_s"])
+        assert [event["args"]["flop"] for event in mine] == list(spans["flop"])
+        assert [event["args"]["bytes"] for event in mine] == list(spans["bytes"])
+        assert [event["args"].get("instance", -1) for event in mine] == list(spans["instance"])
+        assert [event["args"].get("staleness", -1) for event in mine] == list(spans["staleness"])
+        assert np.allclose([event["ts"] for event in mine], spans["start_s"] * 1e6)
+        assert {event["cat"] for event in mine} == {"forward", "backward", "update"}
+
+
+def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(events, results):
+    at = {}
+    for event in events:
+        if event["ph"] == "X":
+            middle = int(event["ts"] * 1000) + int(event["dur"] * 1000) // 2
+            at[event["pid"], event["tid"], middle] = event
+    arrows = defaultdict(dict)
+    for event in events:
+        if event["ph"] in "sf":
+            place = event["pid"], event["tid"], int(event["ts"] * 1000)
+            arrows[event["id"], event["name"]][event["ph"]] = at[place]
+    kinds = Counter()
+    for (_, name), ends in arrows.items():
+        tail, head = ends["s"], ends["f"]
+        assert tail["name"].split()[0] == head["name"].split()[0]
+        kinds[name] += 1
+        expected = {"activation": ("forward", "backward"), "gradient": ("backward", "update")}
+        assert (tail["cat"], head["cat"]) == expected[name]
+        if name == "activation":
+            assert tail["args"]["instance"] == head["args"]["instance"]
+    gradients = sum(int((result.spans["staleness"] >= 0).sum()) for result in results)
+    assert kinds == {"activation": gradients, "gradient": gradients}
+
+
+def test_counters_show_instances_in_flight_staleness_versions_and_loss(events, results):
+    counters = defaultdict(list)
+    for event in events:
+        if event["ph"] == "C" and event["pid"] == 2:
+            counters[event["name"]].append(event["args"])
+    assert max(one["instances"] for one in counters["in flight"]) == 3
+    assert counters["in flight"][-1] == {"instances": 0}
+    updates = results[1].updates
+    mine = updates[updates["node"] == "stage-1"]
+    assert [one["mean"] for one in counters["staleness stage-1"]] == list(mine["staleness"])
+    assert [one["updates"] for one in counters["version stage-1"]] == [*range(1, len(mine) + 1)]
+    assert [one["training"] for one in counters["loss"]] == list(results[1].epochs["loss"])
+
+
+def test_sequential_has_one_instance_in_flight(events):
+    levels = [e["args"]["instances"] for e in events if e["name"] == "in flight" and e["pid"] == 1]
+    assert max(levels) == 1
+
+
+def test_unknown_losses_are_left_out(make_chain, make_epochs, tmp_path):
+    epochs = make_epochs("amp", 0).assign(loss=math.nan, valid_loss=math.inf)
+    write_perfetto([trace_of("amp", make_chain()["amp"], 3, epochs)], tmp_path / "run.json")
+    events = read(tmp_path / "run.json")
+    check_rules(events)
+    assert not [event for event in events if event["name"] == "loss"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_does_no_harm(make_chain, make_epochs, tmp_path, name):
+    spans = make_chain()["amp"]
+    spans["node"] = spans["node"].astype(str) + name
+    trace = trace_of(name, spans, 3, make_epochs("amp", 0))
+    write_perfetto([trace], tmp_path / "run.json", title=name)
+    assert "<" not in (tmp_path / "run.json").read_text("ascii")
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]
+    check_rules(read(tmp_path / "run.json"))
+
+
+def test_nothing_at_all_is_still_a_trace(make_chain, make_epochs, tmp_path):
+    trace = trace_of("amp", make_chain()["amp"].iloc[:0], 2, make_epochs("amp", 0).iloc[:0])
+    assert write_perfetto([trace], tmp_path / "run.json") == 0
+    events = read(tmp_path / "run.json")
+    check_rules(events)
+    assert len(events) == 2 + 2 * 2
+
+
+def test_a_trace_is_whole_or_not_at_all(make_chain, make_epochs, tmp_path):
+    def breaks():
+        yield make_chain()["amp"]
+        raise OutputError("the disk is full")
+
+    trace = Trace("amp", 3, breaks, list, make_epochs("amp", 0))
+    with pytest.raises(OutputError, match="the disk is full"):
+        write_perfetto([trace], tmp_path / "run.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_nanosecond_survives_that_perfetto_cuts():
+    random = np.random.default_rng(0)
+    time_ns = np.concatenate([np.arange(20_000), random.integers(0, 10**15, 20_000)])
+    assert [int(time_us * 1000.0) for time_us in in_microseconds(time_ns)] == time_ns.tolist()
