@@ -173,7 +173,7 @@ def _differences(before: pd.DataFrame, now: pd.DataFrame, exact: frozenset[str])
     old, new = before.to_dict("records"), now.to_dict("records")
     for label, first, second in zip(now["schedule"], old, new, strict=True):
         for column in now.columns:
-            if column in ("schedule", "note"):
+            if column in ("schedule", "bound_by", "note"):
                 continue
             values = _float(first.get(column)), _float(second[column])
             tolerance = TOLERANCE if column in exact else LEARNED_TOLERANCE
