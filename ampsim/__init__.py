@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ampsim.errors import AmpsimError
     from ampsim.hardware import Cluster, load_cluster
-    from ampsim.runtime import Amp, GPipe, OneFOneB, Pipeline, Sequential
+    from ampsim.runtime import (
+        Amp,
+        GPipe,
+        OneFOneB,
+        PipeDream,
+        PipeDream2BW,
+        Pipeline,
+        Sequential,
+    )
     from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
 
 try:
@@ -25,6 +33,8 @@ _HOMES: Final = {
     "GPipe": "runtime",
     "Model": "study",
     "OneFOneB": "runtime",
+    "PipeDream": "runtime",
+    "PipeDream2BW": "runtime",
     "Pipeline": "runtime",
     "Result": "study",
     "Sequential": "runtime",
@@ -42,6 +52,8 @@ __all__ = [
     "GPipe",
     "Model",
     "OneFOneB",
+    "PipeDream",
+    "PipeDream2BW",
     "Pipeline",
     "Result",
     "Sequential",
