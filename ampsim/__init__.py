@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ampsim.runtime import (
         Amp,
         GPipe,
+        InterleavedOneFOneB,
         OneFOneB,
         PipeDream,
         PipeDream2BW,
@@ -31,6 +32,7 @@ _HOMES: Final = {
     "Cluster": "hardware",
     "Forecast": "study",
     "GPipe": "runtime",
+    "InterleavedOneFOneB": "runtime",
     "Model": "study",
     "OneFOneB": "runtime",
     "PipeDream": "runtime",
@@ -50,6 +52,7 @@ __all__ = [
     "Cluster",
     "Forecast",
     "GPipe",
+    "InterleavedOneFOneB",
     "Model",
     "OneFOneB",
     "PipeDream",

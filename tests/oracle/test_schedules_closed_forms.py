@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim import GPipe, OneFOneB, PipeDream, PipeDream2BW, Pipeline, Sequential, simulate
+from ampsim import (
+    GPipe,
+    InterleavedOneFOneB,
+    OneFOneB,
+    PipeDream,
+    PipeDream2BW,
+    Pipeline,
+    Sequential,
+    simulate,
+)
 from ampsim.hardware import Link
 
 step_costs = st.tuples(st.integers(1, 5), st.integers(1, 5), st.just(0))
@@ -50,6 +59,47 @@ def test_activations_stashed_are_m_under_gpipe_and_p_minus_s_under_1f1b(
     assert list(alternating.peak_in_flight.values()) == [min(m, p - s) for s in range(p)]
     one = simulate(model, cluster, Sequential(), mode="sleep")
     assert one.peak_in_flight == {f"stage-{s + 1}": 1 for s in range(p)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workers=stage_counts,
+    v=st.integers(1, 4),
+    rounds=st.integers(1, 8),
+    cost=step_costs,
+)
+def test_interleaving_divides_the_bubble_by_the_stages_of_a_worker(
+    chain, make_cluster, workers, v, *, rounds, cost
+):
+    """(W − 1)/(v·m) of the ideal time (SC 2021, Section 2.2.2), for m a multiple of W."""
+    m = rounds * workers
+    model = chain((cost,) * (workers * v), instances=m).model()
+    result = simulate(model, make_cluster(workers), InterleavedOneFOneB(m), mode="sleep")
+    ideal_s = m * v * sum(cost)
+    bubble_s = train_s(result) - ideal_s
+    assert bubble_s / ideal_s == pytest.approx((workers - 1) / m / v, rel=1e-9)
+    whole = chain((tuple(v * part for part in cost),) * workers, instances=m).model()
+    plain = simulate(whole, make_cluster(workers), OneFOneB(m), mode="sleep")
+    assert train_s(plain) - ideal_s == pytest.approx(v * bubble_s, rel=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    workers=st.integers(1, 5),
+    v=st.integers(1, 3),
+    m=st.integers(1, 12),
+    n=st.integers(1, 30),
+    data=st.data(),
+)
+def test_interleaving_ends_whatever_the_sizes_and_never_overfills(
+    chain, make_cluster, workers, v, *, m, n, data
+):
+    """Mini-batches that are no multiple of W, a last one that is smaller, stages that differ."""
+    costs = tuple(data.draw(step_costs) for _ in range(workers * v))
+    model = chain(costs, instances=n).model()
+    result = simulate(model, make_cluster(workers), InterleavedOneFOneB(m), mode="sleep")
+    assert len(result.spans[result.spans["direction"] == "backward"]) >= n * len(costs)
+    assert max(result.peak_in_flight.values()) <= min(m, n)
 
 
 Costs = tuple[tuple[int, int, int], ...]

@@ -11,6 +11,7 @@ import pytest
 
 from ampsim import (
     GPipe,
+    InterleavedOneFOneB,
     OneFOneB,
     PipeDream,
     PipeDream2BW,
@@ -48,14 +49,21 @@ def require_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray])
 
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("m", [1, 4, 8])
-@pytest.mark.parametrize("kind", [GPipe, OneFOneB])
+@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB])
 def test_m_micro_batches_equal_sequential_descent_on_the_mini_batch(kind, m, layers):
     found = weights(perceptron(BATCH, layers), kind(max_active_keys=m), epochs=2)
     expected = weights(perceptron(m * BATCH, layers), Sequential(), epochs=2)
     require_equal(found, expected)
 
 
-@pytest.mark.parametrize("kind", [GPipe, OneFOneB])
+def test_several_stages_a_worker_learn_what_one_worker_would():
+    cluster = load_cluster("tflops-1", workers=2, latency_s=1e-8)
+    model = perceptron(BATCH, layers=4)
+    found = simulate(model, cluster, InterleavedOneFOneB(6), seed=SEED).model.parameters()
+    require_equal(found, weights(perceptron(6 * BATCH, layers=4), Sequential()))
+
+
+@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB])
 def test_synchronous_schedules_make_no_stale_gradients(kind):
     result = simulate(perceptron(BATCH), load_cluster("tflops-1", workers=3), kind(4))
     assert (result.staleness_mean, result.staleness_max) == (0.0, 0)

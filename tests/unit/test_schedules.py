@@ -9,6 +9,7 @@ import pytest
 from ampsim import (
     Amp,
     GPipe,
+    InterleavedOneFOneB,
     OneFOneB,
     PipeDream,
     PipeDream2BW,
@@ -38,7 +39,7 @@ def test_sequential_admits_one_and_leaves_updates_to_the_controller():
     assert schedule.update_interval("linear", 7) is None
 
 
-@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB])
+@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
 def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(kind):
     schedule = kind(5)
     assert (schedule.max_active_keys, schedule.drains) == (5, True)
@@ -55,7 +56,7 @@ def test_amp_updates_as_asked_and_else_as_the_model_prefers(asked, interval):
     assert schedule.update_interval("linear", 7) == interval
 
 
-@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB])
+@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
 @pytest.mark.parametrize("value", [0, -1, 1.5, None])
 def test_max_active_keys_below_one_is_refused(kind, value):
     text = rf"^max_active_keys must be a whole number >= 1, got {value}$"
@@ -152,6 +153,18 @@ def test_several_stages_on_a_worker_are_refused(chain, make_cluster, kind, worke
     )
     with pytest.raises(OptionError, match=text):
         simulate(chain(((1, 1, 1),) * 3).model(), make_cluster(workers), kind())
+
+
+def test_stages_that_cannot_be_dealt_out_evenly_are_refused(chain, make_cluster):
+    text = (
+        "^1f1b-interleaved deals stages out in turn, equally many to each worker, got 3 stages on "
+        "2 workers, one of them with stages 1, 3; take workers=3 or a divisor of that$"
+    )
+    model = chain(((1, 1, 1),) * 3).model()
+    with pytest.raises(OptionError, match=text):
+        simulate(model, make_cluster(2), InterleavedOneFOneB())
+    for workers in (1, 3, 5):
+        assert len(simulate(model, make_cluster(workers), InterleavedOneFOneB()).updates)
 
 
 def test_2bw_refuses_mini_batches_smaller_than_the_pipeline_is_deep(chain, make_cluster):

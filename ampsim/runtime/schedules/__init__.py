@@ -3,6 +3,7 @@
 from ampsim.runtime.schedules.amp import Amp
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule
 from ampsim.runtime.schedules.gpipe import GPipe
+from ampsim.runtime.schedules.interleaved import InterleavedOneFOneB
 from ampsim.runtime.schedules.one_forward_one_backward import OneFOneB
 from ampsim.runtime.schedules.pipedream import PipeDream
 from ampsim.runtime.schedules.pipedream_2bw import PipeDream2BW
@@ -15,6 +16,7 @@ __all__ = [
     "Amp",
     "ChainSchedule",
     "GPipe",
+    "InterleavedOneFOneB",
     "OneFOneB",
     "PipeDream",
     "PipeDream2BW",

@@ -4,6 +4,7 @@ from typing import Final
 
 from ampsim.runtime.schedules.amp import Amp
 from ampsim.runtime.schedules.gpipe import GPipe
+from ampsim.runtime.schedules.interleaved import InterleavedOneFOneB
 from ampsim.runtime.schedules.one_forward_one_backward import OneFOneB
 from ampsim.runtime.schedules.pipedream import PipeDream
 from ampsim.runtime.schedules.pipedream_2bw import PipeDream2BW
@@ -12,5 +13,14 @@ from ampsim.runtime.schedules.sequential import Sequential
 
 SCHEDULES: Final = {
     kind.name: kind
-    for kind in (Sequential, Pipeline, GPipe, OneFOneB, PipeDream, PipeDream2BW, Amp)
+    for kind in (
+        Sequential,
+        Pipeline,
+        GPipe,
+        OneFOneB,
+        InterleavedOneFOneB,
+        PipeDream,
+        PipeDream2BW,
+        Amp,
+    )
 }
