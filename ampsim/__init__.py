@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from ampsim.errors import AmpsimError
     from ampsim.hardware import Cluster, load_cluster
-    from ampsim.runtime import Amp, GPipe, OneFOneB, Pipeline, Sequential
+    from ampsim.runtime import (
+        Amp,
+        GPipe,
+        InterleavedOneFOneB,
+        OneFOneB,
+        PipeDream,
+        PipeDream2BW,
+        Pipeline,
+        Sequential,
+    )
     from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
 
 try:
@@ -23,8 +32,11 @@ _HOMES: Final = {
     "Cluster": "hardware",
     "Forecast": "study",
     "GPipe": "runtime",
+    "InterleavedOneFOneB": "runtime",
     "Model": "study",
     "OneFOneB": "runtime",
+    "PipeDream": "runtime",
+    "PipeDream2BW": "runtime",
     "Pipeline": "runtime",
     "Result": "study",
     "Sequential": "runtime",
@@ -40,8 +52,11 @@ __all__ = [
     "Cluster",
     "Forecast",
     "GPipe",
+    "InterleavedOneFOneB",
     "Model",
     "OneFOneB",
+    "PipeDream",
+    "PipeDream2BW",
     "Pipeline",
     "Result",
     "Sequential",

@@ -22,6 +22,17 @@ def require_count(option: str, value: object) -> int:
     return int(value)
 
 
+def require_flag(option: str, value: object) -> bool:
+    """Return an option that is on or off.
+
+    Raises:
+        OptionError: it is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise OptionError(f"{option} must be True or False, got {value!r}")
+    return value
+
+
 def require_target(value: object, metric: str = "accuracy") -> float | None:
     """Return a target as a Python float; None, for no target, stays None.
 

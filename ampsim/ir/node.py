@@ -132,9 +132,11 @@ class ParameterizedNode(Node):
         min_update_interval: gradients after which the node updates itself; None where the
             controller says when (synchronous schedules).
         seed_name: names the random stream of the initial weights; equal for replicas.
+        is_sparse: whether an update writes some rows of `theta` instead of replacing it.
     """
 
     is_parameterized: ClassVar[bool] = True
+    is_sparse: bool = False
 
     def __init__(self, name: str, parameter_shapes: dict[str, tuple[int, ...]]) -> None:
         """Declare the parameters, by name and shape."""

@@ -19,6 +19,7 @@ from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known
 from ampsim.runtime.schedules.turns import Post
 from ampsim.runtime.site import Entry, Route, Site
 from ampsim.runtime.stages import stages_of
+from ampsim.runtime.stash import Stash
 from ampsim.runtime.update import Updater
 from ampsim.runtime.worker import Agenda, Worker, deliver
 from ampsim.trace import Recorder
@@ -131,14 +132,18 @@ class Engine:
         """Give each worker that has stages a desk, where their messages wait for their turn."""
         places = stages_of(self._graph, schedule.name)
         self._stages = {place: stage for stage, place in enumerate(places)}
+        ledger = self.controller.ledger
         self.controller.in_flight_max = schedule.max_active_keys or len(places)
         for worker in self.workers:
             own = [s for s, i in enumerate(places) if self.sites[i].worker == worker.index]
             if own:
                 post = Post(tuple(own), len(places), len(self.workers))
-                desk = Desk(worker, schedule.turns(post, self.controller.ledger))
+                desk = Desk(worker, schedule.turns(post, ledger))
                 for stage in own:
                     self.sites[places[stage]].desk = desk
+        picks = schedule.weights(len(places), ledger)
+        for place, pick in zip(places, picks or (), strict=bool(picks)):
+            self.sites[place].stash = Stash(self.sites[place], pick)
 
     def _wire(self) -> None:
         graph, sites = self._graph, self.sites
@@ -227,10 +232,12 @@ class Engine:
             is_going_on = self._barrier is not None and self._barrier.let_go()
 
     def _note_peaks(self) -> None:
-        peaks = self._recorder.summary.in_flight_max
+        summary = self._recorder.summary
         for site in self.sites:
             if site.tally is not None:
-                peaks[site.index] = site.tally.held_max
+                summary.in_flight_max[site.index] = site.tally.held_max
+                bytes_max = site.stash.bytes_max if site.stash is not None else 0
+                summary.stashed_bytes_max[site.index] = bytes_max
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""

@@ -13,6 +13,7 @@ from ampsim.runtime.tally import Tally
 if TYPE_CHECKING:
     from ampsim.runtime.desk import Desk
     from ampsim.runtime.network import Channel
+    from ampsim.runtime.stash import Stash
     from ampsim.runtime.worker import Worker
 
 Entry: TypeAlias = "tuple[Site, int, State, Payload]"
@@ -50,6 +51,7 @@ class Site:
         forward, backward: serve a message: the node's own methods, or what counts or changes
             weights around them.
         tally: counts what a node with parameters stashes; None for others.
+        stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
     """
 
@@ -68,6 +70,7 @@ class Site:
         "learner",
         "node",
         "optimizer_state",
+        "stash",
         "tally",
         "worker",
     )
@@ -87,6 +90,7 @@ class Site:
         self.tally = Tally(node) if node.is_parameterized else None
         self.forward: Step = self.tally.forward if self.tally else node.forward
         self.backward: Step = self.tally.backward if self.tally else node.backward
+        self.stash: Stash | None = None
         self.desk: Desk | None = None
         self._device = device
         self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}

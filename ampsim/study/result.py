@@ -148,6 +148,15 @@ class Result:
         return {nodes[i]: most for i, most in self.recorder.summary.in_flight_max.items()}
 
     @property
+    def stashed_bytes_max(self) -> dict[str, int]:
+        """Per node with parameters: the most bytes that old versions of its weights took at once.
+
+        They come on top of the latest, which every node has.
+        """
+        nodes = self.recorder.nodes
+        return {nodes[i]: most for i, most in self.recorder.summary.stashed_bytes_max.items()}
+
+    @property
     def messages(self) -> int:
         """Messages served, updates among them."""
         self.recorder.flush()

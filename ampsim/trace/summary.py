@@ -23,6 +23,7 @@ class Summary:
         update_count: updates per node.
         in_flight_max: per node, the most forward steps whose backward had not run; the runtime
             counts them, for nodes with parameters.
+        stashed_bytes_max: likewise, the most bytes of weights other than the latest.
     """
 
     def __init__(self, nodes: int, workers: int) -> None:
@@ -34,6 +35,7 @@ class Summary:
         self.staleness: dict[int, dict[int, int]] = {}
         self.update_count = np.zeros(nodes, np.int64)
         self.in_flight_max: dict[int, int] = {}
+        self.stashed_bytes_max: dict[int, int] = {}
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim import GPipe, OneFOneB, Pipeline, Sequential, simulate
+from ampsim import (
+    GPipe,
+    InterleavedOneFOneB,
+    OneFOneB,
+    PipeDream,
+    PipeDream2BW,
+    Pipeline,
+    Sequential,
+    simulate,
+)
 from ampsim.hardware import Link
 
 step_costs = st.tuples(st.integers(1, 5), st.integers(1, 5), st.just(0))
@@ -50,6 +59,47 @@ def test_activations_stashed_are_m_under_gpipe_and_p_minus_s_under_1f1b(
     assert list(alternating.peak_in_flight.values()) == [min(m, p - s) for s in range(p)]
     one = simulate(model, cluster, Sequential(), mode="sleep")
     assert one.peak_in_flight == {f"stage-{s + 1}": 1 for s in range(p)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workers=stage_counts,
+    v=st.integers(1, 4),
+    rounds=st.integers(1, 8),
+    cost=step_costs,
+)
+def test_interleaving_divides_the_bubble_by_the_stages_of_a_worker(
+    chain, make_cluster, workers, v, *, rounds, cost
+):
+    """(W − 1)/(v·m) of the ideal time (SC 2021, Section 2.2.2), for m a multiple of W."""
+    m = rounds * workers
+    model = chain((cost,) * (workers * v), instances=m).model()
+    result = simulate(model, make_cluster(workers), InterleavedOneFOneB(m), mode="sleep")
+    ideal_s = m * v * sum(cost)
+    bubble_s = train_s(result) - ideal_s
+    assert bubble_s / ideal_s == pytest.approx((workers - 1) / m / v, rel=1e-9)
+    whole = chain((tuple(v * part for part in cost),) * workers, instances=m).model()
+    plain = simulate(whole, make_cluster(workers), OneFOneB(m), mode="sleep")
+    assert train_s(plain) - ideal_s == pytest.approx(v * bubble_s, rel=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    workers=st.integers(1, 5),
+    v=st.integers(1, 3),
+    m=st.integers(1, 12),
+    n=st.integers(1, 30),
+    data=st.data(),
+)
+def test_interleaving_ends_whatever_the_sizes_and_never_overfills(
+    chain, make_cluster, workers, v, *, m, n, data
+):
+    """Mini-batches that are no multiple of W, a last one that is smaller, stages that differ."""
+    costs = tuple(data.draw(step_costs) for _ in range(workers * v))
+    model = chain(costs, instances=n).model()
+    result = simulate(model, make_cluster(workers), InterleavedOneFOneB(m), mode="sleep")
+    assert len(result.spans[result.spans["direction"] == "backward"]) >= n * len(costs)
+    assert max(result.peak_in_flight.values()) <= min(m, n)
 
 
 Costs = tuple[tuple[int, int, int], ...]
@@ -111,3 +161,70 @@ def test_unequal_stages_take_what_a_recursion_says(
     model = chain(costs, instances=m).model()
     result = simulate(model, make_cluster(len(costs)), kind(m), mode="sleep")
     assert train_s(result) == pytest.approx(recursion(costs, m), rel=1e-9)
+
+
+ASYNCHRONOUS = [PipeDream(), PipeDream(vertical_sync=True), PipeDream2BW()]
+WEIGHTS_BYTES = (2 * 2 + 2) * 8  # of a stage
+
+
+def by_stage(result: Any) -> list[list[int]]:
+    """Staleness of the gradients of each stage, in the order of instances."""
+    spans = result.spans[result.spans["staleness"] >= 0].sort_values("instance")
+    stages = sorted(spans["node"].unique())
+    return [spans[spans["node"] == stage]["staleness"].tolist() for stage in stages]
+
+
+@pytest.mark.parametrize("schedule", ASYNCHRONOUS, ids=str)
+@settings(max_examples=30, deadline=None)
+@given(p=stage_counts, n=st.integers(1, 64), cost=step_costs)
+def test_pipedream_fills_once_an_epoch_and_never_drains(
+    chain, make_cluster, schedule, p, *, n, cost
+):
+    model = chain((cost,) * p, instances=n).model()
+    result = simulate(model, make_cluster(p), schedule, mode="sleep", epochs=2)
+    expected = (n + p - 1) * sum(cost)
+    assert result.epochs["train_s"].tolist() == pytest.approx([expected] * 2, rel=1e-9)
+    assert list(result.peak_in_flight.values()) == [min(n, p - s) for s in range(p)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(costs=st.lists(st.tuples(*[st.integers(1, 5)] * 3), min_size=1, max_size=6).map(tuple))
+def test_pipedream_finishes_an_instance_in_each_time_of_the_slowest_stage(
+    chain, make_cluster, costs
+):
+    """Forward, backward and update of the stage with the most of them."""
+    model, cluster = chain(costs, instances=96).model(), make_cluster(len(costs))
+    spans = simulate(model, cluster, PipeDream(), mode="sleep").spans
+    first = spans[(spans["node"] == "stage-1") & (spans["direction"] == "backward")]
+    ends_s = first.sort_values("instance")["end_s"].tolist()
+    assert ends_s[80] - ends_s[40] == pytest.approx(40 * max(map(sum, costs)), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(costs=unequal_stages, n=st.integers(1, 24), latency_s=st.sampled_from([0.0, 0.7]))
+def test_staleness_under_pipedream_is_p_minus_1_minus_s_whatever_the_stages_cost(
+    chain, make_cluster, costs, n, *, latency_s
+):
+    p = len(costs)
+    cluster = make_cluster(p, link=Link(latency_s=latency_s))
+    model = chain(costs, instances=n).model()
+    result = simulate(model, cluster, PipeDream(), mode="sleep")
+    assert by_stage(result) == [[min(k, p - 1 - s) for k in range(n)] for s in range(p)]
+    held = [max(0, min(n, p - s) - 1) for s in range(p)]
+    full = n >= 2 * p
+    for found, versions in zip(result.stashed_bytes_max.values(), held, strict=True):
+        assert found == versions * WEIGHTS_BYTES if full else found <= versions * WEIGHTS_BYTES
+    result = simulate(model, cluster, PipeDream(vertical_sync=True), mode="sleep")
+    assert by_stage(result) == [[min(k, p - 1) for k in range(n)]] * p
+
+
+@settings(max_examples=40, deadline=None)
+@given(costs=unequal_stages, n=st.integers(1, 40), more=st.integers(0, 4))
+def test_staleness_under_2bw_is_1_and_two_versions_suffice(chain, make_cluster, costs, n, *, more):
+    m = len(costs) + more
+    model = chain(costs, instances=n).model()
+    result = simulate(model, make_cluster(len(costs)), PipeDream2BW(m), mode="sleep")
+    assert by_stage(result) == [[int(k >= m) for k in range(n)]] * len(costs)
+    assert all(held <= WEIGHTS_BYTES for held in result.stashed_bytes_max.values())
+    synchronous = simulate(model, make_cluster(len(costs)), OneFOneB(m), mode="sleep")
+    assert set(synchronous.stashed_bytes_max.values()) == {0}

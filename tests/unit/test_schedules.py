@@ -6,10 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampsim import Amp, GPipe, OneFOneB, Pipeline, Sequential, load_cluster, load_model, simulate
+from ampsim import (
+    Amp,
+    GPipe,
+    InterleavedOneFOneB,
+    OneFOneB,
+    PipeDream,
+    PipeDream2BW,
+    Pipeline,
+    Sequential,
+    load_cluster,
+    load_model,
+    simulate,
+)
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Graph
-from ampsim.nodes import GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
+from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
 from ampsim.runtime import SCHEDULES
 
 
@@ -27,7 +39,7 @@ def test_sequential_admits_one_and_leaves_updates_to_the_controller():
     assert schedule.update_interval("linear", 7) is None
 
 
-@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB])
+@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
 def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(kind):
     schedule = kind(5)
     assert (schedule.max_active_keys, schedule.drains) == (5, True)
@@ -44,7 +56,7 @@ def test_amp_updates_as_asked_and_else_as_the_model_prefers(asked, interval):
     assert schedule.update_interval("linear", 7) == interval
 
 
-@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB])
+@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
 @pytest.mark.parametrize("value", [0, -1, 1.5, None])
 def test_max_active_keys_below_one_is_refused(kind, value):
     text = rf"^max_active_keys must be a whole number >= 1, got {value}$"
@@ -132,10 +144,74 @@ def test_a_way_around_a_stage_leaves_a_chain_a_chain(chain, make_cluster, kind):
     assert len(run_graph(graph, kind, make_cluster, chain).updates)
 
 
-def test_1f1b_refuses_several_stages_on_a_worker(chain, make_cluster):
+@pytest.mark.parametrize("kind", [OneFOneB, PipeDream, PipeDream2BW])
+@pytest.mark.parametrize(("workers", "said"), [(1, "1 worker"), (2, "2 workers")])
+def test_several_stages_on_a_worker_are_refused(chain, make_cluster, kind, workers, said):
     text = (
-        "^1f1b gives each stage a worker of its own, got 3 stages on 2 workers; "
+        f"^{kind.name} gives each stage a worker of its own, got 3 stages on {said}; "
         "take workers=3 or more$"
     )
     with pytest.raises(OptionError, match=text):
-        simulate(chain(((1, 1, 1),) * 3).model(), make_cluster(2), OneFOneB())
+        simulate(chain(((1, 1, 1),) * 3).model(), make_cluster(workers), kind())
+
+
+def test_stages_that_cannot_be_dealt_out_evenly_are_refused(chain, make_cluster):
+    text = (
+        "^1f1b-interleaved deals stages out in turn, equally many to each worker, got 3 stages on "
+        "2 workers, one of them with stages 1, 3; take workers=3 or a divisor of that$"
+    )
+    model = chain(((1, 1, 1),) * 3).model()
+    with pytest.raises(OptionError, match=text):
+        simulate(model, make_cluster(2), InterleavedOneFOneB())
+    for workers in (1, 3, 5):
+        assert len(simulate(model, make_cluster(workers), InterleavedOneFOneB()).updates)
+
+
+def test_2bw_refuses_mini_batches_smaller_than_the_pipeline_is_deep(chain, make_cluster):
+    text = (
+        "^pipedream-2bw: min_update_interval must be >= 3, as many as are in flight over 3 stages, "
+        "for two versions of the weights to suffice, got 2; raise it, or lower max_active_keys$"
+    )
+    model, cluster = chain(((1, 1, 1),) * 3).model(), make_cluster(3)
+    with pytest.raises(OptionError, match=text):
+        simulate(model, cluster, PipeDream2BW(2))
+    assert len(simulate(model, cluster, PipeDream2BW(2, max_active_keys=2)).updates)
+
+
+@pytest.mark.parametrize("kind", [PipeDream, PipeDream2BW])
+def test_pipedream_admits_as_many_as_there_are_stages_or_fewer_if_asked(kind):
+    assert kind().max_active_keys is None
+    assert kind(max_active_keys=3).max_active_keys == 3
+    with pytest.raises(OptionError, match=r"^max_active_keys must be a whole number >= 1, got 0$"):
+        kind(max_active_keys=0)
+
+
+def test_options_of_pipedream_below_one_or_of_another_kind_are_refused():
+    with pytest.raises(OptionError, match=r"^min_update_interval must be a whole number >= 1"):
+        PipeDream2BW(0)
+    with pytest.raises(OptionError, match=r"^vertical_sync must be True or False, got 'yes'$"):
+        PipeDream(vertical_sync="yes")  # pyright: ignore[reportArgumentType]  # that is the test
+
+
+@pytest.mark.parametrize("kind", [PipeDream, PipeDream2BW])
+def test_tables_that_are_updated_in_place_cannot_be_stashed(chain, make_cluster, kind):
+    def graph(is_sparse: bool) -> Graph:
+        graph = Graph("g")
+        wire, label = graph.controller(tokens=("rows",), label=("rows",))
+        table = graph.add(Embedding("table", 2, 2, is_sparse=is_sparse), wire)
+        graph.end(SoftmaxCrossEntropy("loss"), graph.add(Linear("linear", 2, 2), table), label)
+        return graph
+
+    def pump(instance: int, batch: Any) -> list[Any]:
+        return [(0, (instance,), batch.labels), (1, (instance,), batch.labels)]
+
+    model = replace(chain((), instances=3).model(), pump=pump)
+    text = (
+        r"^table \(Embedding\) updates rows of its table in place, so no old version of it can be "
+        "kept; take is_sparse=False, or a schedule that stashes no weights$"
+    )
+    with pytest.raises(OptionError, match=text):
+        simulate(replace(model, make_graph=lambda: graph(True)), make_cluster(2), kind())
+    assert len(
+        simulate(replace(model, make_graph=lambda: graph(False)), make_cluster(2), kind()).updates
+    )

@@ -71,11 +71,14 @@ class ChainSchedule(Schedule, Protocol):
         """
         ...
 
-    def weights(self, ledger: Ledger) -> Callable[[], PickVersion] | None:
+    def weights(self, stages: int, ledger: Ledger) -> list[PickVersion] | None:
         """Make the rules for which weights a forward step reads, one for each stage in turn.
 
         None where each step reads the latest. Otherwise the backward step of an instance reads
         what its forward step has read.
+
+        Raises:
+            OptionError: the schedule's options do not fit the number of stages.
         """
         ...
 

@@ -59,5 +59,5 @@ class OneFOneB:
         stage = one_stage_a_worker(self.name, post)
         return OneForwardOneBackward(stage, post.stages - stage, ledger)
 
-    def weights(self, ledger: Ledger) -> None:
+    def weights(self, stages: int, ledger: Ledger) -> None:
         """Every step reads the latest, which only change at the drain."""

@@ -4,8 +4,23 @@ from typing import Final
 
 from ampsim.runtime.schedules.amp import Amp
 from ampsim.runtime.schedules.gpipe import GPipe
+from ampsim.runtime.schedules.interleaved import InterleavedOneFOneB
 from ampsim.runtime.schedules.one_forward_one_backward import OneFOneB
+from ampsim.runtime.schedules.pipedream import PipeDream
+from ampsim.runtime.schedules.pipedream_2bw import PipeDream2BW
 from ampsim.runtime.schedules.pipeline import Pipeline
 from ampsim.runtime.schedules.sequential import Sequential
 
-SCHEDULES: Final = {kind.name: kind for kind in (Sequential, Pipeline, GPipe, OneFOneB, Amp)}
+SCHEDULES: Final = {
+    kind.name: kind
+    for kind in (
+        Sequential,
+        Pipeline,
+        GPipe,
+        OneFOneB,
+        InterleavedOneFOneB,
+        PipeDream,
+        PipeDream2BW,
+        Amp,
+    )
+}

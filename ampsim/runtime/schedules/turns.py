@@ -6,6 +6,7 @@ whose turn it is, even while it could serve another.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -88,6 +89,32 @@ class OneForwardOneBackward:
             self._forwards += 1
         else:
             self._backwards += 1
+
+
+class Script:
+    """An order written down for each group of instances that drains, once its size is known."""
+
+    def __init__(self, write: Callable[[int], list[Turn]], ledger: Ledger) -> None:
+        """Serve ``write(size)`` for a group of `size` instances."""
+        self._write = write
+        self._ledger = ledger
+        self._known = 0
+        self._place = 0
+        self._turns: list[Turn] = []
+
+    def next(self) -> Turn | None:
+        """The next line; after the last, the first of the next group's, if there is one."""
+        if self._place == len(self._turns):
+            size = self._ledger.admitted - self._known
+            if not size:
+                return None
+            self._turns, self._place = self._write(size), 0
+            self._known += size
+        return self._turns[self._place]
+
+    def served(self) -> None:
+        """Go to the next line."""
+        self._place += 1
 
 
 def one_stage_a_worker(name: str, post: Post) -> int:
