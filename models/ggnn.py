@@ -67,8 +67,8 @@ class Config:
 
     hidden: Annotated[int, Field(ge=FEATURES)] = 100
     steps: Annotated[int, Field(ge=1)] = 4
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
-    decay: Annotated[float, Field(gt=0, le=1)] = 0.98
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 3e-4
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.8
     min_update_interval: Annotated[int, Field(ge=1)] = 20
     data: Literal["qm9", "synthetic"] = "qm9"
     folder: str = ""

@@ -1,0 +1,191 @@
+"""Gradients of whole models equal PyTorch's, in whatever order the messages arrive.
+
+The recurrent model has its own file (test_gradients_torch.py), and so has the tagger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ampsim import Amp, load_model, simulate
+from ampsim.data import ImageBatch, Molecule, Qm9Dipoles, Tree
+from ampsim.optim import Optimizer, constant
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it comes with extra dev")
+pytestmark = pytest.mark.slow  # PyTorch takes over a second to load
+
+WORKERS = 5
+NEVER = 10**9
+
+
+@dataclass(frozen=True)
+class Given:
+    """A data set of these instances, for training and for validation."""
+
+    items: tuple[Any, ...]
+    name = "given"
+    description = "made by the test"
+
+    def batch_count(self, split: str) -> int:
+        return len(self.items)
+
+    def count(self, split: str) -> int:
+        return sum(item.rows for item in self.items)
+
+    def batches(self, split: str, *, epoch: int, seed: int) -> Iterator[Any]:
+        return iter(self.items)
+
+
+def images() -> list[ImageBatch]:
+    random = np.random.default_rng(0)
+    return [
+        ImageBatch(random.random((rows, 784)), random.integers(0, 10, rows)) for rows in (1, 3, 2)
+    ]
+
+
+def tree(leaves: int, seed: int) -> Tree:
+    """A random binary tree, joined pair by pair from the left or the right."""
+    random = np.random.default_rng(seed)
+    left, right, roots = [], [], list(range(leaves))
+    parent = np.full(2 * leaves - 1, -1)
+    for branch in range(leaves, 2 * leaves - 1):
+        place = int(random.integers(len(roots) - 1))
+        left.append(roots.pop(place))
+        right.append(roots.pop(place))
+        roots.insert(place, branch)
+        parent[[left[-1], right[-1]]] = branch
+    return Tree(
+        words=random.integers(0, 12, leaves),
+        labels=random.integers(0, 5, 2 * leaves - 1),
+        left=np.array(left, np.intp),
+        right=np.array(right, np.intp),
+        parent=parent,
+    )
+
+
+def trees() -> list[Tree]:
+    return [tree(leaves, seed) for seed, leaves in enumerate((1, 2, 5, 3, 9))]
+
+
+def molecules() -> list[Molecule]:
+    """Drawn ones, most of them without bonds of some type, and one atom alone."""
+    drawn = list(
+        Qm9Dipoles.synthetic(0, train_count=6, dtype="float64").batches("train", epoch=0, seed=0)
+    )
+    none = type(drawn[0].edges[0])(np.zeros(0, np.intp), np.zeros(0, np.intp))
+    alone = replace(drawn[0], atoms=drawn[0].atoms[:1], edges=(none,) * 4)
+    return [*drawn, alone]
+
+
+def mlp_loss(p: dict[str, Any], batch: ImageBatch) -> Any:
+    x = torch.tensor(batch.images)
+    for layer in (1, 2, 3):
+        x = torch.relu(x @ p[f"linear-{layer}.weight"] + p[f"linear-{layer}.bias"])
+    logits = x @ p["linear-4.weight"] + p["linear-4.bias"]
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(batch.labels))
+
+
+def tree_loss(p: dict[str, Any], one: Tree) -> Any:
+    """Tai et al. (2015), written as a recursion over the nodes."""
+
+    def node(number: int) -> tuple[Any, Any]:
+        if number < len(one.words):
+            x = p["embedding.weight"][one.words[number]]
+            o, i, g = (x @ p["leaf-lstm.weight"] + p["leaf-lstm.bias"]).chunk(3)
+            c = torch.sigmoid(i) * torch.tanh(g)
+        else:
+            branch = number - len(one.words)
+            (h1, c1), (h2, c2) = node(one.left[branch]), node(one.right[branch])
+            sums = torch.cat([h1, h2]) @ p["branch-lstm.weight"] + p["branch-lstm.bias"]
+            o, i, f1, f2, g = sums.chunk(5)
+            c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f1) * c1 + torch.sigmoid(f2) * c2
+        h = torch.sigmoid(o) * torch.tanh(c)
+        logits = h @ p["classifier.weight"] + p["classifier.bias"]
+        losses.append(-torch.log_softmax(logits, 0)[one.labels[number]])
+        return h, c
+
+    losses: list[Any] = []
+    node(len(one.labels) - 1)
+    assert len(losses) == len(one.labels)
+    return sum(losses)
+
+
+def ggnn_loss(p: dict[str, Any], molecule: Molecule) -> Any:
+    features = torch.tensor(molecule.atoms)
+    hidden = p["gru.weight_state"].shape[0]
+    h = torch.cat([features, torch.zeros(len(features), hidden - features.shape[1])], dim=1)
+    for _step in range(4):
+        m = torch.zeros(len(features), hidden)
+        for kind, edges in enumerate(molecule.edges, 1):
+            sent = h[torch.tensor(edges.source)] @ p[f"bond-{kind}.weight"] + p[f"bond-{kind}.bias"]
+            m = m.index_add(0, torch.tensor(edges.target), sent)
+        x_r, x_z, x_n = (m @ p["gru.weight_input"] + p["gru.bias_input"]).chunk(3, dim=1)
+        h_r, h_z, h_n = (h @ p["gru.weight_state"] + p["gru.bias_state"]).chunk(3, dim=1)
+        r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
+        h = (1 - z) * torch.tanh(x_n + r * h_n) + z * h
+    both = torch.cat([h, features], dim=1)
+    gate = torch.sigmoid(both @ p["readout-gate.weight"] + p["readout-gate.bias"])
+    value = both @ p["readout-value.weight"] + p["readout-value.bias"]
+    return ((gate * value).sum() - molecule.dipole) ** 2
+
+
+CASES: dict[str, tuple[dict[str, Any], Callable[[], Sequence[Any]], Callable[..., Any]]] = {
+    "mlp": ({"hidden": 6}, images, mlp_loss),
+    "tree_lstm": ({"hidden": 4, "embedding": 3, "words": 40}, trees, tree_loss),
+    "ggnn": ({"hidden": 12}, molecules, ggnn_loss),
+}
+
+
+def model_of(name: str) -> Any:
+    """The shipped model; after a pass, its "parameters" are the gradients it accumulated."""
+    options, items, _loss = CASES[name]
+    model = load_model(name, data="synthetic", dtype="float64", **options)
+    data = Given(tuple(items()))
+    keep = Optimizer("keep", constant(1.0), lambda _theta: (), lambda g, s, _theta, _rate: (g, s))
+    return replace(model, optimizer=keep, make_data=lambda _s, _count: data, error_scale=1.0)
+
+
+def expected_of(name: str, model: Any) -> dict[str, Any]:
+    """Sum over instances of the gradient of each one's loss, by automatic differentiation."""
+    _options, items, loss = CASES[name]
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        p = {key: torch.tensor(v, requires_grad=True) for key, v in model.parameters().items()}
+        for item in items():
+            loss(p, item).backward()
+    finally:
+        torch.set_default_dtype(previous)
+    return {key: tensor.grad.numpy() for key, tensor in p.items()}
+
+
+def close(found: Any, expected: Any) -> None:
+    assert np.abs(expected).max() > 1e-6
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("in_flight", [1, 8])
+@pytest.mark.parametrize("name", list(CASES))
+def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
+    random_cluster, name, in_flight
+):
+    """Of a sparse table in the rows looked up; the others stay as they were."""
+    model = model_of(name)
+    initial, expected = model.parameters(), expected_of(name, model)
+    for seed in range(20):
+        cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)
+        schedule = Amp(max_active_keys=in_flight, min_update_interval=NEVER)
+        result = simulate(model, cluster, schedule)
+        for key, found in result.model.parameters().items():
+            if key == "embedding.weight":
+                touched = expected[key].any(axis=1)
+                assert 0 < touched.sum() < len(touched)
+                assert (found[~touched] == initial[key][~touched]).all()
+                close(found[touched], expected[key][touched])
+            else:
+                close(found, expected[key])

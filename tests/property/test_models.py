@@ -1,0 +1,41 @@
+"""Every shipped model runs on a fresh machine, in both modes alike, and leaves nothing behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
+from ampsim.assets import names
+
+SMALL: dict[str, dict[str, Any]] = {
+    "rnn": {"hidden": 6, "replicas": 2},
+    "mlp": {"hidden": 8, "data": "synthetic"},
+    "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
+    "ggnn": {"hidden": 12, "data": "synthetic"},
+    "bilstm_tagger": {"data": "synthetic"},
+}
+INSTANCES = {"rnn": 300, "mlp": 300}
+TABLES = ("spans", "transfers", "updates")
+
+
+def test_every_shipped_model_is_listed():
+    assert sorted(SMALL) == names("models")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", [Sequential(), Pipeline(3), Amp(4)], ids=lambda s: s.name)
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_numeric_and_sleep_give_one_trace_and_caches_are_empty(name, schedule):
+    """`simulate` itself checks after each pass that every cache is empty."""
+    model = load_model(name, **SMALL[name])
+    cluster = load_cluster("cpu-core", workers=4, latency_s=1e-6)
+    traces = [
+        simulate(model, cluster, schedule, mode=mode, instances=INSTANCES.get(name, 6)).recorder
+        for mode in ("numeric", "sleep")
+    ]
+    for table in TABLES:
+        numeric, sleep = (trace.columns(table) for trace in traces)
+        for column in numeric:
+            assert (numeric[column] == sleep[column]).all(), (table, column)
