@@ -165,7 +165,7 @@ def expected_of(name: str, model: Any) -> dict[str, Any]:
 
 
 def close(found: Any, expected: Any) -> None:
-    assert np.abs(expected).max() > 1e-6
+    """A gradient may be 0: the one of a type of bond that no molecule has."""
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
@@ -177,6 +177,7 @@ def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
     """Of a sparse table in the rows looked up; the others stay as they were."""
     model = model_of(name)
     initial, expected = model.parameters(), expected_of(name, model)
+    assert sum(np.abs(gradient).max() > 1e-6 for gradient in expected.values()) >= 6
     for seed in range(20):
         cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)
         schedule = Amp(max_active_keys=in_flight, min_update_interval=NEVER)
