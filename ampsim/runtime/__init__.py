@@ -15,6 +15,7 @@ from ampsim.runtime.schedules import (
     Pipeline,
     Schedule,
     Sequential,
+    ZeroBubbleH1,
 )
 from ampsim.runtime.update import average_replicas
 
@@ -36,6 +37,7 @@ __all__ = [
     "Pump",
     "Schedule",
     "Sequential",
+    "ZeroBubbleH1",
     "average_replicas",
     "paper_placement",
 ]
