@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PipeDream2BW,
         Pipeline,
         Sequential,
+        ZeroBubbleH1,
     )
     from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
 
@@ -40,6 +41,7 @@ _HOMES: Final = {
     "Pipeline": "runtime",
     "Result": "study",
     "Sequential": "runtime",
+    "ZeroBubbleH1": "runtime",
     "forecast": "study",
     "load_cluster": "hardware",
     "load_model": "study",
@@ -60,6 +62,7 @@ __all__ = [
     "Pipeline",
     "Result",
     "Sequential",
+    "ZeroBubbleH1",
     "forecast",
     "load_cluster",
     "load_model",

@@ -51,6 +51,11 @@ class Stage(Linear):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         return Work(self.flop[direction])
 
+    def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
+        """The weight's gradient costs a third of the backward step, rounded down."""
+        weight = self.flop[Direction.BACKWARD] // 3
+        return Work(self.flop[Direction.BACKWARD] - weight), Work(weight)
+
 
 @dataclass(frozen=True)
 class Chain:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ampsim.errors import GraphError
-from ampsim.ir import Payload, Sends, Shape, Standin, State
+from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.start import Start
@@ -76,6 +76,31 @@ class Linear(MatrixNode):
             return ((0, state, saved if is_needed else None),)
         self._pairs.add(saved, gradient)
         return ((0, state, gradient @ self.weight_transposed if is_needed else None),)
+
+    def backward_input(self, state: State, gradient: Payload) -> Sends:
+        """The first half of `backward`, for schedules that split it: send g Wᵀ."""
+        if gradient is None or not self.input_needs_gradient[0]:
+            return ((0, state, None),)
+        if self.is_abstract:
+            return ((0, state, self._saved[state][0]),)
+        return ((0, state, gradient @ self.weight_transposed),)
+
+    def backward_weight(self, state: State, gradient: Payload) -> None:
+        """The second half, any time after the first: accumulate the parameter gradient."""
+        saved, version = self._saved.pop(state)
+        if gradient is None:
+            self.skip_gradient()
+            return
+        self.count_gradient(state, version)
+        if not self.is_abstract:
+            self._pairs.add(saved, gradient)
+
+    def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
+        """What the two halves of a backward step cost; together, what the whole does."""
+        if shape is None:
+            return NO_WORK, NO_WORK
+        whole, weight = (self.work(d, shape) for d in (Direction.BACKWARD, Direction.FORWARD))
+        return Work(whole.flop - weight.flop, whole.bytes - weight.bytes), weight
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

@@ -23,6 +23,7 @@ from ampsim.runtime.schedules import (
     Pipeline,
     Schedule,
     Sequential,
+    ZeroBubbleH1,
 )
 from ampsim.runtime.update import average_replicas
 
@@ -48,6 +49,7 @@ __all__ = [
     "Schedule",
     "Sequential",
     "Situation",
+    "ZeroBubbleH1",
     "average_replicas",
     "paper_placement",
     "placement_of",

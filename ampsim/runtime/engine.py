@@ -14,6 +14,7 @@ from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.desk import Desk
+from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
 from ampsim.runtime.schedules.turns import Post
@@ -140,10 +141,20 @@ class Engine:
                 post = Post(tuple(own), len(places), len(self.workers))
                 desk = Desk(worker, schedule.turns(post, ledger))
                 for stage in own:
-                    self.sites[places[stage]].desk = desk
+                    site = self.sites[places[stage]]
+                    site.desk = desk
+                    if schedule.splits_backward:
+                        self._split(site, desk, len(places) + stage)
         picks = schedule.weights(len(places), ledger)
         for place, pick in zip(places, picks or (), strict=bool(picks)):
             self.sites[place].stash = Stash(self.sites[place], pick)
+
+    def _split(self, site: Site, desk: Desk, stage: int) -> None:
+        """Make the second half of a backward step a site, with turns as `stage`."""
+        second = Site(site.node, site.index, site.worker, self._cluster.devices[site.worker])
+        second.desk = desk
+        halves = Halves(site, second, self.controller)
+        halves.accept = desk.door(second, stage, Direction.BACKWARD)
 
     def _wire(self) -> None:
         graph, sites = self._graph, self.sites

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.hardware import Device, light_is_free, occupancy_s
-from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State
+from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State, Work
 from ampsim.runtime.tally import Tally
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Site:
         optimizer_state: what the optimizer remembers of this node's parameters.
         forward, backward: serve a message: the node's own methods, or what counts or changes
             weights around them.
+        work: says what a step costs: the node's own method, or half of it.
         tally: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
@@ -72,6 +73,7 @@ class Site:
         "optimizer_state",
         "stash",
         "tally",
+        "work",
         "worker",
     )
 
@@ -90,6 +92,7 @@ class Site:
         self.tally = Tally(node) if node.is_parameterized else None
         self.forward: Step = self.tally.forward if self.tally else node.forward
         self.backward: Step = self.tally.backward if self.tally else node.backward
+        self.work: Callable[[Direction, tuple[int, ...] | None], Work] = node.work
         self.stash: Stash | None = None
         self.desk: Desk | None = None
         self._device = device
@@ -124,7 +127,7 @@ class Site:
     def _work_out(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
         if self._device is None:
             return NOTHING
-        work = self.node.work(direction, shape)
+        work = self.work(direction, shape)
         is_light = not self.node.is_parameterized
         rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
         seconds = occupancy_s(self._device, work, is_light=is_light, rows=rows)

@@ -18,6 +18,7 @@ from ampsim import (
     PipeDream2BW,
     Pipeline,
     Sequential,
+    ZeroBubbleH1,
     simulate,
 )
 from ampsim.hardware import Link
@@ -100,6 +101,26 @@ def test_interleaving_ends_whatever_the_sizes_and_never_overfills(
     result = simulate(model, make_cluster(workers), InterleavedOneFOneB(m), mode="sleep")
     assert len(result.spans[result.spans["direction"] == "backward"]) >= n * len(costs)
     assert max(result.peak_in_flight.values()) <= min(m, n)
+
+
+@settings(max_examples=40, deadline=None)
+@given(p=stage_counts, more=st.integers(0, 56), forward=st.integers(3, 6), weight=st.integers(1, 3))
+def test_zb_h1_idles_its_published_bubble_with_the_activations_of_1f1b(
+    chain, make_cluster, p, more, *, forward, weight
+):
+    """(p − 1)(f + b − w), at most p activations (Qi et al., 2024, Table 1); b = 2 w, w <= f."""
+    m, backward = p + more, 3 * weight
+    model = chain(((forward, backward, 0),) * p, instances=m).model()
+    result = simulate(model, make_cluster(p), ZeroBubbleH1(m), mode="sleep")
+    bubble_s = (p - 1) * (forward + 2 * weight - weight)
+    assert train_s(result) == pytest.approx(m * (forward + backward) + bubble_s, rel=1e-9)
+    assert list(result.peak_in_flight.values()) == [p] * p
+    spans = result.spans[result.spans["direction"] == "backward"]
+    for _step, halves in spans[spans["node"] != "loss"].groupby(
+        ["node", "instance"], observed=True
+    ):
+        assert halves["staleness"].tolist() == [-1, 0]
+        assert (halves["end_s"] - halves["start_s"]).tolist() == pytest.approx([2 * weight, weight])
 
 
 Costs = tuple[tuple[int, int, int], ...]

@@ -16,6 +16,7 @@ from ampsim import (
     PipeDream,
     PipeDream2BW,
     Sequential,
+    ZeroBubbleH1,
     load_cluster,
     load_model,
     simulate,
@@ -49,7 +50,7 @@ def require_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray])
 
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("m", [1, 4, 8])
-@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB])
+@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB, ZeroBubbleH1])
 def test_m_micro_batches_equal_sequential_descent_on_the_mini_batch(kind, m, layers):
     found = weights(perceptron(BATCH, layers), kind(max_active_keys=m), epochs=2)
     expected = weights(perceptron(m * BATCH, layers), Sequential(), epochs=2)
@@ -63,7 +64,7 @@ def test_several_stages_a_worker_learn_what_one_worker_would():
     require_equal(found, weights(perceptron(6 * BATCH, layers=4), Sequential()))
 
 
-@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB])
+@pytest.mark.parametrize("kind", [GPipe, OneFOneB, InterleavedOneFOneB, ZeroBubbleH1])
 def test_synchronous_schedules_make_no_stale_gradients(kind):
     result = simulate(perceptron(BATCH), load_cluster("tflops-1", workers=3), kind(4))
     assert (result.staleness_mean, result.staleness_max) == (0.0, 0)
@@ -145,3 +146,17 @@ def test_pipedream_of_one_stage_is_sequential_to_the_last_bit():
     for schedule in (PipeDream(), PipeDream(vertical_sync=True)):
         found = weights(model, schedule, epochs=2)
         assert all((found[key] == value).all() for key, value in sequential.items())
+
+
+def test_halves_of_a_backward_step_cost_and_find_what_the_whole_does():
+    """Appendix C: the first layer has no input gradient, so its first half is free."""
+    model, cluster = perceptron(BATCH), load_cluster("tflops-1", workers=3)
+    whole, halves = (simulate(model, cluster, kind(4)) for kind in (OneFOneB, ZeroBubbleH1))
+    require_equal(halves.model.parameters(), whole.model.parameters())
+    sums = [
+        run.spans[run.spans["direction"] == "backward"].groupby("node", observed=True)["flop"].sum()
+        for run in (whole, halves)
+    ]
+    assert sums[0].to_dict() == sums[1].to_dict()
+    first = halves.spans[(halves.spans["node"] == "linear-1") & (halves.spans["staleness"] < 0)]
+    assert (first[first["direction"] == "backward"]["flop"] == 0).all()

@@ -15,6 +15,7 @@ from ampsim import (
     PipeDream2BW,
     Pipeline,
     Sequential,
+    ZeroBubbleH1,
     load_cluster,
     load_model,
     simulate,
@@ -39,7 +40,7 @@ def test_sequential_admits_one_and_leaves_updates_to_the_controller():
     assert schedule.update_interval("linear", 7) is None
 
 
-@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
+@pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB, InterleavedOneFOneB, ZeroBubbleH1])
 def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(kind):
     schedule = kind(5)
     assert (schedule.max_active_keys, schedule.drains) == (5, True)
@@ -56,10 +57,10 @@ def test_amp_updates_as_asked_and_else_as_the_model_prefers(asked, interval):
     assert schedule.update_interval("linear", 7) == interval
 
 
-@pytest.mark.parametrize("kind", [Amp, Pipeline, GPipe, OneFOneB, InterleavedOneFOneB])
-@pytest.mark.parametrize("value", [0, -1, 1.5, None])
+@pytest.mark.parametrize("kind", [kind for kind in SCHEDULES.values() if kind is not Sequential])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "two"])
 def test_max_active_keys_below_one_is_refused(kind, value):
-    text = rf"^max_active_keys must be a whole number >= 1, got {value}$"
+    text = rf"^max_active_keys must be a whole number >= 1, got {value!r}$"
     with pytest.raises(OptionError, match=text):
         kind(max_active_keys=value)
 
@@ -144,7 +145,7 @@ def test_a_way_around_a_stage_leaves_a_chain_a_chain(chain, make_cluster, kind):
     assert len(run_graph(graph, kind, make_cluster, chain).updates)
 
 
-@pytest.mark.parametrize("kind", [OneFOneB, PipeDream, PipeDream2BW])
+@pytest.mark.parametrize("kind", [OneFOneB, PipeDream, PipeDream2BW, ZeroBubbleH1])
 @pytest.mark.parametrize(("workers", "said"), [(1, "1 worker"), (2, "2 workers")])
 def test_several_stages_on_a_worker_are_refused(chain, make_cluster, kind, workers, said):
     text = (
@@ -215,3 +216,16 @@ def test_tables_that_are_updated_in_place_cannot_be_stashed(chain, make_cluster,
     assert len(
         simulate(replace(model, make_graph=lambda: graph(False)), make_cluster(2), kind()).updates
     )
+
+
+def test_zb_h1_refuses_a_node_that_it_cannot_split(chain, make_cluster):
+    graph = Graph("g")
+    tokens, label = graph.controller(tokens=("rows",), label=("rows",))
+    wire = graph.add(Linear("linear", 2, 2), graph.add(Embedding("table", 2, 2), tokens))
+    graph.end(SoftmaxCrossEntropy("loss"), wire, label)
+    text = (
+        "^zb-h1 splits the backward steps of Linear nodes, and has no rule for "
+        r"table \(Embedding\); take 1f1b$"
+    )
+    with pytest.raises(OptionError, match=text):
+        run_graph(graph, ZeroBubbleH1, make_cluster, chain)

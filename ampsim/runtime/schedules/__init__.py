@@ -10,6 +10,7 @@ from ampsim.runtime.schedules.pipedream_2bw import PipeDream2BW
 from ampsim.runtime.schedules.pipeline import Pipeline
 from ampsim.runtime.schedules.registry import SCHEDULES
 from ampsim.runtime.schedules.sequential import Sequential
+from ampsim.runtime.schedules.zero_bubble import ZeroBubbleH1
 
 __all__ = [
     "SCHEDULES",
@@ -23,4 +24,5 @@ __all__ = [
     "Pipeline",
     "Schedule",
     "Sequential",
+    "ZeroBubbleH1",
 ]

@@ -61,7 +61,13 @@ class ChainSchedule(Schedule, Protocol):
     """A schedule of a chain of stages: each has a fixed order of its own, and chooses its weights.
 
     A stage is a node with parameters; stage s of p is the one after s others along the chain.
+
+    Attributes:
+        splits_backward: whether a backward step is two, whose second half, the weight gradient,
+            has turns as if it were of stage p + s.
     """
+
+    splits_backward: ClassVar[bool]
 
     def turns(self, post: Post, ledger: Ledger) -> Turns:
         """The order in which a worker serves the stages of `post`, in training.

@@ -41,6 +41,7 @@ class OneFOneB:
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
     holds_gradients: ClassVar[bool] = False
     needs_chain: ClassVar[bool] = True
+    splits_backward: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the option."""

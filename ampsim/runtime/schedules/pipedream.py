@@ -47,6 +47,7 @@ class PipeDream:
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
     holds_gradients: ClassVar[bool] = False
     needs_chain: ClassVar[bool] = True
+    splits_backward: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""

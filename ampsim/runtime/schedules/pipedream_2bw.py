@@ -46,6 +46,7 @@ class PipeDream2BW:
     order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
     holds_gradients: ClassVar[bool] = False
     needs_chain: ClassVar[bool] = True
+    splits_backward: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -10,6 +10,7 @@ from ampsim.runtime.schedules.pipedream import PipeDream
 from ampsim.runtime.schedules.pipedream_2bw import PipeDream2BW
 from ampsim.runtime.schedules.pipeline import Pipeline
 from ampsim.runtime.schedules.sequential import Sequential
+from ampsim.runtime.schedules.zero_bubble import ZeroBubbleH1
 
 SCHEDULES: Final = {
     kind.name: kind
@@ -19,6 +20,7 @@ SCHEDULES: Final = {
         GPipe,
         OneFOneB,
         InterleavedOneFOneB,
+        ZeroBubbleH1,
         PipeDream,
         PipeDream2BW,
         Amp,
