@@ -1,5 +1,6 @@
 """Where a model, a cluster and a schedule meet: simulate and forecast."""
 
+from ampsim.study.checking import Trial, try_out
 from ampsim.study.forecast import Forecast, Run, forecast
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model, parameters_of
@@ -14,8 +15,10 @@ __all__ = [
     "Result",
     "Run",
     "Simulation",
+    "Trial",
     "forecast",
     "load_model",
     "parameters_of",
     "simulate",
+    "try_out",
 ]
