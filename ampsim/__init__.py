@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ampsim.errors import AmpsimError
-    from ampsim.hardware import Cluster, load_cluster
+    from ampsim.hardware import Cluster, Device, Link, load_cluster
     from ampsim.report import figures
     from ampsim.runtime import (
         Amp,
@@ -32,9 +32,11 @@ _HOMES: Final = {
     "AmpsimError": "errors",
     "Amp": "runtime",
     "Cluster": "hardware",
+    "Device": "hardware",
     "Forecast": "study",
     "GPipe": "runtime",
     "InterleavedOneFOneB": "runtime",
+    "Link": "hardware",
     "Model": "study",
     "OneFOneB": "runtime",
     "PipeDream": "runtime",
@@ -55,9 +57,11 @@ __all__ = [
     "Amp",
     "AmpsimError",
     "Cluster",
+    "Device",
     "Forecast",
     "GPipe",
     "InterleavedOneFOneB",
+    "Link",
     "Model",
     "OneFOneB",
     "PipeDream",

@@ -20,6 +20,7 @@ from ampsim.units import format_seconds
 _WIDTH_IN = 8.0
 _ROOM = 1.15  # chosen: the axes end this far beyond the farthest points
 _LINES_MAX = 7  # chosen: more lines hide the points
+_ISO = "#b8bec4"
 _STEPS = (1.0, 2.0, 5.0)
 
 
@@ -61,14 +62,14 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     axes.set_ylim(0.0, _ROOM * epochs_max)
     for seconds in iso_times([epoch_items * one.epochs / one.rate_per_s for one in points]):
         _draw_iso(axes, seconds, seconds / epoch_items / scale.factor)
-    labels: list[Label] = []
-    for name, style in line_styles(lines).items():
-        labels += _draw(axes, plain(name, 40), lines[name], (style, scale))
+    labels = [
+        _draw(axes, plain(name, 40), lines[name], (style, scale))
+        for name, style in line_styles(lines).items()
+    ]
     axes.set_xlabel(scale.label("training items per second of virtual time"))
     axes.set_ylabel("epochs to the target")
+    axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
     figure.legend(loc="outside upper left", ncols=3)
-    axes.set_title("grey: equal time of training", loc="right", fontsize=8, color=FAINT_INK,
-                   fontweight="normal")  # fmt: skip
     place_labels(figure, axes, labels)
     return figure
 
@@ -116,7 +117,7 @@ def _draw_iso(axes: Axes, seconds: float, slope: float) -> None:
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
     is_steep = slope * width > height
     end = (height / slope, height) if is_steep else (width, slope * width)
-    axes.plot([0.0, end[0]], [0.0, end[1]], color="#b8bec4", linewidth=0.8, zorder=1)
+    axes.plot([0.0, end[0]], [0.0, end[1]], color=_ISO, linewidth=0.8, zorder=1)
     axes.annotate(
         format_seconds(seconds), end, xytext=(0, 3) if is_steep else (4, 0),
         textcoords="offset points", fontsize=7.5, color=FAINT_INK,

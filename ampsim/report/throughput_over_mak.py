@@ -39,7 +39,7 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     lines = {name: _points(own) for name, own in series(table, names).items()}
     figure = new_figure(_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
     axes = figure.add_subplot(1, 1, 1)
-    for name, style in line_styles(lines).items():
+    for name, style in reversed(line_styles(lines).items()):  # the first on top
         _draw(axes, plain(name, 40), lines[name], (style, scale))
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
@@ -49,7 +49,8 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     first = float(rates[0]) * scale.factor if len(rates) else 0.0
     if first > 0:
         _speed_up(axes, first)
-    figure.legend(loc="outside upper left", ncols=2)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles[::-1], labels[::-1], loc="outside upper left", ncols=2)
     return figure
 
 

@@ -24,9 +24,9 @@ from ampsim.units import format_percent
 
 _COLUMNS = 3  # chosen: panels beside each other before a new line of them begins
 _ROW_IN = 0.2
-_ROWS_IN_MAX = 7.0  # chosen: more workers than fit into this height become lower
+_ROWS_IN_MAX = 5.5  # chosen: more workers than fit into this height become lower
 _TICKS = 32  # chosen: more names above each other cannot be read
-_BAR = 0.78
+_BAR = 0.78  # chosen: of a row; all of it where there are many
 
 
 @styled
@@ -59,12 +59,13 @@ def utilisation(shares_by_schedule: Mapping[str, DataFrame]) -> Figure:
 def _draw(axes: Axes, frame: DataFrame) -> None:
     """The bars, and the mean of all workers as a dashed line."""
     worker = integers(frame, "worker").astype(np.float64)
+    height = _BAR if len(worker) <= _TICKS else 1.0
     begin: Floats = np.zeros(len(worker))
-    axes.barh(worker, np.full(len(worker), 100.0), height=_BAR, color=IDLE)
+    axes.barh(worker, np.full(len(worker), 100.0), height=height, color=IDLE)
     for direction, look in DIRECTIONS.items():
         share = np.nan_to_num(floats(frame, direction)) * 100.0
         axes.barh(
-            worker, share, left=begin, height=_BAR, color=look.fill, edgecolor=look.hatch_ink,
+            worker, share, left=begin, height=height, color=look.fill, edgecolor=look.hatch_ink,
             hatch=look.hatch, linewidth=0.0, label=direction,
         )  # fmt: skip
         begin = begin + share
