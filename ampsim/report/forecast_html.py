@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -22,10 +23,38 @@ from ampsim.toml_text import to_toml
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a page says that depends on what it is a page of.
+
+    Attributes:
+        kind: what the title begins with.
+        chart: below the heading of the Gantt chart.
+        files: what lies beside the page, and what is in it: the sentence goes on with the names.
+        names: of those files.
+        tables: further tables: heading, then headings of the columns, then lines.
+    """
+
+    kind: str
+    chart: str
+    files: str
+    names: tuple[str, ...]
+    tables: tuple[tuple[str, list[list[str]]], ...] = ()
+
+
+FORECAST = Words(
+    "Forecast",
+    "One run of each schedule; of a long run only the beginning is kept.",
+    "All values with every digit are beside this page, in",
+    ("forecast.csv",),
+)
+
+
 def html_page(
     forecast: Forecast,
     figures: Sequence[tuple[Picture, Figure]],
     spans_by_schedule: Mapping[str, DataFrame],
+    words: Words = FORECAST,
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
@@ -35,11 +64,13 @@ def html_page(
         forecast: what is told.
         figures: pictures of it with their headings and what they show in words.
         spans_by_schedule: spans of a run of each schedule; no chart where there are none.
+        words: what it says of itself.
     """
     is_known = len(forecast.table) > 0
     headings, *lines = to_cells(forecast.table) if is_known else [[]]
     values: dict[str, Any] = {
-        "title": f"Forecast: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
+        "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
+        "words": words,
         "verdict": verdict(forecast.table, forecast.target, forecast.metric),
         "setting": setting(forecast),
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
