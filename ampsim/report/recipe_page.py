@@ -128,7 +128,7 @@ def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
         file.text.strip(),
         f"**{markdown.escape(verdict(_judged(findings), findings.target, findings.metric))}**",
         f"{model} on {cluster}: {setting(findings)}",
-        to_markdown(findings.table).rstrip("\n"),
+        to_markdown(findings.table, has_target=findings.target is not None).rstrip("\n"),
         LEGEND,
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),

@@ -30,7 +30,10 @@ _HEADINGS = {
         "Epochs to the target over throughput, with lines of equal time",
     ),
     "utilisation": ("Utilisation", "Share of the run that each worker is busy, by direction"),
-    "bounds": ("What bounds each row", "Shares of busiest worker, path, link and admission limit"),
+    "bounds": (
+        "What bounds the throughput",
+        "Shares of busiest worker, path, link and admission limit",
+    ),
     "staleness": ("Staleness", "Staleness of each node's gradients"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,6 +149,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         "The whole trace is beside this page, in",
         tuple(f"{name}.parquet" for name in _TABLES),
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
+        verdict_of(view),
     )  # fmt: skip
     return html_page(view, figures, spans, words)
 
@@ -160,10 +162,10 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in _TABLES)
     parts = [
         f"# Run: {model} on {cluster}",
-        f"**{markdown.escape(verdict(view.table, view.target, view.metric))}**",
+        f"**{markdown.escape(verdict_of(view))}**",
         setting(view),
         markdown.escape(view.interrupted or ""),
-        to_markdown(view.table).rstrip("\n"),
+        to_markdown(view.table, has_target=view.target is not None).rstrip("\n"),
         LEGEND,
         *([f"## {_epochs_heading(view)}", table] if lines else []),
         *(part for picture in pictures for part in picture_parts(picture)),
@@ -172,6 +174,20 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
         f"The whole trace: {files}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verdict_of(view: RunView) -> str:
+    """How fast it trains, and how far it came."""
+    said = verdict(view.table, view.target, view.metric)
+    if not len(view.epochs):
+        return said
+    last, count = rows(view.epochs)[-1], len(view.epochs)
+    score = number(last, view.metric.kind)
+    time_s = format_seconds(number(last, "time_s"))
+    after = f"After {count} epoch{'' if count == 1 else 's'}, at {time_s}"
+    if math.isnan(score):
+        return said
+    return f"{said} {after}, its validation {view.metric.kind} is {view.metric.text(score)}."
 
 
 def epochs_table(view: RunView) -> list[list[str]]:
