@@ -78,7 +78,7 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
         if index + across >= len(panels):
             axes.set_xlabel("staleness (updates)")
     words = "share of a node's gradients\n(peak: the tallest bar)"
-    figure.supylabel(words, fontsize=8, color=FAINT_INK, ha="center")
+    figure.supylabel(words, fontsize=8, color=FAINT_INK)
     return figure
 
 
