@@ -2,6 +2,7 @@
 
 from ampsim.study.checking import Trial, try_out
 from ampsim.study.forecast import Forecast, Run, forecast
+from ampsim.study.jobs import jobs_here, require_jobs
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model, parameters_of
 from ampsim.study.progress import Progress
@@ -17,8 +18,10 @@ __all__ = [
     "Simulation",
     "Trial",
     "forecast",
+    "jobs_here",
     "load_model",
     "parameters_of",
+    "require_jobs",
     "simulate",
     "try_out",
 ]
