@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import distinct
+from ampsim.report.gantt import gantt as gantt_of_one
 from ampsim.report.gantt import gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.result_figures import result_figures
@@ -40,6 +41,9 @@ def gantt(*results: Result, window_s: tuple[float, float] | None = None) -> Figu
     if len(counts) > 1:
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
     window_s = choose_window(spans) if window_s is None else window_s
+    if len(spans) == 1:
+        ((name, only),) = spans.items()
+        return gantt_of_one(only, workers=results[0].workers, window_s=window_s, title=name)
     return gantt_comparison(spans, workers=results[0].workers, window_s=window_s)
 
 
