@@ -49,7 +49,9 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
-    return Optimizer("adam", as_schedule(rate), _init, partial(_update, options=options))
+    return Optimizer(
+        "adam", as_schedule(rate), _init, partial(_update, options=options), is_elementwise=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,13 @@ def _init(theta: Vector) -> State:
 
 
 def _update(
-    gradient: Vector, state: State, theta: Vector, rate: float, *, options: _Options
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    out: Vector | None = None,
+    *,
+    options: _Options,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
     beta1, beta2 = options.beta1, options.beta2
@@ -73,7 +81,7 @@ def _update(
     gradient_sum = state[1] * beta1
     gradient_sum += gradient
     square_sum = state[2] * beta2
-    work = gradient * gradient
+    work = np.multiply(gradient, gradient, out=out)
     square_sum += work
 
     # sqrt(v / c2) + epsilon = scale * (sqrt(V) + epsilon / scale)

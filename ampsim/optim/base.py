@@ -29,7 +29,8 @@ LearningRate: TypeAlias = Callable[[int], float]
 """Learning rate of an epoch; epochs count from 0."""
 
 Init: TypeAlias = Callable[[Vector], State]
-Update: TypeAlias = Callable[[Vector, State, Vector, float], tuple[Vector, State]]
+Update: TypeAlias = Callable[..., tuple[Vector, State]]
+"""Called as `update(gradient, state, theta, rate)`; an elementwise one takes `out` as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,23 @@ class Optimizer:
     their arguments and keep none, so that old weights stay valid as versions. Results have the
     data type of `theta`.
 
+    Where each element is stepped by itself, and arrays of the state have the shape of `theta`, a
+    part of a vector can be stepped alone. Such an `update` takes `out`, as NumPy's functions do:
+    the new weights are written there. It may be the gradient, if the caller needs that no more.
+
     Args:
         name: the method's name in `OPTIMIZERS`.
         rate: learning rate of an epoch, to be passed to `update`.
         init: state before the first step.
         update: one step.
+        is_elementwise: whether each element is stepped by itself, and `update` takes `out`.
     """
 
     name: str
     rate: LearningRate
     init: Init
     update: Update
+    is_elementwise: bool = False
 
 
 def check_alike(gradient: Vector, theta: Vector) -> None:

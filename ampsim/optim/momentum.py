@@ -25,7 +25,9 @@ def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
         OptionError: an argument is out of its range.
     """
     kept = decay_rate("momentum", momentum, usual=0.9)
-    return Optimizer("momentum", as_schedule(rate), _init, partial(_update, momentum=kept))
+    return Optimizer(
+        "momentum", as_schedule(rate), _init, partial(_update, momentum=kept), is_elementwise=True
+    )
 
 
 def _init(theta: Vector) -> State:
@@ -33,11 +35,17 @@ def _init(theta: Vector) -> State:
 
 
 def _update(
-    gradient: Vector, state: State, theta: Vector, rate: float, *, momentum: float
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    out: Vector | None = None,
+    *,
+    momentum: float,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
     velocity = state[0] * momentum
     velocity += gradient
-    new_theta = velocity * float(rate)
+    new_theta = np.multiply(velocity, float(rate), out=out)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, (velocity,)

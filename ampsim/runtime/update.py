@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ampsim.ir import Graph, ParameterizedNode
 from ampsim.optim import Optimizer
 from ampsim.runtime.site import Site
 from ampsim.trace import Recorder
+
+BLOCK: Final = 1 << 16
+"""Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
 
 
 class Updater:
@@ -63,11 +66,36 @@ class Updater:
 
     def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
         gradient = self._averaged(node, node.take_gradient())
-        theta, site.optimizer_state = self._optimizer.update(
-            gradient, site.optimizer_state, node.theta, self.rate
-        )
-        _require_finite(theta, node, now_s)
+        update, before = self._optimizer.update, site.optimizer_state
+        if not self._optimizer.is_elementwise:
+            theta, after = update(gradient, before, node.theta, self.rate)
+            _require_finite(theta, node, now_s)
+        elif len(gradient) <= BLOCK:
+            theta, after = update(gradient, before, node.theta, self.rate, out=gradient)
+            _require_finite(theta, node, now_s)
+        else:
+            theta, after = self._update_blocks(gradient, before, node, now_s)
+        site.optimizer_state = after
         node.adopt(theta)
+
+    def _update_blocks(
+        self, gradient: np.ndarray, before: Any, node: ParameterizedNode, now_s: float
+    ) -> tuple[np.ndarray, Any]:
+        """Step block by block, to the same bits; weights take the place of the gradient."""
+        shape, after = gradient.shape, before
+        for start in range(0, len(gradient), BLOCK):
+            block = slice(start, start + BLOCK)
+            theta = gradient[block]
+            of_block = tuple(_gather(whole, shape, block) for whole in before)
+            _theta, of_block = self._optimizer.update(
+                theta, of_block, node.theta[block], self.rate, out=theta
+            )
+            _require_finite(theta, node, now_s)
+            after = tuple(
+                _scatter(whole, shape, block, part)
+                for whole, part in zip(before, of_block, strict=True)
+            )
+        return gradient, after
 
     def _update_rows(
         self,
@@ -96,7 +124,7 @@ class Updater:
         return gradient
 
 
-def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
+def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray | slice) -> Any:
     """Read the rows of one part of an optimizer's state; a scalar is the same for all rows."""
     if not isinstance(part, np.ndarray):
         return part
@@ -104,10 +132,10 @@ def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
     return whole.reshape(shape)[rows].reshape(-1)
 
 
-def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) -> Any:
+def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray | slice, part: Any) -> Any:
     """Write the rows of one part of an optimizer's state back; a scalar replaces the old one."""
     if isinstance(whole, np.ndarray):
-        whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
+        whole.reshape(shape)[rows] = part.reshape(-1, *shape[1:])
         return cast("Any", whole)
     return part
 
