@@ -71,17 +71,18 @@ def _update(
     state: State,
     theta: Vector,
     rate: float,
-    out: Vector | None = None,
+    in_place: bool = False,
     *,
     options: _Options,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
     beta1, beta2 = options.beta1, options.beta2
     count = state[0] + 1
-    gradient_sum = state[1] * beta1
+    outs = (state[1], state[2], gradient) if in_place else (None, None, None)
+    gradient_sum = np.multiply(state[1], beta1, out=outs[0])
     gradient_sum += gradient
-    square_sum = state[2] * beta2
-    work = np.multiply(gradient, gradient, out=out)
+    square_sum = np.multiply(state[2], beta2, out=outs[1])
+    work = np.multiply(gradient, gradient, out=outs[2])
     square_sum += work
 
     # sqrt(v / c2) + epsilon = scale * (sqrt(V) + epsilon / scale)

@@ -30,7 +30,7 @@ LearningRate: TypeAlias = Callable[[int], float]
 
 Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
-"""Called as `update(gradient, state, theta, rate)`; an elementwise one takes `out` as well."""
+"""Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,16 @@ class Optimizer:
     data type of `theta`.
 
     Where each element is stepped by itself, and arrays of the state have the shape of `theta`, a
-    part of a vector can be stepped alone. Such an `update` takes `out`, as NumPy's functions do:
-    the new weights are written there. It may be the gradient, if the caller needs that no more.
+    part of a vector can be stepped alone. Such an `update` takes `in_place=True` from a caller that
+    needs gradient and state no more: the new weights are then written over the gradient, the new
+    state's arrays over the old ones.
 
     Args:
         name: the method's name in `OPTIMIZERS`.
         rate: learning rate of an epoch, to be passed to `update`.
         init: state before the first step.
         update: one step.
-        is_elementwise: whether each element is stepped by itself, and `update` takes `out`.
+        is_elementwise: whether each element is stepped by itself, and `update` takes `in_place`.
     """
 
     name: str

@@ -39,13 +39,13 @@ def _update(
     state: State,
     theta: Vector,
     rate: float,
-    out: Vector | None = None,
+    in_place: bool = False,
     *,
     momentum: float,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
-    velocity = state[0] * momentum
+    velocity = np.multiply(state[0], momentum, out=state[0] if in_place else None)
     velocity += gradient
-    new_theta = np.multiply(velocity, float(rate), out=out)
+    new_theta = np.multiply(velocity, float(rate), out=gradient if in_place else None)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, (velocity,)

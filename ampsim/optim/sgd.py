@@ -25,9 +25,9 @@ def _init(theta: Vector) -> State:
 
 
 def _update(
-    gradient: Vector, state: State, theta: Vector, rate: float, out: Vector | None = None
+    gradient: Vector, state: State, theta: Vector, rate: float, in_place: bool = False
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
-    new_theta = np.multiply(gradient, float(rate), out=out)
+    new_theta = np.multiply(gradient, float(rate), out=gradient if in_place else None)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, state

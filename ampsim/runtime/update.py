@@ -13,7 +13,7 @@ from ampsim.optim import Optimizer
 from ampsim.runtime.site import Site
 from ampsim.trace import Recorder
 
-BLOCK: Final = 1 << 16
+BLOCK: Final = 1 << 17
 """Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
 
 
@@ -65,37 +65,31 @@ class Updater:
         return None if touched is None else (len(touched[0]),)
 
     def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
+        """Step all parameters; in place, where the optimizer can, block by block if they are many.
+
+        The new weights then take the place of the gradient. The bits are the same.
+        """
         gradient = self._averaged(node, node.take_gradient())
-        update, before = self._optimizer.update, site.optimizer_state
-        if not self._optimizer.is_elementwise:
-            theta, after = update(gradient, before, node.theta, self.rate)
-            _require_finite(theta, node, now_s)
-        elif len(gradient) <= BLOCK:
-            theta, after = update(gradient, before, node.theta, self.rate, out=gradient)
+        step, before = self._step, site.optimizer_state
+        if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
+            theta, after = step(gradient, before, node.theta)
             _require_finite(theta, node, now_s)
         else:
-            theta, after = self._update_blocks(gradient, before, node, now_s)
+            theta, after = gradient, before
+            for start in range(0, len(gradient), BLOCK):
+                block = slice(start, start + BLOCK)
+                of_block = tuple(_block(part, block) for part in before)
+                part, of_block = step(gradient[block], of_block, node.theta[block])
+                _require_finite(part, node, now_s)
+                after = tuple(map(_whole, before, of_block))
         site.optimizer_state = after
         node.adopt(theta)
 
-    def _update_blocks(
-        self, gradient: np.ndarray, before: Any, node: ParameterizedNode, now_s: float
-    ) -> tuple[np.ndarray, Any]:
-        """Step block by block, to the same bits; weights take the place of the gradient."""
-        shape, after = gradient.shape, before
-        for start in range(0, len(gradient), BLOCK):
-            block = slice(start, start + BLOCK)
-            theta = gradient[block]
-            of_block = tuple(_gather(whole, shape, block) for whole in before)
-            _theta, of_block = self._optimizer.update(
-                theta, of_block, node.theta[block], self.rate, out=theta
-            )
-            _require_finite(theta, node, now_s)
-            after = tuple(
-                _scatter(whole, shape, block, part)
-                for whole, part in zip(before, of_block, strict=True)
-            )
-        return gradient, after
+    def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Step from `theta`; gradient and state are not needed any more."""
+        if self._optimizer.is_elementwise:
+            return self._optimizer.update(gradient, state, theta, self.rate, in_place=True)
+        return self._optimizer.update(gradient, state, theta, self.rate)
 
     def _update_rows(
         self,
@@ -108,9 +102,8 @@ class Updater:
         rows, values = touched
         table = node.theta.reshape(-1, values.shape[1])
         of_rows = tuple(_gather(part, table.shape, rows) for part in site.optimizer_state)
-        theta, after = self._optimizer.update(
-            self._averaged(node, values.reshape(-1)), of_rows, table[rows].reshape(-1), self.rate
-        )
+        gradient = self._averaged(node, values.reshape(-1))
+        theta, after = self._step(gradient, of_rows, table[rows].reshape(-1))
         _require_finite(theta, node, now_s)
         table[rows] = theta.reshape(values.shape)
         site.optimizer_state = tuple(
@@ -124,7 +117,17 @@ class Updater:
         return gradient
 
 
-def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray | slice) -> Any:
+def _block(part: Any, block: slice) -> Any:
+    """A block of one part of an optimizer's state, a view; a scalar is the same for all blocks."""
+    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
+
+
+def _whole(before: Any, of_block: Any) -> Any:
+    """One part of an optimizer's state after a block of it was stepped in place."""
+    return cast("Any", before if isinstance(before, np.ndarray) else of_block)
+
+
+def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
     """Read the rows of one part of an optimizer's state; a scalar is the same for all rows."""
     if not isinstance(part, np.ndarray):
         return part
@@ -132,10 +135,10 @@ def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray | slice) -> Any:
     return whole.reshape(shape)[rows].reshape(-1)
 
 
-def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray | slice, part: Any) -> Any:
+def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) -> Any:
     """Write the rows of one part of an optimizer's state back; a scalar replaces the old one."""
     if isinstance(whole, np.ndarray):
-        whole.reshape(shape)[rows] = part.reshape(-1, *shape[1:])
+        whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
         return cast("Any", whole)
     return part
 

@@ -72,9 +72,10 @@ def test_parts_stepped_in_place_of_their_gradient_have_the_bits_of_a_whole_step(
     for part in (slice(None, cut), slice(cut, None)):
         weights, state = theta[part], optimizer.init(theta[part])
         for gradient in gradients.copy():
-            out = gradient[part]
-            weights, state = optimizer.update(out, state, weights, 0.1, out=out)
+            out, arrays = gradient[part], _arrays(state)
+            weights, state = optimizer.update(out, state, weights, 0.1, in_place=True)
             assert weights is out
+            assert all(a is b for a, b in zip(arrays, _arrays(state), strict=True))
         np.testing.assert_array_equal(weights, whole[part])
 
 
