@@ -26,6 +26,7 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
+    zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
 
@@ -63,7 +64,7 @@ class _Options:
 
 def _init(theta: Vector) -> State:
     """Steps so far, M and V."""
-    return 0, np.zeros_like(theta), np.zeros_like(theta)
+    return 0, zeros(theta), zeros(theta)
 
 
 def _update(

@@ -68,6 +68,11 @@ def check_alike(gradient: Vector, theta: Vector) -> None:
     )
 
 
+def zeros(theta: Vector) -> Vector:
+    """Zeros like `theta`, which unlike those of `zeros_like` take no memory until written."""
+    return np.zeros(theta.shape, theta.dtype)
+
+
 def positive(what: str, value: object, usual: float) -> float:
     """`value` as a Python float.
 

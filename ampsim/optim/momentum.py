@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate, zeros
 from ampsim.optim.learning_rate import as_schedule
 
 
@@ -31,7 +31,7 @@ def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
 
 
 def _init(theta: Vector) -> State:
-    return (np.zeros_like(theta),)
+    return (zeros(theta),)
 
 
 def _update(
