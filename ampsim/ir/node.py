@@ -159,7 +159,10 @@ class ParameterizedNode(Node):
 
     @abstractmethod
     def take_gradient(self) -> np.ndarray:
-        """Return the accumulated gradient, flat, summed over messages, and start anew."""
+        """Return the accumulated gradient, summed over messages, and start anew.
+
+        It is a new flat vector, which the caller may write and keep.
+        """
 
     def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the accumulated gradient of a table as (rows touched, their gradients).
