@@ -20,6 +20,16 @@ DEVICES = st.builds(
     operation_overhead_s=SECONDS,
     memory_bandwidth_bytes_per_s=st.none() | RATES,
 )
+CACHES = st.tuples(DEVICES, st.integers(1, 10**15), st.floats(1, 1e3)).map(
+    lambda parts: parts[0].model_copy(
+        update={
+            "memory_bandwidth_bytes_per_s": parts[0].memory_bandwidth_bytes_per_s or 1.0,
+            "cache_bytes": parts[1],
+            "cache_bandwidth_bytes_per_s": parts[2]
+            * (parts[0].memory_bandwidth_bytes_per_s or 1.0),
+        }
+    )
+)
 LINKS = st.builds(Link, latency_s=SECONDS, bandwidth_bytes_per_s=st.none() | RATES)
 PAPERS = st.builds(Device, name=st.just("paper"), flop_per_s=RATES)
 
@@ -63,6 +73,17 @@ def test_naming_a_bandwidth_never_makes_a_heavy_step_faster(device, work):
     assert occupancy_s(device, work, is_light=False) >= occupancy_s(
         free_memory, work, is_light=False
     )
+
+
+@given(CACHES, WORKS, COUNTS, COUNTS)
+def test_a_cache_only_ever_saves_time_and_a_smaller_working_set_more(device, work, less, more):
+    small_s, large_s, none_s = (
+        occupancy_s(device, work, is_light=False, working_set_bytes=size)
+        for size in (less, less + more, None)
+    )
+    assert small_s <= large_s <= none_s
+    plain = device.model_copy(update={"cache_bytes": None, "cache_bandwidth_bytes_per_s": None})
+    assert none_s == occupancy_s(plain, work, is_light=False, working_set_bytes=less)
 
 
 @given(LINKS, COUNTS, COUNTS)

@@ -47,6 +47,24 @@ def test_roofline_is_the_larger_of_arithmetic_and_traffic():
         assert occupancy_s(ROOFLINE, compute_bound, is_light=is_light) == 1e-6 + 1e-5
 
 
+CACHED = ROOFLINE.model_copy(
+    update={"cache_bytes": 10_000, "cache_bandwidth_bytes_per_s": 1e10},
+)
+
+
+@pytest.mark.parametrize(
+    ("working_set_bytes", "memory_s"), [(None, 5e-6), (10_001, 5e-6), (10_000, 5e-7), (0, 5e-7)]
+)
+def test_bytes_of_a_working_set_that_fits_move_at_the_cache_s_bandwidth(
+    working_set_bytes, memory_s
+):
+    for is_light in (True, False):
+        seconds = occupancy_s(
+            CACHED, Work(bytes=5000), is_light=is_light, working_set_bytes=working_set_bytes
+        )
+        assert seconds == 1e-6 + memory_s
+
+
 def test_transfer_lasts_latency_plus_bytes_over_bandwidth():
     link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
     assert serialization_s(link, 4000) == 4e-6
@@ -75,10 +93,16 @@ def test_charges_of_the_papers_device_are_formula_and_assumption():
 
 def test_charges_of_the_cpu_core_are_measured():
     heavy, light, *numbers = charges(load_device("cpu-core"))
-    step = "operation_overhead_s + max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s)"
+    step = (
+        "operation_overhead_s + max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s); "
+        "with cache_bandwidth_bytes_per_s instead where the weights on the worker, without sparse "
+        "tables, and the step's other bytes fit into cache_bytes together"
+    )
     assert (light.kind, light.text) == ("formula", step)
     assert heavy.text == f"roofline over the FLOP of AMPNet, Appendix C: {step}"
-    assert [row.kind for row in numbers] == ["measured"] * 3
+    assert [row.kind for row in numbers] == [*["measured"] * 3, "datasheet", "measured"]
+    assert numbers[3].what == "cache_bytes = 2097152"
+    numbers.pop(3)
     assert all("NumPy 2.4" in row.text or "Same core" in row.text for row in numbers)
 
 
