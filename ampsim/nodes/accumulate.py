@@ -109,19 +109,20 @@ class MatrixNode(ParameterizedNode):
         """Count 2·k·d_in·d_out for each matrix product and d_in·d_out for an update (Appendix C).
 
         Backward is the gradient accumulation, and the input gradient only of the inputs that need
-        one; nothing, where the gradient was None.
+        one; nothing, where the gradient was None. Accumulation keeps a pair (`Pairs`): the bytes of
+        the matrix Xᵀ G, which is written and read once, are the update's.
         """
         itemsize = self.theta.itemsize
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
-            return Work(weights, 3 * self.parameter_count * itemsize)
+            return Work(weights, 4 * self.parameter_count * itemsize)
         if shape is None:
             return NO_WORK
         rows = shape[0]
         product = 2 * rows * weights
-        moved = (rows * (self.d_in + self.d_out) + self.parameter_count) * itemsize
+        moved = rows * (self.d_in + self.d_out) * itemsize
         if direction is Direction.FORWARD:
-            return Work(product, moved)
+            return Work(product, moved + self.parameter_count * itemsize)
         needed = sum(
             width
             for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)

@@ -99,7 +99,9 @@ class Linear(MatrixNode):
         """What the two halves of a backward step cost; together, what the whole does."""
         if shape is None:
             return NO_WORK, NO_WORK
-        whole, weight = (self.work(d, shape) for d in (Direction.BACKWARD, Direction.FORWARD))
+        whole = self.work(Direction.BACKWARD, shape)
+        moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
+        weight = Work(2 * shape[0] * self.d_in * self.d_out, moved)
         return Work(whole.flop - weight.flop, whole.bytes - weight.bytes), weight
 
     def take_gradient(self) -> np.ndarray:
