@@ -2,10 +2,10 @@
 
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
 Appendix C). A device that names its memory bandwidth or its overhead departs from it: each step,
-heavy or light, then lasts its overhead plus the larger of arithmetic and memory traffic (the
-roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction of its rate a
-step on few rows reaches, and a cache: a step whose working set fits into it moves its bytes at the
-cache's bandwidth instead of the memory's. `docs/decisions/0003-costs.md` has the reasons.
+heavy or light, then lasts the overheads of its operations plus the larger of arithmetic and memory
+traffic (the roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction
+of its rate a step on few rows reaches, and a cache: where the weights that a worker hosts fit into
+it, its steps read them at the cache's bandwidth. `docs/decisions/0003-costs.md` has the reasons.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def occupancy_s(
     *,
     is_light: bool,
     rows: int | None = None,
-    working_set_bytes: int | None = None,
+    resident_bytes: int | None = None,
 ) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
@@ -54,25 +54,16 @@ def occupancy_s(
         is_light: whether the step is none of those that Appendix C prices.
         rows: k, the rows of the step's payload; None where it has none, as in an update, which
             then reaches the whole FLOP rate.
-        working_set_bytes: what must fit into the device's cache for the step to run from there;
-            None where no cache helps it.
+        resident_bytes: weights that must fit into the device's cache for the step to read its own
+            from there; None where no cache helps it.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
     """
     if is_light and light_is_free(device):
         return 0.0
     compute_s = work.flop / rate_flop_per_s(device, rows)
-    bandwidth = bandwidth_bytes_per_s(device, working_set_bytes)
-    memory_s = 0.0 if bandwidth is None else work.bytes / bandwidth
-    return device.operation_overhead_s + max(compute_s, memory_s)
-
-
-def bandwidth_bytes_per_s(device: Device, working_set_bytes: int | None) -> float | None:
-    """Return the bandwidth at which a step of that working set moves its bytes; None if free."""
-    size = device.cache_bytes
-    if size is None or working_set_bytes is None or working_set_bytes > size:
-        return device.memory_bandwidth_bytes_per_s
-    return device.cache_bandwidth_bytes_per_s
+    memory_s = _memory_s(device, work, resident_bytes)
+    return work.operations * device.operation_overhead_s + max(compute_s, memory_s)
 
 
 def rate_flop_per_s(device: Device, rows: int | None) -> float:
@@ -108,6 +99,17 @@ def charges(device: Device) -> list[Charge]:
     return rows
 
 
+def _memory_s(device: Device, work: Work, resident_bytes: int | None) -> float:
+    """Seconds in which a step's bytes are read and written, its weights from the cache if kept."""
+    memory, cache = device.memory_bandwidth_bytes_per_s, device.cache_bandwidth_bytes_per_s
+    if memory is None:
+        return 0.0
+    size = device.cache_bytes
+    if size is None or cache is None or resident_bytes is None or resident_bytes > size:
+        return work.bytes / memory
+    return (work.bytes - work.weight_bytes) / memory + work.weight_bytes / cache
+
+
 def _heavy_rule(device: Device) -> Charge:
     """How steps that Appendix C prices are charged."""
     formula = _formula(device)
@@ -133,10 +135,10 @@ def _formula(device: Device) -> str:
         step = f"max(FLOP / {rate}, bytes / memory_bandwidth_bytes_per_s)"
     if device.cache_bytes is not None:
         step += (
-            "; with cache_bandwidth_bytes_per_s instead where the weights on the worker, without "
-            "sparse tables, and the step's other bytes fit into cache_bytes together"
+            "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
+            "without sparse tables, fit into cache_bytes"
         )
-    return f"operation_overhead_s + {step}" if device.operation_overhead_s else step
+    return f"operations x operation_overhead_s + {step}" if device.operation_overhead_s else step
 
 
 def _points(curve: int | Sequence[tuple[int, float]]) -> str:

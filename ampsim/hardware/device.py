@@ -36,11 +36,11 @@ class Device(Record):
         name: as users type it; the file's name without its suffix.
         description: what it is, in a sentence.
         flop_per_s: sustained rate of floating-point operations, multiply and add counted as two.
-        operation_overhead_s: what each step of a node costs before it computes anything.
+        operation_overhead_s: what each operation of a step costs before it computes anything.
         memory_bandwidth_bytes_per_s: sustained rate at which a step's bytes are read and written;
             None where memory is free.
-        cache_bytes: what stays near the device; a step whose working set is no larger moves its
-            bytes at the cache's bandwidth (`ampsim.hardware.cost`). None where there is none.
+        cache_bytes: what stays near the device: if the weights that a worker hosts are no more,
+            its steps read them at the cache's bandwidth. None where there is no cache.
         cache_bandwidth_bytes_per_s: that bandwidth, at least the memory's.
         efficiency: points (rows, fraction): a step on that many rows reaches that fraction of
             `flop_per_s`; see `ampsim.hardware.efficiency`. None where it always reaches all of it.

@@ -43,7 +43,8 @@ class Source(Record):
     """Where a number comes from, so that a reader can judge it.
 
     Args:
-        kind: chosen without evidence, measured here, derived by a formula, or from a datasheet.
+        kind: chosen without evidence, measured (here, or by whom the text names), derived by a
+            formula, or from a datasheet.
         text: which paper, measurement, formula or datasheet, in a sentence.
     """
 

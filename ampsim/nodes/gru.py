@@ -60,6 +60,7 @@ class GRUCell(MatrixNode):
             np.s_[:, start : start + hidden] for start in range(0, columns, hidden)
         ]
         self._sigmoids = np.s_[:, : 2 * hidden]
+        self.operations = (15, 18)
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√hidden, as PyTorch's GRUCell does."""

@@ -35,6 +35,7 @@ class Linear(MatrixNode):
         super().__init__(name, {"weight": (d_in, d_out), "bias": (d_out,)}, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
+        self.operations = (2, 2)  # product and bias; the pair's share of a product, and a product
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""
@@ -102,7 +103,8 @@ class Linear(MatrixNode):
         whole = self.work(Direction.BACKWARD, shape)
         moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
         weight = Work(2 * shape[0] * self.d_in * self.d_out, moved)
-        return Work(whole.flop - weight.flop, whole.bytes - weight.bytes), weight
+        flop, moved = whole.flop - weight.flop, whole.bytes - weight.bytes
+        return Work(flop, moved, weight_bytes=whole.weight_bytes), weight
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

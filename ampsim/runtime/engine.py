@@ -129,6 +129,7 @@ class Engine:
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.update_interval(node.name, preferred)
+            node.state_arrays = job.optimizer.arrays
 
     def _set_stages(self, schedule: ChainSchedule) -> None:
         """Give each worker that has stages a desk, where their messages wait for their turn."""

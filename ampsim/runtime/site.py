@@ -54,7 +54,7 @@ class Site:
         tally: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
-        resident_bytes: weights that the node's worker keeps in its cache, if it has one.
+        resident_bytes: weights that the node's worker hosts; they stay in a cache that has room.
     """
 
     __slots__ = (
@@ -134,29 +134,16 @@ class Site:
         is_light = not self.node.is_parameterized
         rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
         seconds = occupancy_s(
-            self._device,
-            work,
-            is_light=is_light,
-            rows=rows,
-            working_set_bytes=self._working_set_bytes(work),
+            self._device, work, is_light=is_light, rows=rows, resident_bytes=self.resident_bytes
         )
         return (seconds, work.flop, work.bytes)
 
-    def _working_set_bytes(self, work: Work) -> int | None:
-        """Bytes of the worker's resident weights, and of what a step here moves besides them.
-
-        None for a sparse table, which is not kept: its rows come from memory.
-        """
-        if self.learner is not None and self.learner.is_sparse:
-            return None
-        return self.resident_bytes + max(0, work.bytes - _kept_bytes(self))
-
 
 def keep_weights(sites: Sequence[Site]) -> None:
-    """Tell each site what its worker keeps in a cache: the weights of all nodes placed there.
+    """Tell each site what its worker would keep in a cache: the weights of all nodes placed there.
 
-    They are read in every step, so they stay. What is left out is touched once an update, as
-    gradients and the optimizer's memory are, or row by row, as sparse tables are.
+    Every step of a node reads them, so they stay. Sparse tables are left out, because a step
+    touches few of their rows.
     """
     resident_bytes: dict[int, int] = {}
     for site in sites:

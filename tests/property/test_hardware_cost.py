@@ -10,7 +10,9 @@ from ampsim.hardware.efficiency import fraction_at
 from ampsim.ir.work import Work
 
 COUNTS = st.integers(0, 10**15)
-WORKS = st.builds(Work, flop=COUNTS, bytes=COUNTS)
+WORKS = st.tuples(COUNTS, COUNTS, st.integers(1, 100), st.floats(0, 1)).map(
+    lambda parts: Work(*parts[:3], weight_bytes=int(parts[1] * parts[3]))
+)
 RATES = st.floats(1e-6, 1e24)
 SECONDS = st.floats(0, 1e9)
 DEVICES = st.builds(
@@ -76,14 +78,15 @@ def test_naming_a_bandwidth_never_makes_a_heavy_step_faster(device, work):
 
 
 @given(CACHES, WORKS, COUNTS, COUNTS)
-def test_a_cache_only_ever_saves_time_and_a_smaller_working_set_more(device, work, less, more):
-    small_s, large_s, none_s = (
-        occupancy_s(device, work, is_light=False, working_set_bytes=size)
+def test_a_cache_only_ever_saves_time_and_fewer_weights_never_cost_more(device, work, less, more):
+    few_s, many_s, none_s = (
+        occupancy_s(device, work, is_light=False, resident_bytes=size)
         for size in (less, less + more, None)
     )
-    assert small_s <= large_s <= none_s
+    assert is_at_most(few_s, many_s)
+    assert is_at_most(many_s, none_s)
     plain = device.model_copy(update={"cache_bytes": None, "cache_bandwidth_bytes_per_s": None})
-    assert none_s == occupancy_s(plain, work, is_light=False, working_set_bytes=less)
+    assert none_s == occupancy_s(plain, work, is_light=False, resident_bytes=less)
 
 
 @given(LINKS, COUNTS, COUNTS)

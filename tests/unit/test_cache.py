@@ -1,4 +1,4 @@
-"""What a worker's cache keeps, and which steps run from it."""
+"""What a worker's cache keeps, and which steps read their weights from it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from ampsim.runtime.site import Site, keep_weights
 
 MEMORY, CACHE = 1e3, 1e6
 WEIGHTS = 4 * (10 * 10 + 10)  # bytes of Linear("l", 10, 10) in single precision
+PAYLOADS = 4 * (10 + 10)  # bytes of a row of input and a row of output
+FROM_MEMORY = (WEIGHTS + PAYLOADS) / MEMORY
+FROM_CACHE = WEIGHTS / CACHE + PAYLOADS / MEMORY
 FORWARD, BACKWARD, UPDATE = Direction.FORWARD, Direction.BACKWARD, Direction.UPDATE
 
 
@@ -27,70 +30,89 @@ def device(cache_bytes: int) -> Device:
     )
 
 
+def linear(name: str = "l") -> Linear:
+    return Linear(name, 10, 10)
+
+
 def sites(cache_bytes, *placed):
     """A site for each (node, worker)."""
     made = []
     for index, (node, worker) in enumerate(placed):
         if node.is_parameterized:
             node.adopt(np.zeros(node.parameter_count, np.float32))
-        made.append(Site(node, index, worker, device(cache_bytes) if worker >= 0 else None))
+        made.append(Site(node, index, worker, device(cache_bytes)))
     keep_weights(made)
     return made
 
 
-def rate(site, direction, shape):
-    """Bytes per second at which a step's bytes moved."""
-    seconds, _flop, moved = site.price(direction, shape)
-    return pytest.approx(moved / seconds)
+def seconds(site, direction, shape=(1, 10)):
+    return pytest.approx(site.price(direction, shape)[0])
 
 
-def test_weights_and_payload_that_fit_exactly_run_from_the_cache():
-    payload = 4 * (10 + 10)  # a row of input and a row of output
-    for spare, expected in ((0, CACHE), (-1, MEMORY)):
-        (site,) = sites(WEIGHTS + payload + spare, (Linear("l", 10, 10), 0))
-        assert rate(site, FORWARD, (1, 10)) == expected
+def test_weights_that_fit_exactly_are_read_from_the_cache_and_payloads_from_memory():
+    for cache_bytes, expected in ((WEIGHTS, FROM_CACHE), (WEIGHTS - 1, FROM_MEMORY)):
+        (site,) = sites(cache_bytes, (linear(), 0))
+        assert seconds(site, FORWARD) == expected
+        assert seconds(site, BACKWARD) == expected + PAYLOADS / MEMORY
 
 
-def test_an_update_runs_from_the_cache_only_if_the_gradient_fits_too():
-    for cache_bytes, expected in ((4 * WEIGHTS, CACHE), (4 * WEIGHTS - 1, MEMORY)):
-        (site,) = sites(cache_bytes, (Linear("l", 10, 10), 0))
-        assert rate(site, UPDATE, None) == expected
-        assert rate(site, BACKWARD, (1, 10)) == CACHE
+def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
+    (site,) = sites(10**9, (linear(), 0))
+    assert seconds(site, UPDATE, None) == 4 * WEIGHTS / MEMORY
+    site.node.state_arrays = 2
+    (site,) = sites(10**9, (site.node, 0))
+    assert seconds(site, UPDATE, None) == 8 * WEIGHTS / MEMORY
 
 
 def test_nodes_of_one_worker_share_its_cache_and_those_of_others_do_not():
-    room = 2 * WEIGHTS
-    linear, other, relu = Linear("l", 10, 10), Linear("m", 10, 10), ReLU("r")
-    apart = sites(room, (linear, 0), (other, 1), (relu, 0))
-    assert [rate(site, FORWARD, (1, 10)) for site in apart] == [CACHE] * 3
-    together = sites(room, (linear, 0), (other, 0), (relu, 0))
-    assert [rate(site, FORWARD, (1, 10)) for site in together] == [MEMORY] * 3
+    for workers, expected in (((0, 1), FROM_CACHE), ((0, 0), FROM_MEMORY)):
+        placed = zip((linear("l"), linear("m")), workers, strict=True)
+        for site in sites(2 * WEIGHTS - 1, *placed):
+            assert seconds(site, FORWARD) == expected
 
 
-def test_a_light_step_with_a_large_payload_runs_from_memory():
-    (site,) = sites(1000, (ReLU("r"), 0))
-    assert rate(site, FORWARD, (1, 125)) == CACHE  # 4 bytes read and 4 written, each
-    assert rate(site, FORWARD, (1, 126)) == MEMORY
+def test_light_steps_move_payloads_alone_and_gain_nothing_from_a_cache():
+    (site,) = sites(10**9, (ReLU("r"), 0))
+    assert seconds(site, FORWARD, (1, 125)) == 1000 / MEMORY
 
 
 def test_a_sparse_table_takes_no_room_and_its_rows_come_from_memory():
-    table, linear = Embedding("e", 1000, 10, is_sparse=True), Linear("l", 10, 10)
-    embedding, other = sites(2 * WEIGHTS, (table, 0), (linear, 0))
-    assert rate(embedding, FORWARD, (1,)) == rate(embedding, UPDATE, (1,)) == MEMORY
-    assert rate(other, FORWARD, (1, 10)) == CACHE
-    dense = Embedding("e", 1000, 10)
-    embedding, other = sites(2 * WEIGHTS, (dense, 0), (linear, 0))
-    assert rate(embedding, FORWARD, (1,)) == rate(other, FORWARD, (1, 10)) == MEMORY
+    row = 4 * 10
+    table = Embedding("e", 1000, 10, is_sparse=True)
+    embedding, other = sites(WEIGHTS, (table, 0), (linear(), 0))
+    assert seconds(embedding, FORWARD, (1,)) == 2 * row / MEMORY
+    assert seconds(other, FORWARD) == FROM_CACHE
 
 
-def test_a_cache_changes_a_run_only_where_weights_fit(chain, make_cluster):
+def test_a_table_that_is_not_sparse_takes_room_as_all_weights_do():
+    row = 4 * 10
+    for cache_bytes, rows_s, expected in (
+        (WEIGHTS + 1000 * row, row / CACHE + row / MEMORY, FROM_CACHE),
+        (WEIGHTS + 1000 * row - 1, 2 * row / MEMORY, FROM_MEMORY),
+    ):
+        embedding, other = sites(cache_bytes, (Embedding("e", 1000, 10), 0), (linear(), 0))
+        assert seconds(embedding, FORWARD, (1,)) == rows_s
+        assert seconds(other, FORWARD) == expected
+
+
+def test_in_a_run_a_cache_helps_only_where_the_weights_fit(mlp_on):
     """The engine tells every site what its worker hosts."""
+    plain, small, large = mlp_on(None), mlp_on(1), mlp_on(10**9)
+    assert plain == small > large > 0
 
-    def makespan_s(cache):
-        one = Device(name="d", flop_per_s=1e9, memory_bandwidth_bytes_per_s=MEMORY)
-        cluster = make_cluster(1)
-        with_cache = {"cache_bytes": cache, "cache_bandwidth_bytes_per_s": CACHE} if cache else {}
-        cluster = cluster.model_copy(update={"devices": (one.model_copy(update=with_cache),)})
-        return simulate(chain(((1, 1, 1),) * 3).model(), cluster, Amp(2), mode="sleep").makespan_s
 
-    assert makespan_s(None) == makespan_s(1) > makespan_s(10**6) > 0
+@pytest.fixture
+def mlp_on(make_cluster):
+    """Makespan of a small perceptron on one worker with a cache of so many bytes."""
+    from ampsim import load_model
+
+    def makespan_s(cache_bytes):
+        one = Device(name="d", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e9)
+        if cache_bytes is not None:
+            cache = {"cache_bytes": cache_bytes, "cache_bandwidth_bytes_per_s": 1e12}
+            one = one.model_copy(update=cache)
+        cluster = make_cluster(1).model_copy(update={"devices": (one,)})
+        model = load_model("mlp", data="synthetic", hidden=8)
+        return simulate(model, cluster, Amp(2), mode="sleep", instances=200).makespan_s
+
+    return makespan_s
