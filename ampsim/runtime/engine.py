@@ -18,7 +18,7 @@ from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
 from ampsim.runtime.schedules.turns import Post
-from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.site import Entry, Route, Site, keep_weights
 from ampsim.runtime.stages import stages_of
 from ampsim.runtime.stash import Stash
 from ampsim.runtime.update import Updater
@@ -105,6 +105,7 @@ class Engine:
             Site(node, index, worker, cluster.devices[worker] if worker >= 0 else None)
             for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
         ]
+        keep_weights(self.sites)
         self._set_modes(job, schedule, is_abstract)
         self._stages: dict[int, int] = {}
         if schedule.needs_chain:
@@ -128,6 +129,7 @@ class Engine:
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.update_interval(node.name, preferred)
+            node.state_arrays = job.optimizer.arrays
 
     def _set_stages(self, schedule: ChainSchedule) -> None:
         """Give each worker that has stages a desk, where their messages wait for their turn."""
@@ -152,7 +154,7 @@ class Engine:
     def _split(self, site: Site, desk: Desk, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""
         second = Site(site.node, site.index, site.worker, self._cluster.devices[site.worker])
-        second.desk = desk
+        second.desk, second.resident_bytes = desk, site.resident_bytes
         halves = Halves(site, second, self.controller)
         halves.accept = desk.door(second, stage, Direction.BACKWARD)
 
