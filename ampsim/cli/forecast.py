@@ -102,7 +102,8 @@ def _print_table(made: Forecast) -> None:
     from ampsim.report.verdict import verdict
 
     console = Console(width=width())
-    console.print(to_rich(made.table, width=console.width))
+    has_target = made.target is not None
+    console.print(to_rich(made.table, width=console.width, has_target=has_target))
     write(verdict(made.table, made.target, made.metric))
 
 

@@ -72,10 +72,12 @@ def run(
 ) -> Code:
     """Run MODEL under one schedule and keep its trace as manifest.toml and *.parquet.
 
-    The folder is --out (run-MODEL unless told); `ampsim gantt` draws it.
+    The folder is --out (run-MODEL unless told). Beside the trace lie index.html and report.md:
+    verdict, tables and figures. `ampsim gantt` draws the folder.
     """
     from ampsim.cli.progress import shown
     from ampsim.report.naming import slug
+    from ampsim.report.run_page import write_run_page
     from ampsim.study.kept_run import RunOptions, run_to_keep
     from ampsim.study.run_dir import write_run
 
@@ -94,8 +96,10 @@ def run(
         with shown(is_quiet=quiet) as on_progress:
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run(outcome, folder)
+        write_run_page(outcome, folder, target)
     write(_summary(outcome.result))
     write(f"wrote {folder}: manifest.toml, spans, transfers, updates and epochs (.parquet)")
+    write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
 
 

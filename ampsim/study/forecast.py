@@ -14,6 +14,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.options import require_count
 from ampsim.runtime import Schedule, placement_of
 from ampsim.study.attempt import Plan
+from ampsim.study.display import forecast_html
 from ampsim.study.jobs import Task, require_jobs, run_all
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress
@@ -58,6 +59,11 @@ class Run:
         """The histogram of all gradients."""
         return self.result.staleness
 
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """The share of the time that each worker spends on steps of each direction."""
+        return self.result.utilisation_by_worker
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -92,7 +98,7 @@ class Forecast:
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
     def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False, escape=True))
+        return forecast_html(self)
 
 
 def forecast(

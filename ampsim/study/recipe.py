@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -28,8 +28,17 @@ Quantity: TypeAlias = Literal[
 ]
 """Column of a report's table that something published can be put beside."""
 
-Figure: TypeAlias = Literal["convergence", "throughput", "staleness", "gantt"]
-FIGURES: Final[tuple[Figure, ...]] = ("convergence", "throughput", "staleness", "gantt")
+Figure: TypeAlias = Literal[
+    "convergence",
+    "throughput",
+    "throughput-over-mak",
+    "plane",
+    "staleness",
+    "utilisation",
+    "bounds",
+    "gantt",
+]
+FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)
 ModeName: TypeAlias = Literal["numeric", "sleep"]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -97,7 +106,7 @@ class RecipeFile(Record):
         target: value of the model's metric; needed with `max_epochs`.
         schedules: the rows.
         published: numbers to compare with.
-        figures: which to draw.
+        figures: which to draw, as far as there are data for them; all unless given.
     """
 
     title: Text

@@ -8,10 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ampsim.trace.summary import Summary
+from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Kept, Sink, Table
-
-DIRECTIONS: Final = ("update", "backward", "forward")
 
 SPAN_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
