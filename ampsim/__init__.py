@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ampsim.hardware import Cluster, load_cluster
     from ampsim.runtime import (
         Amp,
+        AmpBudget,
         GPipe,
         InterleavedOneFOneB,
         OneFOneB,
@@ -30,6 +31,7 @@ except PackageNotFoundError:
 _HOMES: Final = {
     "AmpsimError": "errors",
     "Amp": "runtime",
+    "AmpBudget": "runtime",
     "Cluster": "hardware",
     "Forecast": "study",
     "GPipe": "runtime",
@@ -50,6 +52,7 @@ _HOMES: Final = {
 
 __all__ = [
     "Amp",
+    "AmpBudget",
     "AmpsimError",
     "Cluster",
     "Forecast",

@@ -67,7 +67,10 @@ class Updater:
             gradient, site.optimizer_state, node.theta, self.rate
         )
         _require_finite(theta, node, now_s)
+        before = node.theta
         node.adopt(theta)
+        if site.after_update is not None:
+            site.after_update(before, node.staleness_sum / max(node.gradient_count, 1))
 
     def _update_rows(
         self,
