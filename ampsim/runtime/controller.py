@@ -117,7 +117,7 @@ class Controller:
             self._note_limit(self.in_flight_max)
             return
         while len(self._alive) < self.in_flight_max:
-            if self._alive and not self.budget.has_room:
+            if self._alive and self._ahead and not self.budget.has_room:
                 self._note_limit(len(self._alive))
                 return
             if not self._let_in(1):

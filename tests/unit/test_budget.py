@@ -164,6 +164,15 @@ def test_admission_is_the_bound_while_the_budget_holds_instances_back(chain, mak
     assert ample.admission_share < 0.2
 
 
+def test_when_no_more_are_to_come_it_is_not_the_budget_that_holds_them_back(chain, make_cluster):
+    model = chain(((1, 1, 0),) * 3, instances=6).model()
+    found = simulate(model, make_cluster(3), AmpBudget(8, staleness_budget=1))
+    limits = found.recorder.frame("limits")
+    assert limits["in_flight"].tolist() == [2, 8]
+    last = found.spans[found.spans["instance"] == 5]
+    assert limits["time_s"].tolist() == [0.0, last["start_s"].min()]
+
+
 def test_a_budget_of_updates_leaves_replicas_busier_than_a_count_of_instances_would():
     """Staleness of 16 in flight, halved, at nearly their throughput: a count cannot do that."""
     model, cluster = load_model("rnn", replicas=4), load_cluster("tflops-1", workers=16)
