@@ -160,7 +160,7 @@ def test_admission_is_the_bound_while_the_budget_holds_instances_back(chain, mak
     assert found.bound_by == "admission limit"
     assert found.admission_share == pytest.approx(11 / 12 * 2 / 3)  # none comes after the last
     ample = simulate(model, make_cluster(3), AmpBudget(8, staleness_budget=9)).bounds
-    assert ample.bound_by.startswith("worker")
+    assert str(ample.bound_by).startswith("worker")
     assert ample.admission_share < 0.2
 
 

@@ -156,7 +156,8 @@ def test_a_limit_that_changes_counts_from_when_it_does():
     busy = (np.array([0.0, 7.0]), np.array([4.0, 8.0]))
 
     def limits(*steps):
-        return tuple(np.array(column) for column in zip(*steps, strict=True))
+        from_s, counts = zip(*steps, strict=True)
+        return np.array(from_s), np.array(counts)
 
     assert starved_s(found, busy, limits((0.0, 3))) == pytest.approx(1.0)
     assert starved_s(found, busy, limits((0.0, 3), (4.75, 2))) == pytest.approx(1.25)
