@@ -12,10 +12,12 @@ from ampsim.hardware import HOST, Cluster, Link
 from ampsim.ir import Direction, Graph
 from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
+from ampsim.runtime.budget import budget_of
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.desk import Desk
 from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
+from ampsim.runtime.remedies import REMEDIES
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
 from ampsim.runtime.schedules.turns import Post
 from ampsim.runtime.site import Entry, Route, Site, keep_weights
@@ -94,7 +96,7 @@ class Engine:
         self._recorder = recorder
         self._channels: dict[tuple[int, int], Channel | None] = {}
         pump = without_numbers(job.pump) if is_abstract else job.pump
-        self.controller = Controller(schedule, pump, recorder)
+        self.controller = Controller(schedule, pump, clock, recorder)
         self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
         self._agenda = Agenda()
         self.workers = [
@@ -110,6 +112,11 @@ class Engine:
         self._stages: dict[int, int] = {}
         if schedule.needs_chain:
             self._set_stages(cast("ChainSchedule", schedule))
+        if schedule.staleness_budget is not None:
+            self.controller.budget = budget_of(schedule.staleness_budget, self._graph, self.sites)
+        for site in self.sites:
+            if site.learner is not None:
+                REMEDIES[schedule.remedy](site)
         self._barrier = Barrier() if schedule.holds_gradients else None
         self._wire()
         for worker in self.workers:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from ampsim.hardware import Device, light_is_free, occupancy_s
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State, Work
 from ampsim.runtime.tally import Tally
@@ -50,7 +52,9 @@ class Site:
         optimizer_state: what the optimizer remembers of this node's parameters.
         forward, backward: serve a message: the node's own methods, or what counts or changes
             weights around them.
-        work: says what a step costs: the node's own method, or half of it.
+        work: says what a step costs: the node's own method, or what stands for it.
+        after_update: told after each update of the weights before it and of the mean staleness of
+            its gradients; None where nobody wants to know.
         tally: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
@@ -61,6 +65,7 @@ class Site:
         "_device",
         "_prices",
         "acknowledge_route",
+        "after_update",
         "backward",
         "backward_routes",
         "desk",
@@ -95,6 +100,7 @@ class Site:
         self.forward: Step = self.tally.forward if self.tally else node.forward
         self.backward: Step = self.tally.backward if self.tally else node.backward
         self.work: Callable[[Direction, tuple[int, ...] | None], Work] = node.work
+        self.after_update: Callable[[np.ndarray, float], None] | None = None
         self.stash: Stash | None = None
         self.desk: Desk | None = None
         self.resident_bytes = 0

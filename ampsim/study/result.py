@@ -125,7 +125,8 @@ class Result:
         window = window_of(
             first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
         )
-        return bounds_of(window, self.max_active_keys)
+        limits = self.recorder.columns("limits")
+        return bounds_of(window, (limits["time_s"], limits["in_flight"]))
 
     @property
     def staleness_mean(self) -> float:
