@@ -113,14 +113,20 @@ class Worker:
         self._signal.fire()
 
     async def serve(self) -> None:
-        """Serve messages that take device time, for ever."""
+        """Serve messages that take device time, for ever.
+
+        Where its own signal would be the next thing to happen, the worker goes on without it.
+        """
         (_, first), (_, second), (_, third) = self._by_urgency
+        clock = self._clock
         while True:
-            self._signal = self._clock.signal()
-            self.is_waiting = True
-            if first or second or third:
-                self.wake()
-            await self._signal
+            has_work = first or second or third
+            if not has_work or not clock.is_settled:
+                self._signal = clock.signal()
+                self.is_waiting = True
+                if has_work:
+                    self.wake()
+                await self._signal
             for direction, queue in self._by_urgency:
                 if queue:
                     await self._occupy(direction, queue.popleft())
