@@ -14,6 +14,7 @@ from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.desk import Desk
+from ampsim.runtime.grouping import merge_groups
 from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
@@ -111,6 +112,7 @@ class Engine:
             self._set_stages(cast("ChainSchedule", schedule))
         self._barrier = Barrier() if schedule.holds_gradients else None
         self._wire()
+        merge_groups(self.workers, clock, recorder, schedule)
         for worker in self.workers:
             worker.controller, worker.updater = self.controller, self.updater
             clock.start(worker.serve(), f"worker-{worker.index}")

@@ -24,8 +24,8 @@ def schedules_of(
         UnknownNameError: no schedule has such a name.
         OptionError: a name is empty or comes twice, or a number is below 1.
 
-    >>> schedules_of("sequential,amp", max_active_keys=4)
-    [Sequential(), Amp(max_active_keys=4, min_update_interval=None)]
+    >>> schedules_of("sequential,pipeline", max_active_keys=4)
+    [Sequential(), Pipeline(max_active_keys=4)]
     """
     given = {"max_active_keys": max_active_keys, "min_update_interval": min_update_interval}
     options = {key: require_count(key, value) for key, value in given.items() if value is not None}
