@@ -56,9 +56,10 @@ class SimClock:
     @property
     def is_settled(self) -> bool:
         """Whether the next event, if there is one, comes at a later tick."""
-        # As `Environment.peek`, in half the time: this is asked once a message.
-        events = self._environment._queue  # pyright: ignore[reportPrivateUsage]
-        return not events or events[0][0] > self._environment._now  # pyright: ignore[reportPrivateUsage]
+        # As `Environment.peek` and `now`, in half the time: this is asked once a message.
+        environment = self._environment
+        events = environment._queue  # pyright: ignore[reportPrivateUsage]  # see above
+        return not events or events[0][0] > environment._now  # pyright: ignore[reportPrivateUsage]  # see above
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
