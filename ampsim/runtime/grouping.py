@@ -171,7 +171,7 @@ def _side_by_side(step: _Part, own_flop: Sequence[int]) -> list[_Part]:
     Times join and FLOP and bytes add up without a rest.
 
     >>> _side_by_side((1.0, 2.0, 10, 100), [0, 0, 0, 0])[1:3]
-    [(1.25, 1.5, 2, 25), (1.5, 1.75, 3, 25)]
+    [(1.25, 1.5, 3, 25), (1.5, 1.75, 2, 25)]
     """
     start_s, end_s, flop, moved = step
     weights = own_flop if any(own_flop) else [1] * len(own_flop)
