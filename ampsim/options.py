@@ -22,19 +22,19 @@ def require_count(option: str, value: object) -> int:
     return int(value)
 
 
-def require_seconds(option: str, value: object) -> float:
-    """Return an option that is a span of time in seconds, as a Python float.
+def require_amount(option: str, value: object) -> float:
+    """Return an option that measures something, as a Python float.
 
     Raises:
         OptionError: it is no finite number of at least 0.
 
-    >>> require_seconds("group_wait_s", 0)
-    0.0
+    >>> require_amount("staleness_budget", 4)
+    4.0
     """
     is_flag: bool = isinstance(value, bool)
     number = float(value) if isinstance(value, Real) and not is_flag else math.nan
-    if not 0.0 <= number < math.inf:
-        raise OptionError(f"{option} must be seconds, a finite number >= 0, got {value!r}")
+    if not 0 <= number < math.inf:
+        raise OptionError(f"{option} must be a number >= 0, got {value!r}")
     return number
 
 

@@ -56,10 +56,10 @@ def test_nobody_waits_where_a_group_is_full(chain, make_cluster):
         ({"max_group": 0}, "max_group must be a whole number >= 1, got 0"),
         (
             {"max_group": 2, "group_wait_s": -1.0},
-            r"group_wait_s must be seconds, a finite number >= 0, got -1\.0",
+            r"group_wait_s must be a number >= 0, got -1\.0",
         ),
-        ({"max_group": 2, "group_wait_s": math.inf}, "group_wait_s must be seconds, .* got inf"),
-        ({"max_group": 2, "group_wait_s": "1"}, "group_wait_s must be seconds, .* got '1'"),
+        ({"max_group": 2, "group_wait_s": math.inf}, "group_wait_s must be a number >= 0, got inf"),
+        ({"max_group": 2, "group_wait_s": "1"}, "group_wait_s must be a number >= 0, got '1'"),
         (
             {"group_wait_s": 1e-6},
             r"^group_wait_s = 1e-06 waits for a group, but max_group = 1 forms none; take "

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast, runtime_chec
 
 from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
-from ampsim.options import require_count, require_seconds
+from ampsim.options import require_count, require_amount
 from ampsim.runtime.schedules.turns import Ledger, Post, Turns
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
@@ -124,7 +124,7 @@ def require_grouping(max_group: int, group_wait_s: float) -> None:
         OptionError: one is out of its range, or they contradict each other.
     """
     require_count("max_group", max_group)
-    require_seconds("group_wait_s", group_wait_s)
+    require_amount("group_wait_s", group_wait_s)
     if group_wait_s and max_group == 1:
         raise OptionError(
             f"group_wait_s = {group_wait_s!r} waits for a group, but max_group = 1 forms none; "
