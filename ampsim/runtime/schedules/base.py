@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast, runtime_chec
 
 from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
-from ampsim.options import require_count, require_amount
+from ampsim.options import require_amount, require_count
 from ampsim.runtime.schedules.turns import Ledger, Post, Turns
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
