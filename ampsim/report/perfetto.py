@@ -34,7 +34,7 @@ class Trace:
     Attributes:
         name: of the schedule, a user's text.
         workers: how many workers the cluster has.
-        spans: gives the trace's spans in chunks, in the order of their ends.
+        spans: gives the trace's spans in chunks, in the order of the record.
         updates: gives the trace's updates in chunks, in the order of their times.
         epochs: one row per epoch.
     """

@@ -43,7 +43,8 @@ class Result:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
         `flop` and `bytes` are what was charged; steps that took no device time have start_s ==
-        end_s. `staleness` is that of the gradient, −1 where the step made none.
+        end_s. `staleness` is that of the gradient, −1 where the step made none. Messages that were
+        merged into one step stand side by side, each with its share of it.
         """
         return self.recorder.frame("spans")
 
@@ -139,6 +140,27 @@ class Result:
         """Largest of any gradient; None where there was none."""
         self.recorder.flush()
         return self.recorder.summary.staleness_max
+
+    @cached_property
+    def group_sizes(self) -> pd.DataFrame:
+        """How many messages were merged into one step: node, size, count of steps.
+
+        Empty where the schedule merges none. Steps that cost nothing on their device, and updates,
+        are never merged, and not counted.
+        """
+        rows = [
+            (self.recorder.nodes[node], size, count)
+            for node, counts in sorted(self.recorder.summary.group_sizes.items())
+            for size, count in sorted(counts.items())
+        ]
+        return pd.DataFrame(rows, columns=["node", "size", "count"])
+
+    @property
+    def group_size_mean(self) -> float:
+        """Mean over all steps in `group_sizes`; NaN where the schedule merges none."""
+        sizes = self.group_sizes
+        steps = int(sizes["count"].sum())
+        return float((sizes["size"] * sizes["count"]).sum()) / steps if steps else np.nan
 
     @cached_property
     def staleness(self) -> pd.DataFrame:

@@ -138,6 +138,22 @@ def test_a_run_keeps_the_rules_of_the_format(events):
     check_rules(events)
 
 
+@pytest.mark.parametrize("flop_per_s", [1e9, 1e6])  # members of less than a nanosecond, and of more
+def test_merged_steps_keep_the_rules_too(chain, make_cluster, tmp_path, flop_per_s):
+    model = chain(((1, 2, 1), (3, 5, 1)), instances=12, valid=4).model()
+    cluster = make_cluster(3, flop_per_s=flop_per_s)
+    result = ampsim.simulate(model, cluster, ampsim.Amp(4, max_group=3), epochs=2)
+    assert result.group_sizes["size"].max() == 3
+    write_perfetto([result_trace(result)], tmp_path / "run.json")
+    events = read(tmp_path / "run.json")
+    check_rules(events)
+    arrows = Counter(event["name"] for event in events if event["ph"] == "s")
+    gradients = int((result.spans["staleness"] >= 0).sum())
+    assert arrows == {"activation": gradients, "gradient": gradients}
+    levels = [one["args"]["instances"] for one in events if one["name"] == "in flight"]
+    assert max(levels) == 4 and levels[-1] == 0
+
+
 def test_every_span_is_there_with_what_was_charged(events, results):
     for pid, result in enumerate(results, 1):
         spans = result.spans
