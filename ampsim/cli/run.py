@@ -95,7 +95,9 @@ def run(
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run(outcome, folder)
     write(_summary(outcome.result))
-    write(f"wrote {folder}: manifest.toml, spans, transfers, updates and epochs (.parquet)")
+    write(
+        f"wrote {folder}: manifest.toml, spans, transfers, updates, stashes and epochs (.parquet)"
+    )
     return _ended(outcome, folder)
 
 

@@ -57,6 +57,15 @@ class Result:
         return self.recorder.frame("updates")
 
     @cached_property
+    def stashes(self) -> pd.DataFrame:
+        """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
+
+        They come on top of the latest weights. A change is noticed when the node's next step of
+        training starts. Empty where the schedule stashes no weights.
+        """
+        return self.recorder.frame("stashes")
+
+    @cached_property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch, at the end of its validation pass.
 
@@ -166,7 +175,7 @@ class Result:
     def digest(self) -> str:
         """SHA-256 over trace and final weights: equal runs, equal digest."""
         hasher = hashlib.sha256()
-        for table in ("spans", "transfers", "updates", "epochs"):
+        for table in ("spans", "transfers", "updates", "stashes", "epochs"):
             for name, column in self.recorder.columns(table).items():
                 hasher.update(name.encode())
                 hasher.update(np.ascontiguousarray(column).tobytes())

@@ -1,4 +1,4 @@
-"""What a run leaves behind: spans, transfers, updates, epochs; no statistics."""
+"""What a run leaves behind: spans, transfers, updates, stashes, epochs; no statistics."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ UPDATE_SCHEMA: Final[dict[str, Any]] = {
     "staleness": np.float64,
     "staleness_max": np.int64,
 }
+STASH_SCHEMA: Final[dict[str, Any]] = {
+    "node": np.int32,
+    "time_s": np.float64,
+    "bytes": np.int64,
+}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -56,7 +61,7 @@ NODE_COLUMNS: Final = ("node", "source", "target")
 
 
 class Recorder:
-    """Four tables that grow during a run, and a summary of the spans that needs none of them.
+    """Five tables that grow during a run, and a summary of the spans that needs none of them.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -79,11 +84,13 @@ class Recorder:
             "spans": Kept(SPAN_SCHEMA, spans_kept),
             "transfers": Kept(TRANSFER_SCHEMA, spans_kept),
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
+            "stashes": Kept(STASH_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
         }
         self.spans = Table(SPAN_SCHEMA, (self._kept["spans"], self.summary, *span_sinks))
         self.transfers = Table(TRANSFER_SCHEMA, (self._kept["transfers"],))
         self.updates = Table(UPDATE_SCHEMA, (self._kept["updates"], self.summary.take_updates))
+        self.stashes = Table(STASH_SCHEMA, (self._kept["stashes"],))
         self.epochs = Table(EPOCH_SCHEMA, (self._kept["epochs"],))
 
     def flush_if_full(self) -> None:
@@ -91,14 +98,15 @@ class Recorder:
         self.spans.flush_if_full()
         self.transfers.flush_if_full()
         self.updates.flush_if_full()
+        self.stashes.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        for table in (self.spans, self.transfers, self.updates, self.epochs):
+        for table in (self.spans, self.transfers, self.updates, self.stashes, self.epochs):
             table.flush()
 
     def columns(self, table: str) -> Columns:
-        """Return what is kept of ``"spans"``, ``"transfers"``, ``"updates"`` or ``"epochs"``."""
+        """Return what is kept of one table, such as ``"spans"`` or ``"stashes"``."""
         self.flush()
         return self._kept[table].columns()
 

@@ -8,7 +8,7 @@ import pytest
 from ampsim.study.run_dir import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
-TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "epochs")}
+TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "stashes", "epochs")}
 
 
 def test_run_keeps_manifest_and_tables(call):

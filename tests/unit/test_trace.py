@@ -64,6 +64,7 @@ def recorded(rows=500, spans_kept=None, sinks=()):
         recorder.spans.append((int(random.integers(0, 3)), node, direction, 0, *spent))
         if direction == 0:
             recorder.updates.append((node, start_s, 1, 0.0, 0))
+            recorder.stashes.append((node, start_s, 80))
         recorder.flush_if_full()
     recorder.flush()
     return recorder
@@ -90,7 +91,8 @@ def test_summary_is_what_the_frames_say():
 def test_summary_does_not_depend_on_what_is_kept():
     few, all_ = recorded(spans_kept=3), recorded()
     assert len(few.frame("spans")) == 3
-    assert len(few.frame("updates")) == 3
+    assert len(few.frame("updates")) == len(few.frame("stashes")) == 3
+    assert list(all_.frame("stashes")["node"]) == list(all_.frame("updates")["node"])
     assert few.summary.messages == all_.summary.messages
     assert few.summary.staleness == all_.summary.staleness
 
