@@ -133,6 +133,9 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("spans"),
         lambda: kept.chunks("updates"),
         kept.table("epochs"),
+        lambda: kept.chunks("stashes"),
+        lambda: kept.chunks("transfers"),
+        kept.devices,
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
@@ -166,6 +169,9 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
             lambda: [result.spans],
             lambda: [result.updates],
             result.epochs,
+            lambda: [result.stashes],
+            lambda: [result.transfers],
+            [device.name for device in cluster.devices],
         )
 
     traces = [trace(simulate(model, cluster, schedule, **settled)) for schedule in schedules]

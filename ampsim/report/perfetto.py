@@ -3,7 +3,8 @@
 One process per schedule, one track per worker. A step that takes time is a slice; a free one is an
 instant. Arrows lead from a forward step to the backward step that used its activation, and from
 there to the update that used the gradient; counters show what is in flight, staleness, weight
-versions and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
+versions, bytes of stashed weights and loss. Times are virtual, rounded to whole nanoseconds, which
+is what Perfetto keeps.
 
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 from ampsim.files import replacing
 from ampsim.report.frames import DataFrame, floats, integers, texts
-from ampsim.report.perfetto_counters import InFlight, loss_events, update_events
+from ampsim.report.perfetto_counters import InFlight, loss_events, stash_events, update_events
 from ampsim.report.perfetto_flows import Flows
 from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
 from ampsim.report.words import plain
@@ -37,6 +38,9 @@ class Trace:
         spans: gives the trace's spans in chunks, in the order of their ends.
         updates: gives the trace's updates in chunks, in the order of their times.
         epochs: one row per epoch.
+        stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
+        transfers: gives the trace's transfers in chunks; pictures show them, this trace does not.
+        devices: a device's name for each worker; empty where it is unknown.
     """
 
     name: str
@@ -44,6 +48,9 @@ class Trace:
     spans: Callable[[], Iterable[DataFrame]]
     updates: Callable[[], Iterable[DataFrame]]
     epochs: DataFrame
+    stashes: Callable[[], Iterable[DataFrame]] = tuple
+    transfers: Callable[[], Iterable[DataFrame]] = tuple
+    devices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,9 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
     for chunk in _sliced(trace.updates()):
         nodes.update(texts(chunk, "node"))
         yield update_events(chunk, tracks.pid, versions), 0
+    held: dict[str, int] = {}
+    for chunk in _sliced(trace.stashes()):
+        yield stash_events(chunk, tracks.pid, held), 0
     yield loss_events(trace.epochs, tracks.pid), 0
     in_flight = InFlight()
     flows.start(nodes)

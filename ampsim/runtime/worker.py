@@ -154,8 +154,11 @@ class Worker:
             self.is_busy = False
             end_s = self._clock.now
         self._record(
-            (self.index, site.index, direction, state[0], start_s, end_s, flop, moved, staleness)
-        )
+            (
+                self.index, site.index, direction, state[0], start_s, end_s, flop, moved,
+                staleness, state,
+            )
+        )  # fmt: skip
         if direction is not UPDATE:
             self._send(site, direction, state, sends)
             if staleness >= 0 and learner is not None and learner.is_update_due:
@@ -180,7 +183,7 @@ class Worker:
                 return
             site, _port, state, _payload = entry
             sends = self._step(direction, entry)
-            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS))
+            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS, state))
             self._send(site, direction, state, sends)
 
     def _step(self, direction: Direction, entry: Entry) -> Sends:

@@ -42,7 +42,8 @@ class Result:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
         `flop` and `bytes` are what was charged; steps that took no device time have start_s ==
-        end_s. `staleness` is that of the gradient, −1 where the step made none.
+        end_s. `staleness` is that of the gradient, −1 where the step made none. `state` has what
+        the message's state says beside its instance, such as "step 3, length 7".
         """
         return self.recorder.frame("spans")
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from ampsim.trace.states import States
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns, Kept, Sink, Table
 
@@ -23,6 +24,7 @@ SPAN_SCHEMA: Final[dict[str, Any]] = {
     "flop": np.int64,
     "bytes": np.int64,
     "staleness": np.int32,
+    "state": np.int32,
 }
 TRANSFER_SCHEMA: Final[dict[str, Any]] = {
     "source": np.int32,
@@ -79,6 +81,7 @@ class Recorder:
     ) -> None:
         """Start with nothing recorded."""
         self.nodes = tuple(nodes)
+        self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
             "spans": Kept(SPAN_SCHEMA, spans_kept),
@@ -87,7 +90,8 @@ class Recorder:
             "stashes": Kept(STASH_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
         }
-        self.spans = Table(SPAN_SCHEMA, (self._kept["spans"], self.summary, *span_sinks))
+        sinks = (self._kept["spans"], self.summary, *span_sinks)
+        self.spans = Table(SPAN_SCHEMA, sinks, {"state": self.states.codes})
         self.transfers = Table(TRANSFER_SCHEMA, (self._kept["transfers"],))
         self.updates = Table(UPDATE_SCHEMA, (self._kept["updates"], self.summary.take_updates))
         self.stashes = Table(STASH_SCHEMA, (self._kept["stashes"],))
@@ -112,17 +116,19 @@ class Recorder:
 
     def frame(self, table: str) -> pd.DataFrame:
         """Return the same as a DataFrame, with names instead of codes."""
-        return to_frame(self.columns(table), self.nodes)
+        return to_frame(self.columns(table), self.nodes, self.states.texts)
 
 
-def to_frame(columns: Columns, nodes: Sequence[str]) -> pd.DataFrame:
-    """Make a DataFrame of coded columns: node and direction codes become categories."""
+def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ()) -> pd.DataFrame:
+    """Make a DataFrame of coded columns: codes of nodes, directions and states become names."""
     decoded: dict[str, Any] = dict(columns)
     for name in NODE_COLUMNS:
         if name in decoded:
             decoded[name] = _categories(decoded[name], nodes)
     if "direction" in decoded:
         decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
+    if "state" in decoded:
+        decoded["state"] = _categories(decoded["state"], states)
     return pd.DataFrame(decoded)
 
 

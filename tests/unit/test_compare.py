@@ -44,7 +44,8 @@ def changed(keep, tmp_path):
         frames[table] = change(frames[table].copy())
         origin = {k: v for k, v in kept.manifest.items() if k not in ("kind", "format", "files")}
         result = SimpleNamespace(**frames, origin=origin, model=SimpleNamespace(config=None))
-        write_run(SimpleNamespace(result=result, ended="finished", epochs=2), tmp_path / "b")
+        outcome: Any = SimpleNamespace(result=result, ended="finished", epochs=2)
+        write_run(outcome, tmp_path / "b")
         return kept, read_run(tmp_path / "b")
 
     return make
