@@ -146,15 +146,30 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
     labels: dict[tuple[str, str], str] = {}
     lines: list[str] = []
-    for node, direction, worker, instance, flop, size, staleness, free, begin, end, ts, dur in zip(
+    rows = zip(
         texts(spans, "node"), texts(spans, "direction"),
-        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(),
+        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), _states(spans),
         integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
         integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
         start_ns.tolist(), end_ns.tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
         strict=True,
-    ):  # fmt: skip
+    )  # fmt: skip
+    for (
+        node,
+        direction,
+        worker,
+        instance,
+        state,
+        flop,
+        size,
+        stale,
+        free,
+        begin,
+        end,
+        ts,
+        dur,
+    ) in rows:
         label = labels.get((node, direction))
         if label is None:
             label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
@@ -162,13 +177,24 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         place = f'"pid":{tracks.pid},"tid":{tracks.first_tid + worker}'
         shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
         of = f'"instance":{instance},' if instance >= 0 else ""
-        stale = f',"staleness":{staleness}' if staleness >= 0 else ""
+        aged = f',"staleness":{age}' if age >= 0 else ""
         lines.append(
-            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}"flop":{flop},"bytes":{size}{stale}}}}}'
+            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{state}"flop":{flop},"bytes":{size}{aged}}}}}'
         )
         if not free:
-            flows.take(lines, (node, direction, instance, staleness), (place, (begin + end) // 2))
+            flows.take(lines, (node, direction, instance, age), (place, (begin + end) // 2))
     return lines
+
+
+def _states(spans: DataFrame) -> list[str]:
+    """What is said of each step's state among its arguments; nothing where there is nothing."""
+    if "state" not in spans:
+        return [""] * len(spans)
+    states = texts(spans, "state")
+    said = {
+        state: f'"state":{quoted(plain(state, 200))},' if state else "" for state in set(states)
+    }
+    return [said[state] for state in states]
 
 
 def _sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:
