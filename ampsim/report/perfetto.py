@@ -151,25 +151,11 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), _states(spans),
         integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
         integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
-        start_ns.tolist(), end_ns.tolist(),
+        ((start_ns + end_ns) // 2).tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
         strict=True,
     )  # fmt: skip
-    for (
-        node,
-        direction,
-        worker,
-        instance,
-        state,
-        flop,
-        size,
-        stale,
-        free,
-        begin,
-        end,
-        ts,
-        dur,
-    ) in rows:
+    for node, direction, worker, instance, state, flop, size, age, free, middle, ts, dur in rows:
         label = labels.get((node, direction))
         if label is None:
             label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
@@ -182,7 +168,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
             f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{state}"flop":{flop},"bytes":{size}{aged}}}}}'
         )
         if not free:
-            flows.take(lines, (node, direction, instance, age), (place, (begin + end) // 2))
+            flows.take(lines, (node, direction, instance, age), (place, middle))
     return lines
 
 
