@@ -44,7 +44,9 @@ def write_gantt_page(
     assert spans_by_schedule, "a chart of no schedule"
     if window_s is not None:
         check_window(window_s)
-    view = gantt_view(spans_by_schedule, workers=workers, window_s=window_s)
+    view = gantt_view(
+        spans_by_schedule, workers=workers, window_s=window_s, devices=devices, transfers=transfers
+    )
     heading = plain(title, 200) or "Who works when"
     write_text(path, render("gantt_page.html", title=heading, view=view))
     return Path(path)
