@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from ampsim.errors import OptionError
 from ampsim.report import gantt as charts
 from ampsim.report import gantt_arrows
 from ampsim.report.gantt_window import chosen_window, parse_window
+from ampsim.report.saving import save
 
 gantt: Any = charts.gantt
 gantt_comparison: Any = charts.gantt_comparison
@@ -154,6 +156,23 @@ def test_each_schedule_of_a_comparison_has_its_own_transfers(figure_1):
     figure = gantt_comparison(drawn, workers=3, devices=DEVICES)
     assert [len(ways(axes)) for axes in figure.axes] == [1, 0]
     assert all({"fast", "slow"} <= notes(axes) for axes in figure.axes)
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "../../x", "--><script>", "a\x1bb\n$x$"]
+)
+def test_a_hostile_name_of_a_device_or_a_node_does_no_harm_in_a_picture(figure_1, tmp_path, name):
+    spans = figure_1["amp"]
+    spans["node"] = spans["node"].astype(str) + name
+    transfers = sent((f"linear-0{name}", f"linear-2{name}", 8, 1e-6, 2e-6))
+    figure = gantt(
+        spans, workers=3, title=name, devices=[name, "other", name], transfers=[transfers]
+    )
+    save(figure, tmp_path / "g.svg")
+    root = ElementTree.parse(tmp_path / "g.svg").getroot()
+    assert not [element for element in root.iter() if "script" in element.tag.lower()]
+    assert len(ways(figure.axes[0])) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["g.svg"]
 
 
 @pytest.mark.parametrize(

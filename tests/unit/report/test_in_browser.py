@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pandas as pd
@@ -12,24 +13,28 @@ from ampsim.report.forecast_html import html_page
 from ampsim.report.gantt_html import write_gantt_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-CHROME = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROME = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (CHROME and shutil.which("chromedriver")), reason="no Chromium with its driver here"
+        not (CHROME and shutil.which("chromedriver")),
+        reason="no Chromium (or Chrome) with its chromedriver on the path",
     ),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's sockets
 ]
 SWITCHES = (
     "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
-    "disable-background-networking", "disable-component-update", "window-size=1280,900",
+    "disable-background-networking", "disable-component-update", "disable-dev-shm-usage",
+    "window-size=1280,900",
 )  # fmt: skip
 POINT = "const r=arguments[0].getBoundingClientRect(); return [r.left, r.top, r.width, r.height]"
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """Chromium with a profile of its own."""
+    """Chromium with a profile of its own; nothing is downloaded where browser or driver are not."""
+    os.environ.update(SE_OFFLINE="true", SE_AVOID_STATS="true")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROME
     for switch in (*SWITCHES, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
