@@ -35,6 +35,7 @@ def forecast(
     repeats: Annotated[
         int, typer.Option(metavar="N", help="Runs of each schedule, with one seed after the other.")
     ] = 1,
+    jobs: options.JobsOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
@@ -71,6 +72,7 @@ def forecast(
                 seed=seed,
                 mode=mode.value,
                 placement=placement,
+                jobs=study.jobs_here() if jobs is None else jobs,
                 on_progress=on_progress,
             )
         return _deliver(made, folder, json, seed)

@@ -116,6 +116,13 @@ ModeOption = Annotated[
     ModeName,
     typer.Option("--mode", help="Compute everything, or times only: sleep has no accuracy."),
 ]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", metavar="N", show_default=False,
+        help="Runs to make at a time, each on a core of its own.  [default: as many as cores]",
+    ),
+]  # fmt: skip
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
 ]

@@ -1,6 +1,7 @@
 """Where a model, a cluster and a schedule meet: simulate and forecast."""
 
 from ampsim.study.forecast import Forecast, Run, forecast
+from ampsim.study.jobs import jobs_here, require_jobs
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model, parameters_of
 from ampsim.study.progress import Progress
@@ -15,7 +16,9 @@ __all__ = [
     "Run",
     "Simulation",
     "forecast",
+    "jobs_here",
     "load_model",
     "parameters_of",
+    "require_jobs",
     "simulate",
 ]
