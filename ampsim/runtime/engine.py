@@ -159,7 +159,13 @@ class Engine:
                         self._split(site, desk, len(places) + stage)
         picks = schedule.weights(len(places), ledger)
         for place, pick in zip(places, picks or (), strict=bool(picks)):
-            self.sites[place].stash = Stash(self.sites[place], pick)
+            site = self.sites[place]
+            site.stash = Stash(site, pick, self._note_of(place))
+
+    def _note_of(self, place: int) -> Callable[[int], None]:
+        """Return who records how many bytes the node at `place` has stashed from now on."""
+        record, clock = self._recorder.stashes.append, self._clock
+        return lambda size_bytes: record((place, clock.now, size_bytes))
 
     def _split(self, site: Site, desk: Desk, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""

@@ -142,9 +142,9 @@ class Grouping:
         return []
 
     def _record(self, site: Site, direction: Direction, member: _Member, part: _Part) -> None:
-        instance = member.state[0]
-        span = (self._worker.index, site.index, direction, instance, *part, member.staleness)
-        self._recorder.spans.append(span)
+        state = member.state
+        at = (self._worker.index, site.index, direction, state[0])
+        self._recorder.spans.append((*at, *part, member.staleness, state))
 
 
 def merge_groups(

@@ -169,8 +169,11 @@ class Worker:
             self.is_busy = False
             end_s = self._clock.now
         self._record(
-            (self.index, site.index, direction, state[0], start_s, end_s, flop, moved, staleness)
-        )
+            (
+                self.index, site.index, direction, state[0], start_s, end_s, flop, moved,
+                staleness, state,
+            )
+        )  # fmt: skip
         if direction is not UPDATE:
             self.send_on(site, direction, state, sends)
             if staleness >= 0 and learner is not None and learner.is_update_due:
@@ -195,7 +198,7 @@ class Worker:
                 return
             site, _port, state, _payload = entry
             sends = self.step(direction, entry)
-            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS))
+            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS, state))
             self.send_on(site, direction, state, sends)
 
     def step(self, direction: Direction, entry: Entry) -> Sends:
