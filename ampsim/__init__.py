@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ampsim.report import figures
     from ampsim.runtime import (
         Amp,
+        AmpBudget,
         GPipe,
         InterleavedOneFOneB,
         OneFOneB,
@@ -31,6 +32,7 @@ except PackageNotFoundError:
 _HOMES: Final = {
     "AmpsimError": "errors",
     "Amp": "runtime",
+    "AmpBudget": "runtime",
     "Cluster": "hardware",
     "Device": "hardware",
     "Forecast": "study",
@@ -55,6 +57,7 @@ _HOMES: Final = {
 
 __all__ = [
     "Amp",
+    "AmpBudget",
     "AmpsimError",
     "Cluster",
     "Device",

@@ -42,6 +42,7 @@ StretchOption = Annotated[
 ]  # fmt: skip
 
 
+@options.with_schedule_options
 def run(
     model: options.ModelArgument,
     *,
@@ -53,8 +54,7 @@ def run(
     schedule: Annotated[
         str, typer.Option("--schedule", metavar="NAME", help="The one schedule to run.")
     ] = "amp",
-    max_active_keys: options.ActiveKeysOption = None,
-    min_update_interval: options.UpdateIntervalOption = None,
+    tuning: options.Tuning,
     placement: options.PlacementOption = options.PLACEMENT,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
@@ -85,7 +85,7 @@ def run(
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
-    schedules = options.make_schedules(schedule, max_active_keys, min_update_interval)
+    schedules = options.make_schedules(schedule, tuning)
     if len(schedules) > 1:
         raise OptionError(f"run takes one schedule, got {schedule!r}; forecast compares several")
     with (
@@ -98,7 +98,9 @@ def run(
         write_run(outcome, folder)
         write_run_page(outcome, folder, target)
     write(_summary(outcome.result))
-    write(f"wrote {folder}: manifest.toml, spans, transfers, updates and epochs (.parquet)")
+    write(
+        f"wrote {folder}: manifest.toml, spans, transfers, updates, stashes and epochs (.parquet)"
+    )
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
 

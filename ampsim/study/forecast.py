@@ -15,6 +15,7 @@ from ampsim.options import require_count
 from ampsim.runtime import Schedule, placement_of
 from ampsim.study.attempt import Plan
 from ampsim.study.display import forecast_html
+from ampsim.study.fit import require_fit
 from ampsim.study.jobs import Task, require_jobs, run_all
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress
@@ -138,7 +139,8 @@ def forecast(
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
-        OptionError: an option has a value that it cannot have.
+        OptionError: an option has a value that it cannot have, or a schedule does not fit the
+            model's graph or the cluster; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
     """
@@ -148,6 +150,7 @@ def forecast(
     _require_schedules(schedules)
     target = model.target if target is None else target
     plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
+    require_fit(plan, schedules, seed)
     tasks = [
         Task(plan, schedule, seed + repeat - 1, schedule.name, repeat, repeats)
         for schedule in schedules

@@ -53,6 +53,12 @@ class ScheduleEntry(Record):
         label: of the row; the schedule's name unless given.
         max_active_keys: as on the command line.
         min_update_interval: as on the command line.
+        staleness_budget: as on the command line, as the next two.
+        remedy: as of `Amp`.
+        max_group: likewise.
+        group_wait_s: likewise.
+        vertical_sync: as of `PipeDream`.
+        placement: as on the command line; a .toml file by its path from the recipe's folder.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
         set: options of the model, over those of the recipe.
     """
@@ -61,6 +67,12 @@ class ScheduleEntry(Record):
     label: Text | None = None
     max_active_keys: Count | None = None
     min_update_interval: Count | None = None
+    staleness_budget: float | None = None
+    remedy: Text | None = None
+    max_group: Count | None = None
+    group_wait_s: float | None = None
+    vertical_sync: bool | None = None
+    placement: Text | None = None
     mode: ModeName | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 
