@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ampsim.study import Progress
 
 Show: TypeAlias = "Callable[[Progress], None]"
+_Run: TypeAlias = "tuple[str, int]"
 
 _SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -44,37 +45,54 @@ def title_of(progress: Progress) -> str:
     return f"{progress.schedule}{repeat}, epoch {progress.epoch}"
 
 
+def _run_of(progress: Progress) -> _Run:
+    return (progress.schedule, progress.repeat)
+
+
 class Lines:
-    """A line for an epoch that has ended: the very first, the last of each run, others in time."""
+    """A line for an epoch that has ended: the very first, the last of each run, others in time.
+
+    Several runs may go on at a time; when another starts, each says its last.
+    """
 
     def __init__(self) -> None:
         """Say nothing yet."""
         self._said_s = -math.inf
-        self._held: Progress | None = None
+        self._held: dict[_Run, Progress | None] = {}
 
     def show(self, progress: Progress) -> None:
         """Take the news."""
-        held = self._held
-        if held is not None and (held.schedule, held.repeat) != (
-            progress.schedule,
-            progress.repeat,
-        ):
-            self._say()
+        run = _run_of(progress)
+        if run not in self._held:
+            self.close()
+            self._held[run] = None
         if progress.is_epoch_end:
-            self._held = progress
+            self._held[run] = progress
             if time.monotonic() - self._said_s >= _SECONDS_BETWEEN_LINES:
-                self._say()
+                self._say(run)
 
     def close(self) -> None:
         """Say what was held back."""
-        self._say()
+        for run in self._held:
+            self._say(run)
 
-    def _say(self) -> None:
-        if self._held is None:
+    def _say(self, run: _Run) -> None:
+        held = self._held[run]
+        if held is None:
             return
-        score = _score(self._held)
-        complain(f"{title_of(self._held)} done{score and ', '}{score}")
-        self._held, self._said_s = None, time.monotonic()
+        score = _score(held)
+        complain(f"{title_of(held)} done{score and ', '}{score}")
+        self._held[run], self._said_s = None, time.monotonic()
+
+
+class _Bar:
+    """What is drawn of one run."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+        self.epoch = 0
+        self.start_s = 0.0
+        self.looked_s = 0.0
 
 
 class Bars:
@@ -94,38 +112,34 @@ class Bars:
             console=console,
         )
         self._rich.start()
-        self._run: tuple[str, int] | None = None
-        self._task: Any = None
-        self._tasks: list[Any] = []
-        self._epoch = 0
-        self._start_s = 0.0
-        self._looked_s = 0.0
+        self._bars: dict[_Run, _Bar] = {}
 
     def show(self, progress: Progress) -> None:
         """Take the news."""
         now_s = time.monotonic()
-        if (progress.schedule, progress.repeat) != self._run:
-            self._start_run((progress.schedule, progress.repeat))
-        if progress.epoch != self._epoch:
-            self._epoch, self._start_s = progress.epoch, now_s
-            self._rich.reset(self._task, total=progress.items_total)
-        elif not progress.is_epoch_end and now_s - self._looked_s < _SECONDS_BETWEEN_LOOKS:
+        bar = self._bar_of(_run_of(progress))
+        if progress.epoch != bar.epoch:
+            bar.epoch, bar.start_s = progress.epoch, now_s
+            self._rich.reset(bar.task, total=progress.items_total)
+        elif not progress.is_epoch_end and now_s - bar.looked_s < _SECONDS_BETWEEN_LOOKS:
             return
-        self._looked_s = now_s
+        bar.looked_s = now_s
         self._rich.update(
-            self._task,
+            bar.task,
             completed=progress.items,
             description=title_of(progress),
-            rate=_rate(progress, now_s - self._start_s),
+            rate=_rate(progress, now_s - bar.start_s),
             score=_score(progress),
         )
 
-    def _start_run(self, run: tuple[str, int]) -> None:
-        self._run, self._epoch = run, 0
-        self._task = self._rich.add_task("", rate="", score="")
-        self._tasks.append(self._task)
-        if len(self._tasks) > _BARS:
-            self._rich.update(self._tasks[-_BARS - 1], visible=False)
+    def _bar_of(self, run: _Run) -> _Bar:
+        """The run's bar; a new one, where it has none, takes the place of the oldest."""
+        if run not in self._bars:
+            self._bars[run] = _Bar(self._rich.add_task("", rate="", score=""))
+            if len(self._bars) > _BARS:
+                oldest = list(self._bars.values())[-_BARS - 1]
+                self._rich.update(oldest.task, visible=False)
+        return self._bars[run]
 
     def close(self) -> None:
         """Leave the bars as they are."""

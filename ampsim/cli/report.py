@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,6 +50,7 @@ def report(
     check: CheckOption = False,
     rerun: RerunOption = False,
     out: OutOption = None,
+    jobs: options.JobsOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
     """Run recipes and write their reports: page, tables, figures and manifest.
@@ -57,6 +59,7 @@ def report(
     Without a name, or with --list, it lists the recipes. --check ends with 1 where a report does
     not follow any more.
     """
+    from ampsim.study import jobs_here, require_jobs
     from ampsim.study.recipe import read_recipe
     from ampsim.study.recipe_places import recipe_folder, recipe_names
 
@@ -69,9 +72,10 @@ def report(
         return Code.FINE
     recipes = [read_recipe(recipe_folder(name)) for name in names]
     make = _check_numbers if rerun else _check if check else _write
+    how = _How(require_jobs(jobs_here() if jobs is None else jobs), quiet)
     codes: list[Code] = []
     for recipe in recipes:
-        codes.append(make(recipe, recipe.folder if out is None else out / recipe.name, quiet))
+        codes.append(make(recipe, recipe.folder if out is None else out / recipe.name, how))
         if codes[-1] is Code.INTERRUPTED:
             break
     return max(codes)
@@ -85,29 +89,37 @@ def _list(names: list[str] | None) -> None:
     write(in_columns((recipe.name, recipe.file.title) for recipe in recipes) or "no recipes here")
 
 
-def _run(recipe: Recipe, folder: Path, quiet: bool) -> Findings | None:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How recipes are run: so many runs at a time, with or without progress."""
+
+    jobs: int
+    is_quiet: bool
+
+
+def _run(recipe: Recipe, folder: Path, how: _How) -> Findings | None:
     """What the recipe gives; None where Ctrl-C came first, which is said."""
     from ampsim.cli.progress import shown
     from ampsim.study.recipe_run import InterruptedReport, run_recipe
 
     def say(line: str) -> None:
-        if not quiet:
+        if not how.is_quiet:
             complain(f"{recipe.name}: {line}")
 
     try:
-        with shown(is_quiet=quiet) as on_progress:
-            return run_recipe(recipe, folder, on_progress=on_progress, say=say)
+        with shown(is_quiet=how.is_quiet) as on_progress:
+            return run_recipe(recipe, folder, jobs=how.jobs, on_progress=on_progress, say=say)
     except InterruptedReport as error:
         complain(f"{recipe.name}: {error}")
         return None
 
 
-def _write(recipe: Recipe, folder: Path, quiet: bool) -> Code:
+def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run a recipe and write its report."""
     from ampsim.report.recipe_page import write_report
 
     with output_folder(folder) as place:
-        findings = _run(recipe, place, quiet)
+        findings = _run(recipe, place, how)
         if findings is None:
             return Code.INTERRUPTED
         written = write_report(findings, recipe.file, place)
@@ -117,7 +129,7 @@ def _write(recipe: Recipe, folder: Path, quiet: bool) -> Code:
     return Code.FAILED if findings.failures else Code.FINE
 
 
-def _check(recipe: Recipe, folder: Path, quiet: bool) -> Code:
+def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Compare hashes, and say what came of it."""
     from ampsim.study.recipe_check import check_report
 
@@ -125,11 +137,11 @@ def _check(recipe: Recipe, folder: Path, quiet: bool) -> Code:
     return _say(recipe, verdict.faults, verdict.notes)
 
 
-def _check_numbers(recipe: Recipe, folder: Path, quiet: bool) -> Code:
+def _check_numbers(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run again, compare numbers, and say what came of it."""
     from ampsim.study.recipe_check import check_numbers
 
-    findings = _run(recipe, folder, quiet)
+    findings = _run(recipe, folder, how)
     if findings is None:
         return Code.INTERRUPTED
     verdict = check_numbers(recipe, folder, findings)

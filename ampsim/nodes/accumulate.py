@@ -13,6 +13,12 @@ from ampsim.ir import NO_WORK, Direction, ParameterizedNode, State, Work
 ROWS_HELD: Final = 8192
 """Rows that wait at most; chosen: it bounds their memory, and a larger product gains nothing."""
 
+OPERATIONS_OF_UPDATE: Final = 6
+"""Stack x and g, form Xᵀ G and the column sums of G, and the two of plain gradient descent."""
+
+OPERATIONS_OF_STATE: Final = 4
+"""More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
+
 LARGE_ROWS: Final = 32
 """Rows from which on a message's own product is as fast as its share of a larger; measured."""
 
@@ -116,7 +122,10 @@ class MatrixNode(ParameterizedNode):
         widths: columns that each input contributes to the product.
         d_in: columns of the product's left side, the sum of `widths`.
         d_out: columns of the product.
+        operations: of a forward step, and of a backward step that sends every input a gradient.
     """
+
+    operations: tuple[int, int]
 
     def __init__(
         self,
@@ -135,29 +144,36 @@ class MatrixNode(ParameterizedNode):
         """Count 2·k·d_in·d_out for each matrix product and d_in·d_out for an update (Appendix C).
 
         Backward is the gradient accumulation, and the input gradient only of the inputs that need
-        one; nothing, where the gradient was None.
+        one; nothing, where the gradient was None. Accumulation keeps a pair (`Pairs`): the bytes of
+        the matrix Xᵀ G are the update's, which writes and reads it, the weights, and what the
+        optimizer keeps.
         """
         itemsize = self.theta.itemsize
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
-            return Work(weights, 3 * self.parameter_count * itemsize)
+            moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
+            return Work(
+                weights, moved, OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
+            )
         if shape is None:
             return NO_WORK
         rows = shape[0]
         product = 2 * rows * weights
-        moved = (rows * (self.d_in + self.d_out) + self.parameter_count) * itemsize
+        moved = rows * (self.d_in + self.d_out) * itemsize
         if direction is Direction.FORWARD:
-            return Work(product, moved)
+            weight_bytes = self.parameter_count * itemsize
+            return Work(product, moved + weight_bytes, self.operations[0], weight_bytes)
         needed = sum(
             width
             for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)
             if is_needed
         )
         if not needed:
-            return Work(product, moved)
-        parameters = self.parameter_count * needed // self.d_in
-        moved += (rows * (needed + self.d_out) + parameters) * itemsize
-        return Work(product + 2 * rows * needed * self.d_out, moved)
+            return Work(product, moved, self.operations[1])
+        weight_bytes = self.parameter_count * needed // self.d_in * itemsize
+        moved += rows * (needed + self.d_out) * itemsize + weight_bytes
+        product += 2 * rows * needed * self.d_out
+        return Work(product, moved, self.operations[1], weight_bytes)
 
     def pending(self) -> Iterable[State]:
         """States whose backward message has not come."""

@@ -89,10 +89,12 @@ class Partitioned(Node):
         return filled
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
+        """Read and write every element once, by a gather, or by joining parts and a sum."""
         if shape is None:
             return NO_WORK
-        return elementwise_work((shape[0], *(c for c in self._columns if isinstance(c, int))))
+        columns = (c for c in self._columns if isinstance(c, int))
+        is_gather = (direction is Direction.FORWARD) == isinstance(self, Distribute)
+        return elementwise_work((shape[0], *columns), 1 if is_gather else 2 + self._parts)
 
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""

@@ -57,6 +57,7 @@ class GRUCell(MatrixNode):
         self.hidden = hidden
         self._arrived = Join(2)
         self._input_pairs, self._state_pairs = Pairs(), Pairs()
+        self.operations = (15, 18)
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√hidden, as PyTorch's GRUCell does."""

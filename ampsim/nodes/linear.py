@@ -36,6 +36,7 @@ class Linear(MatrixNode):
         super().__init__(name, {"weight": (d_in, d_out), "bias": (d_out,)}, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
+        self.operations = (2, 2)  # product and bias; the pair's share of a product, and a product
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""
@@ -100,8 +101,11 @@ class Linear(MatrixNode):
         """What the two halves of a backward step cost; together, what the whole does."""
         if shape is None:
             return NO_WORK, NO_WORK
-        whole, weight = (self.work(d, shape) for d in (Direction.BACKWARD, Direction.FORWARD))
-        return Work(whole.flop - weight.flop, whole.bytes - weight.bytes), weight
+        whole = self.work(Direction.BACKWARD, shape)
+        moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
+        weight = Work(2 * shape[0] * self.d_in * self.d_out, moved)
+        flop, moved = whole.flop - weight.flop, whole.bytes - weight.bytes
+        return Work(flop, moved, weight_bytes=whole.weight_bytes), weight
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

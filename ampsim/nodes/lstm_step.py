@@ -69,6 +69,9 @@ class LSTMStep(MatrixNode):
         self.forget_bias = 0.0
         self._masks: Masks | None = None
         self._cut(widths, reads)
+        states = len(reads)
+        joins = len(widths) if len(widths) > 1 else 0
+        self.operations = (9 + joins + 2 * states, 16 + 4 * states)
 
     def _cut(self, widths: tuple[int, ...], reads: tuple[int, ...]) -> None:
         """Where gates, states and inputs lie; slices made once are cheaper than made each time."""

@@ -60,6 +60,11 @@ class Optimizer:
     update: Update
     is_elementwise: bool = False
 
+    @property
+    def arrays(self) -> int:
+        """How many arrays of the parameters' size it carries from step to step."""
+        return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
+
 
 def check_alike(gradient: Vector, theta: Vector) -> None:
     """Asserts what every method relies on: one flat shape, one floating data type."""

@@ -83,7 +83,10 @@ class Updater:
                 _require_finite(part, node, now_s)
                 after = tuple(map(_whole, before, of_block))
         site.optimizer_state = after
+        replaced = node.theta
         node.adopt(theta)
+        if site.after_update is not None:
+            site.after_update(replaced, node.staleness_sum / max(node.gradient_count, 1))
 
     def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         """Step from `theta`; gradient and state are not needed any more."""

@@ -13,9 +13,12 @@ from ampsim.hardware import Cluster
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.options import require_count
 from ampsim.runtime import Schedule, placement_of
-from ampsim.study.attempt import Plan, attempt
+from ampsim.study.attempt import Plan
+from ampsim.study.display import forecast_html
+from ampsim.study.fit import require_fit
+from ampsim.study.jobs import Task, require_jobs, run_all
 from ampsim.study.model import Model
-from ampsim.study.progress import OnProgress, Tracker
+from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.row import row_of
@@ -57,6 +60,11 @@ class Run:
         """The histogram of all gradients."""
         return self.result.staleness
 
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """The share of the time that each worker spends on steps of each direction."""
+        return self.result.utilisation_by_worker
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -91,7 +99,7 @@ class Forecast:
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
     def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False, escape=True))
+        return forecast_html(self)
 
 
 def forecast(
@@ -106,6 +114,7 @@ def forecast(
     seed: int = 0,
     mode: Mode = "numeric",
     placement: PlacementLike = "paper",
+    jobs: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
@@ -126,34 +135,43 @@ def forecast(
         seed: of the first repeat.
         mode: "numeric" or "sleep".
         placement: as in `simulate`; the same for all schedules.
+        jobs: runs to make at a time, each on a core of its own; what they give is the same.
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
-        OptionError: an option has a value that it cannot have.
+        OptionError: an option has a value that it cannot have, or a schedule does not fit the
+            model's graph or the cluster; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
     """
     target = model.measure.require_target(target)
     max_epochs = require_count("max_epochs", max_epochs)
-    repeats = require_count("repeats", repeats)
+    repeats, jobs = require_count("repeats", repeats), require_jobs(jobs)
     _require_schedules(schedules)
     target = model.target if target is None else target
     plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
-    runs: list[Run] = []
+    require_fit(plan, schedules, seed)
+    tasks = [
+        Task(plan, schedule, seed + repeat - 1, schedule.name, repeat, repeats)
+        for schedule in schedules
+        for repeat in range(1, repeats + 1)
+    ]
+    made: dict[int, Run] = {}
+
+    def keep(place: int, result: Result, failure: str | None) -> None:
+        task = tasks[place]
+        made[place] = Run(task.label, task.repeat, task.seed, result, failure)
+
     interrupted = None
     try:
-        for schedule in schedules:
-            for repeat in range(1, repeats + 1):
-                tracker = Tracker(on_progress, schedule.name, repeat, repeats, metric=model.measure)
-                result, failure = attempt(plan, schedule, seed + repeat - 1, tracker)
-                runs.append(Run(schedule.name, repeat, seed + repeat - 1, result, failure))
+        run_all(tasks, jobs, on_progress, keep)
     except KeyboardInterrupt:
-        planned = [schedule.name for schedule in schedules for _repeat in range(repeats)]
-        left = planned[len(runs) :]
+        left = [task.label for place, task in enumerate(tasks) if place not in made]
         interrupted = (
-            f"interrupted: {len(left)} of {len(planned)} runs did not finish "
+            f"interrupted: {len(left)} of {len(tasks)} runs did not finish "
             f"({', '.join(dict.fromkeys(left))})"
         )
+    runs = [made[place] for place in sorted(made)]
     return _collect(plan, schedules, runs, seed, interrupted)
 
 

@@ -10,14 +10,15 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.metric import Metric
-from ampsim.study.attempt import attempt
+from ampsim.study.jobs import Task, run_all
 from ampsim.study.outline import Outline
-from ampsim.study.progress import OnProgress, Tracker
+from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software
 from ampsim.study.recipe import RECIPE, Recipe
 from ampsim.study.recipe_compare import compare
 from ampsim.study.recipe_plan import Row, Rows, make_rows
 from ampsim.study.recipe_store import FOLDER, RunStore, key_of
+from ampsim.study.result import Result
 from ampsim.study.row import row_of
 from ampsim.study.source_digest import source_digest
 
@@ -57,6 +58,11 @@ class RecipeRun:
     def staleness(self) -> pd.DataFrame:
         """The histogram of all gradients."""
         return self.outline.staleness
+
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """The share of the time that each worker spends on steps of each direction."""
+        return self.outline.utilisation_by_worker
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ def run_recipe(
     recipe: Recipe,
     folder: Path,
     *,
+    jobs: int = 1,
     on_progress: OnProgress | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Findings:
@@ -120,6 +127,7 @@ def run_recipe(
     Args:
         recipe: what to run.
         folder: the report's; finished runs are kept in a folder within.
+        jobs: runs to make at a time.
         on_progress: told of each run that is made.
         say: told in a line of each run that is taken from the store.
 
@@ -129,38 +137,36 @@ def run_recipe(
         InterruptedReport: Ctrl-C; what finished is kept.
     """
     rows, store = make_rows(recipe), RunStore(folder / FOLDER)
-    runs: list[RecipeRun] = []
+    seeds = recipe.file.seeds
+    tasks = [
+        Task(row.plan, row.schedule, seed, row.label, repeat, len(seeds))
+        for row in rows.rows
+        for repeat, seed in enumerate(seeds, 1)
+    ]
+    keys = [key_of(row.decided_by(seed)) for row in rows.rows for seed in seeds]
+    made = {key: kept for key in keys if (kept := store.get(key)) is not None}
+    left: dict[str, Task] = {}
+    for task, key in zip(tasks, keys, strict=True):
+        if key in made:
+            say(f"{task.label}, seed {task.seed}: kept from before")
+        else:
+            left.setdefault(key, task)
+    order = list(left)
+
+    def keep(place: int, result: Result, failure: str | None) -> None:
+        outline, key = result.outline(), order[place]
+        store.put(key, outline, failure)
+        made[key] = (outline, failure)
+
     try:
-        for row in rows.rows:
-            for repeat, seed in enumerate(recipe.file.seeds, 1):
-                tracker = Tracker(
-                    on_progress,
-                    row.label,
-                    repeat,
-                    len(recipe.file.seeds),
-                    metric=row.plan.model.measure,
-                )
-                outline, failure = _made(row, seed, store, (tracker, say))
-                runs.append(RecipeRun(row.label, repeat, seed, outline, failure))
+        run_all(list(left.values()), jobs, on_progress, keep)
     except KeyboardInterrupt:
-        planned = len(rows.rows) * len(recipe.file.seeds)
-        raise InterruptedReport(len(runs), planned) from None
+        raise InterruptedReport(sum(key in made for key in keys), len(keys)) from None
+    runs = [
+        RecipeRun(task.label, task.repeat, task.seed, *made[key])
+        for task, key in zip(tasks, keys, strict=True)
+    ]
     return _gather(recipe, rows, runs)
-
-
-def _made(
-    row: Row, seed: int, store: RunStore, tellers: tuple[Tracker, Callable[[str], None]]
-) -> tuple[Outline, str | None]:
-    """One run, from the store if it is there."""
-    tracker, say = tellers
-    key = key_of(row.decided_by(seed))
-    kept = store.get(key)
-    if kept is not None:
-        say(f"{row.label}, seed {seed}: kept from before")
-        return kept
-    result, failure = attempt(row.plan, row.schedule, seed, tracker)
-    store.put(key, result.outline(), failure)
-    return result.outline(), failure
 
 
 def _gather(recipe: Recipe, rows: Rows, runs: list[RecipeRun]) -> Findings:

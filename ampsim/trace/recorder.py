@@ -8,10 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ampsim.trace.summary import Summary
+from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Kept, Sink, Table
-
-DIRECTIONS: Final = ("update", "backward", "forward")
 
 SPAN_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
@@ -38,6 +36,7 @@ UPDATE_SCHEMA: Final[dict[str, Any]] = {
     "staleness": np.float64,
     "staleness_max": np.int64,
 }
+LIMIT_SCHEMA: Final[dict[str, Any]] = {"time_s": np.float64, "in_flight": np.int64}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -56,7 +55,9 @@ NODE_COLUMNS: Final = ("node", "source", "target")
 
 
 class Recorder:
-    """Four tables that grow during a run, and a summary of the spans that needs none of them.
+    """Five tables that grow during a run, and a summary of the spans that needs none of them.
+
+    `limits` has a row whenever the number of instances that may be in flight changes.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -80,25 +81,28 @@ class Recorder:
             "transfers": Kept(TRANSFER_SCHEMA, spans_kept),
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
+            "limits": Kept(LIMIT_SCHEMA, spans_kept),
         }
         self.spans = Table(SPAN_SCHEMA, (self._kept["spans"], self.summary, *span_sinks))
         self.transfers = Table(TRANSFER_SCHEMA, (self._kept["transfers"],))
         self.updates = Table(UPDATE_SCHEMA, (self._kept["updates"], self.summary.take_updates))
         self.epochs = Table(EPOCH_SCHEMA, (self._kept["epochs"],))
+        self.limits = Table(LIMIT_SCHEMA, (self._kept["limits"],))
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
         self.spans.flush_if_full()
         self.transfers.flush_if_full()
         self.updates.flush_if_full()
+        self.limits.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        for table in (self.spans, self.transfers, self.updates, self.epochs):
+        for table in (self.spans, self.transfers, self.updates, self.epochs, self.limits):
             table.flush()
 
     def columns(self, table: str) -> Columns:
-        """Return what is kept of ``"spans"``, ``"transfers"``, ``"updates"`` or ``"epochs"``."""
+        """Return what is kept of a table; its name is that of the attribute."""
         self.flush()
         return self._kept[table].columns()
 

@@ -65,7 +65,7 @@ def test_ctrl_c_says_what_is_kept(call, recipe, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ampsim.study.recipe_run.attempt", stop)
+    monkeypatch.setattr("ampsim.study.jobs.attempt", stop)
     ended = call("report", "mine")
     said = "ampsim: mine: interrupted: 0 of 1 runs are kept; run again to go on\n"
     assert ended == (130, "", said)

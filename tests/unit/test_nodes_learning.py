@@ -144,9 +144,31 @@ def test_embedding_of_no_extent_is_refused(vocabulary, width):
 
 def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     embedding = ready(Embedding("e", 10, 4))
-    assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * 30 * 4 * 8)
-    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8)
+    looked_up = 30 * 4 * 8
+    assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2, looked_up)
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12)
+    embedding.state_arrays = 2
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 7 * 40 * 8, 20)
+    sparse = ready(Embedding("e", 10, 4, is_sparse=True))
+    assert sparse.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2)
+    assert sparse.work(Direction.UPDATE, (3,)) == Work(12, 3 * 12 * 8, 12)
+
+
+def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_step():
+    linear = ready(Linear("l", 3, 2))
+    payloads, weights = 5 * (3 + 2) * 8, (3 * 2 + 2) * 8
+    flop = 2 * 5 * 3 * 2
+    assert linear.work(Direction.FORWARD, (5, 3)) == Work(flop, payloads + weights, 2, weights)
+    back = Work(2 * flop, 2 * payloads + weights, 2, weights)
+    assert linear.work(Direction.BACKWARD, (5, 2)) == back
+    assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6)
+    linear.state_arrays = 2
+    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14)
+    first, second = linear.work_of_halves((5, 2))
+    assert first + second == back
+    assert second == Work(flop, payloads)
 
 
 def test_work_adds_up():
-    assert Work(1, 2) + Work(10, 20) == Work(11, 22)
+    assert Work(1, 2) + Work(10, 20) == Work(11, 22, 2)
+    assert Work(1, 2, 3, 1) + Work(10, 20, 30, 10) == Work(11, 22, 33, 11)
