@@ -111,11 +111,28 @@ VerticalSyncOption = Annotated[
         help="One version of the weights for an instance at all stages, under pipedream.",
     ),
 ]  # fmt: skip
+GroupOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-group", metavar="N", show_default=False,
+        help="Messages for one node that a worker may merge into one step, under amp and "
+        "amp-budget.  [default: 1]",
+    ),
+]  # fmt: skip
+GroupWaitOption = Annotated[
+    float | None,
+    typer.Option(
+        "--group-wait-s", metavar="SECONDS", show_default=False,
+        help="How long a worker waits, once, before it starts a smaller group.  [default: 0]",
+    ),
+]  # fmt: skip
 SCHEDULE_OPTIONS: Final[dict[str, Any]] = {
     "max_active_keys": ActiveKeysOption,
     "min_update_interval": UpdateIntervalOption,
     "staleness_budget": BudgetOption,
     "remedy": RemedyOption,
+    "max_group": GroupOption,
+    "group_wait_s": GroupWaitOption,
     "vertical_sync": VerticalSyncOption,
 }
 """Every option that some schedule takes, as `with_schedule_options` adds it to a command."""

@@ -98,7 +98,9 @@ def run(
         write_run(outcome, folder)
         write_run_page(outcome, folder, target)
     write(_summary(outcome.result))
-    write(f"wrote {folder}: manifest.toml, spans, transfers, updates and epochs (.parquet)")
+    write(
+        f"wrote {folder}: manifest.toml, spans, transfers, updates, stashes and epochs (.parquet)"
+    )
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
 

@@ -100,6 +100,10 @@ class Partitioned(Node):
         """States that wait for an input or for a gradient."""
         return [*self._arrived.waiting, *self._control]
 
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
+
 
 class Distribute(Partitioned):
     """Sends each successor the rows that the control names for it, none where it names none.
@@ -152,6 +156,10 @@ class Distribute(Partitioned):
             (0, state, self._summed(control, parts) if is_needed else None),
             (1, state, None),
         )
+
+    def awaits(self, state: State) -> str:
+        """Gradients that have not come back, too."""
+        return self._returned.lacks(state, "gradient of", self.outputs) or super().awaits(state)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""

@@ -163,6 +163,10 @@ class GRUCell(MatrixNode):
         """States that wait for an input, or whose backward message has not come."""
         return [*self._arrived.waiting, *self._saved]
 
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
+
 
 def _gate_by_gate(weight: np.ndarray) -> np.ndarray:
     """View (d_in, 3·hidden) as (3, d_in, hidden).

@@ -250,3 +250,7 @@ class LSTMStep(MatrixNode):
     def pending(self) -> Iterable[State]:
         """States that wait for an input, or whose backward message has not come."""
         return [*self._arrived.waiting, *self._saved]
+
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)

@@ -75,3 +75,7 @@ class SquaredError(LossNode):
     def pending(self) -> Iterable[State]:
         """States of which prediction or target is missing."""
         return self._arrived.waiting.keys()
+
+    def awaits(self, state: State) -> str:
+        """Prediction or target."""
+        return self._arrived.lacks(state, "input", self.inputs)

@@ -55,6 +55,8 @@ class ScheduleEntry(Record):
         min_update_interval: as on the command line.
         staleness_budget: as on the command line, as the next two.
         remedy: as of `Amp`.
+        max_group: likewise.
+        group_wait_s: likewise.
         vertical_sync: as of `PipeDream`.
         placement: as on the command line; a .toml file by its path from the recipe's folder.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
@@ -67,6 +69,8 @@ class ScheduleEntry(Record):
     min_update_interval: Count | None = None
     staleness_budget: float | None = None
     remedy: Text | None = None
+    max_group: Count | None = None
+    group_wait_s: float | None = None
     vertical_sync: bool | None = None
     placement: Text | None = None
     mode: ModeName | None = None

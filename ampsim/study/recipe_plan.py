@@ -8,10 +8,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from ampsim.data import DATASETS, MissingDataError, data_folder
-from ampsim.data.locations import there
+from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError
-from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.runtime import Placement, Schedule, placement_of
@@ -19,7 +17,7 @@ from ampsim.study.attempt import Plan
 from ampsim.study.fit import require_fit
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
-from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
+from ampsim.study.provenance import cluster_origin, data_files, model_origin, schedule_origin
 from ampsim.study.recipe import Recipe, ScheduleEntry
 from ampsim.study.schedule_names import option_names, schedules_of, without_effect
 from ampsim.study.source_digest import source_digest
@@ -180,19 +178,3 @@ def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:
         raise
     except AmpsimError as error:
         raise FileFormatError(f"{recipe.label}: {where}: {error}") from error
-
-
-def data_files(model: Model) -> tuple[dict[str, str], ...]:
-    """The data files that a model reads, as far as they are there, with their hashes.
-
-    By the convention of the shipped models: their option `data` names the data set, and `folder`
-    where it lies.
-    """
-    name, folder = getattr(model.config, "data", ""), getattr(model.config, "folder", None)
-    if name not in DATASETS or folder is None:
-        return ()
-    source, root = DATASETS[name], data_folder(folder or None)
-    paths = [there(source, file, root) for file in source.files.values()]
-    return tuple(
-        {"file": f"{name}/{path.name}", "sha256": sha256_of(path)} for path in paths if path
-    )

@@ -43,7 +43,9 @@ class Result:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
         `flop` and `bytes` are what was charged; steps that took no device time have start_s ==
-        end_s. `staleness` is that of the gradient, −1 where the step made none.
+        end_s. `staleness` is that of the gradient, −1 where the step made none. `state` has what
+        the message's state says beside its instance, such as "step 3, length 7". Messages that were
+        merged into one step stand side by side, each with its share of it.
         """
         return self.recorder.frame("spans")
 
@@ -56,6 +58,15 @@ class Result:
     def updates(self) -> pd.DataFrame:
         """One row an update: node, time_s, gradient_count, staleness (mean), staleness_max."""
         return self.recorder.frame("updates")
+
+    @cached_property
+    def stashes(self) -> pd.DataFrame:
+        """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
+
+        They come on top of the latest weights. A change is noticed when the node's next step of
+        training starts. Empty where the schedule stashes no weights.
+        """
+        return self.recorder.frame("stashes")
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
@@ -141,6 +152,27 @@ class Result:
         return self.recorder.summary.staleness_max
 
     @cached_property
+    def group_sizes(self) -> pd.DataFrame:
+        """How many messages were merged into one step: node, size, count of steps.
+
+        Empty where the schedule merges none. Steps that cost nothing on their device, and updates,
+        are never merged, and not counted.
+        """
+        rows = [
+            (self.recorder.nodes[node], size, count)
+            for node, counts in sorted(self.recorder.summary.group_sizes.items())
+            for size, count in sorted(counts.items())
+        ]
+        return pd.DataFrame(rows, columns=["node", "size", "count"])
+
+    @property
+    def group_size_mean(self) -> float:
+        """Mean over all steps in `group_sizes`; NaN where the schedule merges none."""
+        sizes = self.group_sizes
+        steps = int(sizes["count"].sum())
+        return float((sizes["size"] * sizes["count"]).sum()) / steps if steps else np.nan
+
+    @cached_property
     def staleness(self) -> pd.DataFrame:
         """The histogram: node, staleness, count of gradients."""
         self.recorder.flush()
@@ -179,7 +211,7 @@ class Result:
     def digest(self) -> str:
         """SHA-256 over trace and final weights: equal runs, equal digest."""
         hasher = hashlib.sha256()
-        for table in ("spans", "transfers", "updates", "epochs"):
+        for table in ("spans", "transfers", "updates", "stashes", "epochs"):
             for name, column in self.recorder.columns(table).items():
                 hasher.update(name.encode())
                 hasher.update(np.ascontiguousarray(column).tobytes())

@@ -21,8 +21,8 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
         UnknownNameError: no schedule has such a name, or an option names nothing that there is.
         OptionError: a name is empty or comes twice, or an option has a value that it cannot have.
 
-    >>> schedules_of("sequential,amp", max_active_keys=4)
-    [Sequential(), Amp(max_active_keys=4, min_update_interval=None, remedy='none')]
+    >>> schedules_of("sequential,pipeline", max_active_keys=4)
+    [Sequential(), Pipeline(max_active_keys=4)]
     """
     given = {key: value for key, value in options.items() if value is not None}
     made = [_make(name, given) for name in _split(names)]

@@ -93,13 +93,14 @@ class Simulation:
             )
         if on_items is not None:
             self._engine.controller.on_finish = on_items
+        self.train_count = self._data.count("train")
+        self.valid_count = self._data.count("valid")
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
+            "items": {"train": self.train_count, "valid": self.valid_count},
             "placement": placement_origin(placed, names, workers),
         }
         self.epoch = 0
-        self.train_count = self._data.count("train")
-        self.valid_count = self._data.count("valid")
 
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.

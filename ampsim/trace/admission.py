@@ -20,7 +20,7 @@ def starved_s(
     That is while as many instances are in flight as may be, or while all workers idle. An instance
     is in flight from its first step to its last, and before and after that for the least that any
     message took from and to the host; an instance that waits for its first step counts from there
-    only.
+    only, and one whose last step was merged with others till the end of its own share only.
 
     Args:
         window: the time looked at.

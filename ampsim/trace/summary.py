@@ -27,6 +27,8 @@ class Summary:
         in_flight_max: per node, the most forward steps whose backward had not run; the runtime
             counts them, for nodes with parameters.
         stashed_bytes_max: likewise, the most bytes of weights other than the latest.
+        group_sizes: per node, {messages merged into one step: count of such steps}; the runtime
+            counts them, where it merges any.
     """
 
     def __init__(self, nodes: int, workers: int) -> None:
@@ -39,6 +41,7 @@ class Summary:
         self.update_count = np.zeros(nodes, np.int64)
         self.in_flight_max: dict[int, int] = {}
         self.stashed_bytes_max: dict[int, int] = {}
+        self.group_sizes: dict[int, dict[int, int]] = {}
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""
@@ -59,6 +62,11 @@ class Summary:
     def take_updates(self, updates: Columns) -> None:
         """Add one chunk of updates."""
         self.update_count += np.bincount(updates["node"], minlength=len(self.update_count))
+
+    def count_group(self, node: int, size: int) -> None:
+        """Add one step of `node` that served `size` messages."""
+        of_node = self.group_sizes.setdefault(node, {})
+        of_node[size] = of_node.get(size, 0) + 1
 
     @property
     def busy_s(self) -> np.ndarray:

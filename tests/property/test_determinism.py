@@ -14,6 +14,7 @@ import pytest
 
 import ampsim
 from ampsim import load_cluster, load_model, simulate
+from ampsim.clock import SimClock
 from ampsim.data import ListReduction, Mnist
 from ampsim.runtime import SCHEDULES
 
@@ -105,3 +106,30 @@ def test_runs_share_nothing():
     alone = digests()
     backwards = {name: digest(name) for name in reversed(list(SCHEDULES))}
     assert backwards == alone
+
+
+class NeverSettled(SimClock):
+    """A clock under which a worker always fires a signal and awaits it."""
+
+    @property
+    def is_settled(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 1e-8])
+@pytest.mark.parametrize("device", ["tflops-1", "p100"])
+@pytest.mark.parametrize("name", ["rnn", "tree_lstm"])
+def test_going_on_without_a_signal_changes_no_record(name, device, latency_s):
+    options: dict[str, Any] = {"hidden": 8}
+    if name == "tree_lstm":
+        options |= {"embedding": 3, "words": 40, "data": "synthetic"}
+    model = load_model(name, **options)
+    cluster = load_cluster(device, workers=7, latency_s=latency_s)
+    schedule = ampsim.Amp(max_active_keys=8)
+    count = 3000 if name == "rnn" else 6
+    runs = [
+        simulate(model, cluster, schedule, mode="sleep", instances=count, clock=clock)
+        for clock in (SimClock(), NeverSettled())
+    ]
+    assert runs[0].digest == runs[1].digest
+    assert runs[0].messages > 500

@@ -27,6 +27,7 @@ def window(spans, transfers=(), *, workers=3, end_s=None):
             0,
             0,
             -1,
+            0,
         )
         for node, what, key, start_s, end_s, *place in spans
     ]

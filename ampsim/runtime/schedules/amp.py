@@ -9,7 +9,12 @@ from typing import ClassVar
 from ampsim.ir import Direction
 from ampsim.options import require_count
 from ampsim.runtime.remedies import NONE, require_remedy
-from ampsim.runtime.schedules.base import BACKWARD_FIRST, interval_of, require_intervals
+from ampsim.runtime.schedules.base import (
+    BACKWARD_FIRST,
+    interval_of,
+    require_grouping,
+    require_intervals,
+)
 
 
 @dataclass(frozen=True)
@@ -24,15 +29,19 @@ class Amp:
         min_update_interval: gradients per update: one number for all nodes, or a mapping from
             node names; None, and nodes that a mapping omits, take what the model prefers.
         remedy: what is done about delayed gradients: a name of `ampsim.runtime.remedies`.
+        max_group: messages for one node that a worker may merge into one step.
+        group_wait_s: seconds that a worker waits, once, before it starts a smaller group.
 
     Raises:
-        OptionError: a number is below 1.
+        OptionError: a number is out of its range, or nothing is merged that could be waited for.
         UnknownNameError: there is no such remedy.
     """
 
     max_active_keys: int = 8
     min_update_interval: int | Mapping[str, int] | None = None
     remedy: str = NONE
+    max_group: int = 1
+    group_wait_s: float = 0.0
     name: ClassVar[str] = "amp"
     drains: ClassVar[bool] = False
     averages: ClassVar[bool] = False
@@ -45,6 +54,7 @@ class Amp:
         require_count("max_active_keys", self.max_active_keys)
         require_intervals(self.min_update_interval)
         require_remedy(self.remedy)
+        require_grouping(self.max_group, self.group_wait_s)
 
     @property
     def staleness_budget(self) -> None:

@@ -9,7 +9,12 @@ from typing import ClassVar
 from ampsim.ir import Direction
 from ampsim.options import require_amount, require_count
 from ampsim.runtime.remedies import NONE, require_remedy
-from ampsim.runtime.schedules.base import BACKWARD_FIRST, interval_of, require_intervals
+from ampsim.runtime.schedules.base import (
+    BACKWARD_FIRST,
+    interval_of,
+    require_grouping,
+    require_intervals,
+)
 
 
 @dataclass(frozen=True)
@@ -31,9 +36,11 @@ class AmpBudget:
         staleness_budget: updates that a gradient may be old, as far as one can tell beforehand.
             The default is the least at which four layers in a row train as fast as they can.
         remedy: what is done about gradients that are delayed all the same.
+        max_group: as of `Amp`.
+        group_wait_s: likewise.
 
     Raises:
-        OptionError: a number is out of its range.
+        OptionError: a number is out of its range, or nothing is merged that could be waited for.
         UnknownNameError: there is no such remedy.
     """
 
@@ -41,6 +48,8 @@ class AmpBudget:
     min_update_interval: int | Mapping[str, int] | None = None
     staleness_budget: float = 4.0
     remedy: str = NONE
+    max_group: int = 1
+    group_wait_s: float = 0.0
     name: ClassVar[str] = "amp-budget"
     drains: ClassVar[bool] = False
     averages: ClassVar[bool] = False
@@ -54,6 +63,7 @@ class AmpBudget:
         require_intervals(self.min_update_interval)
         require_amount("staleness_budget", self.staleness_budget)
         require_remedy(self.remedy)
+        require_grouping(self.max_group, self.group_wait_s)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The interval asked for, or the model's."""
