@@ -141,7 +141,7 @@ class Join:
         parts = self.waiting.get(state)
         if parts is None:
             return ""
-        arrived = [part is not MISSING for part in parts[: self._ports]]
+        arrived = [part is not MISSING for part in parts[:-1]]
         missing = [name for name, is_there in zip(names, arrived, strict=True) if not is_there]
         there = [name for name, is_there in zip(names, arrived, strict=True) if is_there]
         return f"{kind} {_few(missing)} (has {_few(there)})"
