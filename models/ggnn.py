@@ -15,8 +15,8 @@ What the paper leaves open, and what is chosen here:
 * The readout is Li et al.'s gated sum, Σ σ(i([h, x])) · j([h, x]) over atoms, with linear i and j
   to one output.
 * Adam with a rate of 5e-4, decayed by 0.7 after each epoch, for runs of a few epochs. The target is
-  standardised; the loss is its squared error. Validation measures the mean absolute error in multiples of chemical
-  accuracy, 0.1 debye; the target of 4.6 is that of the paper's Table 1.
+  standardised; the loss is its squared error. Validation measures the mean absolute error in
+  multiples of chemical accuracy, 0.1 debye; the target of 4.6 is that of the paper's Table 1.
 * A node updates itself after `min_update_interval` gradients, 20 unless told otherwise: those of
   about five molecules at a layer of the loop.
 """

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn, cast
 import typer
 
 import ampsim
-from ampsim.cli import check, data, devices, forecast, gantt, models, report, run
+from ampsim.cli import check, compare, data, devices, forecast, gantt, models, report, run
 from ampsim.cli.say import Code, complain, write
 from ampsim.errors import AmpsimError
 
@@ -26,6 +26,7 @@ for _command, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
     (run.run, "Run one schedule and keep its trace."),
     (gantt.gantt, "Draw who works when."),
+    (compare.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),
     (models.models, "List the models, or show one."),
     (data.data, "Say which data sets are there, or fetch them."),

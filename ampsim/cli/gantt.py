@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ SourceArgument = Annotated[
 ]
 
 
+@options.with_schedule_options
 def gantt(
     source: SourceArgument,
     *,
@@ -36,9 +38,10 @@ def gantt(
     window: Annotated[
         str | None,
         typer.Option(
-            metavar="START:END",
+            metavar="START:END|instance:N[-N]",
             show_default=False,
-            help="Virtual seconds to show, such as 0:2e-5.  [default: the first few instances]",
+            help="What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
+            "some instances take, such as instance:3-7.  [default: the first few instances]",
         ),
     ] = None,
     schedule: Annotated[
@@ -50,14 +53,19 @@ def gantt(
             help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
         ),
     ] = None,
+    transfers: Annotated[
+        bool,
+        typer.Option(
+            help="Draw messages on links that take time as arrows, in pictures and pages."
+        ),
+    ] = True,
     settings: options.SetOption = None,
     data: options.DataOption = None,
     device: options.DeviceOption = None,
     workers: options.WorkersOption = None,
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
-    max_active_keys: options.ActiveKeysOption = None,
-    min_update_interval: options.UpdateIntervalOption = None,
+    tuning: options.Tuning,
     placement: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", show_default=False, help="As in forecast."),
@@ -77,9 +85,10 @@ def gantt(
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker."""
     from ampsim.files import prepare_file
+    from ampsim.report.gantt_window import parse_window
 
     writer_of(out)
-    shown_s = None if window is None else _window(window)
+    choice = None if window is None else parse_window(window)
     require_no_window(out, window)
     prepare_file(out)
     given: dict[str, Any] = {
@@ -90,29 +99,15 @@ def gantt(
         "workers": workers,
         "latency_s": latency_s,
         "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
-        "max_active_keys": max_active_keys,
-        "min_update_interval": min_update_interval,
+        **tuning,
         "placement": placement,
         "instances": instances,
         "seed": seed,
         "mode": mode,
     }
     shown = _kept(source, given) if Path(source).is_dir() else _made(source, given)
-    write(writer_of(out)(shown, out, shown_s))
+    write(writer_of(out)(replace(shown, has_transfers=transfers), out, choice))
     return Code.FINE
-
-
-def _window(text: str) -> tuple[float, float]:
-    """Start and end in seconds."""
-    from ampsim.report.gantt_boxes import check_window
-
-    try:
-        start_s, end_s = (float(part) for part in text.split(":"))
-    except ValueError:
-        raise OptionError(
-            f"--window must be START:END in virtual seconds, such as 0:2e-5, got {text!r}"
-        ) from None
-    return check_window((start_s, end_s))
 
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
@@ -133,6 +128,9 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("spans"),
         lambda: kept.chunks("updates"),
         kept.table("epochs"),
+        lambda: kept.chunks("stashes"),
+        lambda: kept.chunks("transfers"),
+        kept.devices,
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
@@ -147,8 +145,7 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
     cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
     schedules = options.make_schedules(
         given["schedule"] or options.ALL_SCHEDULES,
-        given["max_active_keys"],
-        given["min_update_interval"],
+        {name: given[name] for name in options.SCHEDULE_OPTIONS},
     )
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
@@ -166,6 +163,9 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
             lambda: [result.spans],
             lambda: [result.updates],
             result.epochs,
+            lambda: [result.stashes],
+            lambda: [result.transfers],
+            [device.name for device in cluster.devices],
         )
 
     traces = [trace(simulate(model, cluster, schedule, **settled)) for schedule in schedules]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.errors import OptionError
 from ampsim.units import format_seconds
@@ -14,17 +14,22 @@ from ampsim.units import format_seconds
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ampsim.report.gantt_window import Choice
     from ampsim.report.perfetto import Trace
 
-Window: TypeAlias = "tuple[float, float] | None"
+Window: TypeAlias = "Choice | None"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is to be drawn: which model on which cluster, and a trace for each schedule."""
+    """What is to be drawn: which model on which cluster, and a trace for each schedule.
+
+    `has_transfers` tells whether to draw messages on links that take time.
+    """
 
     title: str
     traces: list[Trace]
+    has_transfers: bool = True
 
     @property
     def workers(self) -> int:
@@ -36,6 +41,12 @@ class Shown:
         from ampsim.report.frames import joined
 
         return {trace.name: joined(list(trace.spans())) for trace in self.traces}
+
+    def transfers(self) -> dict[str, list[pd.DataFrame]]:
+        """All transfers of each schedule that are to be drawn, in chunks."""
+        if not self.has_transfers:
+            return {trace.name: [] for trace in self.traces}
+        return {trace.name: list(trace.transfers()) for trace in self.traces}
 
 
 def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
@@ -70,36 +81,50 @@ def require_no_window(out: Path, window: str | None) -> None:
         )
 
 
-def _write_trace(shown: Shown, out: Path, window_s: Window) -> str:
+def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto import write_perfetto
 
     count = write_perfetto(shown.traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
 
 
-def _write_page(shown: Shown, out: Path, window_s: Window) -> str:
+def _write_page(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt_html import write_gantt_page
+    from ampsim.report.gantt_window import chosen_window
 
     spans = shown.spans()
     title = f"{shown.title}: {', '.join(spans)}"
-    write_gantt_page(spans, out, workers=shown.workers, window_s=window_s, title=title)
+    write_gantt_page(
+        spans,
+        out,
+        workers=shown.workers,
+        window_s=None if window is None else chosen_window(window, spans),
+        title=title,
+        devices=shown.traces[0].devices,
+        transfers=shown.transfers(),
+    )
     return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
 
 
-def _write_picture(shown: Shown, out: Path, window_s: Window) -> str:
-    from ampsim.report.gantt import gantt, gantt_comparison
+def _write_picture(shown: Shown, out: Path, window: Window) -> str:
+    from ampsim.report.gantt import Schedule, gantt, gantt_comparison
     from ampsim.report.gantt_boxes import choose_window, whole_window
+    from ampsim.report.gantt_window import chosen_window
     from ampsim.report.saving import save
 
-    spans = shown.spans()
+    spans, transfers = shown.spans(), shown.transfers()
     whole_s = whole_window(spans.values())
-    window_s = choose_window(spans) if window_s is None else window_s
+    window_s = choose_window(spans) if window is None else chosen_window(window, spans)
+    same: dict[str, Any] = {
+        "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
+    }  # fmt: skip
     if len(spans) == 1:
         name, only = next(iter(spans.items()))
         title = f"{shown.title}: {name}"
-        figure = gantt(only, workers=shown.workers, window_s=window_s, title=title)
+        figure = gantt(only, title=title, transfers=transfers[name], **same)
     else:
-        figure = gantt_comparison(spans, workers=shown.workers, window_s=window_s)
+        drawn = {name: Schedule(each, transfers[name]) for name, each in spans.items()}
+        figure = gantt_comparison(drawn, **same)
     save(figure, out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (

@@ -33,6 +33,14 @@ class Clock(Protocol):
         """Seconds since the clock was made."""
         ...
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing else will happen in this instant, so far as anybody knows.
+
+        Whoever would fire a signal and await it then may go on at once: it would come next.
+        """
+        ...
+
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` seconds of this clock."""
         ...

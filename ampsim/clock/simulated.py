@@ -53,6 +53,14 @@ class SimClock:
         """Virtual seconds since the clock was made."""
         return self._environment.now * SECONDS_PER_TICK
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next event, if there is one, comes at a later tick."""
+        # As `Environment.peek` and `now`, in half the time: this is asked once a message.
+        environment = self._environment
+        events = environment._queue  # pyright: ignore[reportPrivateUsage]  # see above
+        return not events or events[0][0] > environment._now  # pyright: ignore[reportPrivateUsage]  # see above
+
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
         return _until(Timeout(self._environment, round(delay_s * TICKS_PER_SECOND)))

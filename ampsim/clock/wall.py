@@ -63,6 +63,11 @@ class WallClock:
         """Seconds of this clock since it was made."""
         return (self.loop.time() - self._start) / self._stretch
 
+    @property
+    def is_settled(self) -> bool:
+        """Never known: what ends in this instant may be a turn of the loop away."""
+        return False
+
     async def _until(self, deadline: float) -> None:
         """Return at `deadline`, and never before someone with an earlier one."""
         place = (deadline, next(self._places))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -22,6 +22,9 @@ Shape: TypeAlias = "tuple[int | str, ...]"
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
 
 MISSING: Any = object()
+
+NAMES_TOLD: Final = 4
+"""Names of ports in one message to people, at most; chosen."""
 
 NO_STALENESS: Final = -1
 """Staleness of what is not a gradient."""
@@ -88,6 +91,10 @@ class Node(ABC):
         """Return the states that some cache of this node still holds; none once drained."""
         return ()
 
+    def awaits(self, state: State) -> str:
+        """Say in a few words what a state of `pending` waits for, when a run cannot go on."""
+        return "the backward message"
+
     def describe(self) -> str:
         """Name and kind, for messages to people."""
         return f"{self.name} ({type(self).__name__})"
@@ -117,6 +124,32 @@ class Join:
         del self.waiting[state]
         parts.pop()
         return parts
+
+    def lacks(self, state: State, kind: str, names: Sequence[str]) -> str:
+        """Say which ports a state waits for and which it has; nothing, where it does not wait.
+
+        Args:
+            state: any.
+            kind: what arrives at the ports, such as "input".
+            names: of the ports, in order.
+
+        >>> join = Join(3)
+        >>> join.put(1, "s", 0.5)
+        >>> join.lacks("s", "input", ("x", "h", "label"))
+        'input x, label (has h)'
+        """
+        parts = self.waiting.get(state)
+        if parts is None:
+            return ""
+        arrived = [part is not MISSING for part in parts[: self._ports]]
+        missing = [name for name, is_there in zip(names, arrived, strict=True) if not is_there]
+        there = [name for name, is_there in zip(names, arrived, strict=True) if is_there]
+        return f"{kind} {_few(missing)} (has {_few(there)})"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_TOLD} more" if len(names) > NAMES_TOLD else ""
+    return ", ".join(names[:NAMES_TOLD]) + more
 
 
 class ParameterizedNode(Node):
@@ -161,7 +194,10 @@ class ParameterizedNode(Node):
 
     @abstractmethod
     def take_gradient(self) -> np.ndarray:
-        """Return the accumulated gradient, flat, summed over messages, and start anew."""
+        """Return the accumulated gradient, summed over messages, and start anew.
+
+        It is a new flat vector, which the caller may write and keep.
+        """
 
     def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the accumulated gradient of a table as (rows touched, their gradients).

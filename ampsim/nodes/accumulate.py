@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,53 +28,72 @@ class Pairs:
 
     Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
     instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
-    rows gain nothing from that and are summed up as they come, without a copy.
+    rows gain nothing from that and are summed up as they come, without a copy. Only the first of
+    them waits for the second: where none comes, its product is formed in place, once.
     """
 
-    __slots__ = ("_gradients", "_inputs", "_rows", "_sums")
+    __slots__ = ("_first", "_gradients", "_inputs", "_rows", "_sums")
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self._inputs: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []
         self._rows = 0
+        self._first: tuple[np.ndarray, np.ndarray] | None = None
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
-        if len(gradients) >= LARGE_ROWS:
-            self._sum_up(inputs, gradients)
+        rows = len(gradients)
+        if rows >= LARGE_ROWS:
+            self._add_large(inputs, gradients)
             return
         self._inputs.append(inputs)
         self._gradients.append(gradients)
-        self._rows += len(gradients)
+        self._rows += rows
         if self._rows > ROWS_HELD:
-            self._sum_up_waiting()
+            self._add_large(*self._waiting())
 
     def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
         """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
-        if self._inputs and self._sums is None:
-            _product(stack(self._inputs), stack(self._gradients), weight, bias)
+        if self._inputs and (self._first or self._sums):
+            self._add_large(*self._waiting())
+        if self._sums:
+            weight[...], bias[...] = self._sums
+        elif self._first:
+            _product(*self._first, weight, bias)
+        elif self._inputs:
+            _product(*self._waiting(), weight, bias)
         else:
-            if self._inputs:
-                self._sum_up_waiting()
-            sums = self._sums or (0, 0)
-            weight[...], bias[...] = sums
-        self._inputs, self._gradients, self._rows, self._sums = [], [], 0, None
+            weight[...], bias[...] = 0, 0
+        self._start()
 
-    def _sum_up_waiting(self) -> None:
-        inputs, gradients = stack(self._inputs), stack(self._gradients)
+    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
+        """Join the pairs of few rows; none of them waits any longer."""
+        joined = stack(self._inputs), stack(self._gradients)
         self._inputs, self._gradients, self._rows = [], [], 0
-        self._sum_up(inputs, gradients)
+        return joined
 
-    def _sum_up(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
-        weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
-        bias = np.empty(gradients.shape[1], gradients.dtype)
-        _product(inputs, gradients, weight, bias)
-        if self._sums is None:
-            self._sums = (weight, bias)
-        else:
+    def _add_large(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        if self._sums:
+            weight, bias = _new_product(inputs, gradients)
             np.add(self._sums[0], weight, out=self._sums[0])
             np.add(self._sums[1], bias, out=self._sums[1])
+        elif self._first:
+            self._sums = _new_product(*self._first)
+            self._first = None
+            self._add_large(inputs, gradients)
+        else:
+            self._first = (inputs, gradients)
+
+
+def _new_product(inputs: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
+    bias = np.empty(gradients.shape[1], gradients.dtype)
+    _product(inputs, gradients, weight, bias)
+    return weight, bias
 
 
 def _product(
@@ -81,7 +101,13 @@ def _product(
 ) -> None:
     """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
     np.matmul(inputs.T, gradients, out=weight)
-    np.matmul(np.ones(len(gradients), gradients.dtype), gradients, out=bias)
+    np.matmul(_ones(len(gradients), gradients.dtype), gradients, out=bias)
+
+
+@lru_cache(maxsize=256)
+def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """A vector of ones, for `_product` alone: nobody writes it."""
+    return np.ones(rows, dtype)
 
 
 def stack(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -57,6 +57,10 @@ class Arithmetic(Node):
         """States that wait for an operand."""
         return self._arrived.waiting.keys()
 
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
+
 
 class Sum(Arithmetic):
     """Adds; every input that needs a gradient gets the whole of it."""

@@ -73,3 +73,7 @@ class Concat(Node):
     def pending(self) -> Iterable[State]:
         """States that wait for a part."""
         return self._arrived.waiting.keys()
+
+    def awaits(self, state: State) -> str:
+        """Parts that have not come."""
+        return self._arrived.lacks(state, "input", self.inputs)

@@ -59,7 +59,7 @@ class Partitioned(Node):
         """The rows of each part, views into one array."""
         if isinstance(whole, Standin):
             columns, itemsize = whole.shape[1:], whole.itemsize
-            return [Standin((c.stop - c.start, *columns), itemsize) for c in control.cuts]
+            return [Standin((rows, *columns), itemsize) for rows in control.lengths]
         rows = whole.take(control.rows, axis=0)
         return [rows[cut] for cut in control.cuts]
 
@@ -68,19 +68,25 @@ class Partitioned(Node):
         real = next((part for part in parts if part is not None), None)
         if real is None:
             return None
-        columns = real.shape[1:]
         if self.is_abstract:
-            return Standin((control.size, *columns), real.itemsize)
-        for place, (cut, part) in enumerate(zip(control.cuts, parts, strict=True)):
-            rows = cut.stop - cut.start
-            if part is None:
-                parts[place] = np.zeros((rows, *columns), real.dtype)
-            elif len(part) != rows:
+            return Standin((control.size, *real.shape[1:]), real.itemsize)
+        if [None if part is None else len(part) for part in parts] != control.lengths:
+            parts = self._filled(control, parts, real)
+        return sum_rows(control, np.concatenate(parts))
+
+    def _filled(
+        self, control: Partition, parts: list[Payload], real: np.ndarray
+    ) -> list[np.ndarray]:
+        """Put zeros in place of each part that is None."""
+        filled = list[np.ndarray]()
+        for place, (rows, part) in enumerate(zip(control.lengths, parts, strict=True)):
+            if part is not None and len(part) != rows:
                 raise GraphError(
                     f"{self.describe()}: part {place} has {len(part)} rows, "
                     f"but its control says {rows}"
                 )
-        return sum_rows(control, np.concatenate(parts))
+            filled.append(np.zeros((rows, *real.shape[1:]), real.dtype) if part is None else part)
+        return filled
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once, by a gather, or by joining parts and a sum."""
@@ -93,6 +99,10 @@ class Partitioned(Node):
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""
         return [*self._arrived.waiting, *self._control]
+
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
 
 
 class Distribute(Partitioned):
@@ -146,6 +156,10 @@ class Distribute(Partitioned):
             (0, state, self._summed(control, parts) if is_needed else None),
             (1, state, None),
         )
+
+    def awaits(self, state: State) -> str:
+        """Gradients that have not come back, too."""
+        return self._returned.lacks(state, "gradient of", self.outputs) or super().awaits(state)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""

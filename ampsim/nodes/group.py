@@ -113,6 +113,13 @@ class Group(Node):
         """Groups that wait for a member, or whose gradient has not come."""
         return [*self._filling, *self._grouped]
 
+    def awaits(self, state: State) -> str:
+        """Members that have not come, or the backward message."""
+        filling = self._filling.get(state)
+        if filling is None:
+            return super().awaits(state)
+        return f"{filling.missing[0]} of {len(filling.states)} members"
+
 
 def _below_each_other(parts: list[Payload]) -> Standin:
     rows = sum(part.shape[0] for part in parts)

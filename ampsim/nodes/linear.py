@@ -11,6 +11,7 @@ from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State,
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.start import Start
+from ampsim.nodes.transposed import Transposed
 
 
 class Linear(MatrixNode):
@@ -52,7 +53,7 @@ class Linear(MatrixNode):
         super().adopt(theta)
         views = self.views(theta)
         self.weight, self.bias = views["weight"], views["bias"]
-        self.weight_transposed = self.weight.T
+        self._transposed = Transposed(self.weight)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send x W + b; record x and the version of W under the state."""
@@ -75,7 +76,7 @@ class Linear(MatrixNode):
         if self.is_abstract:
             return ((0, state, saved if is_needed else None),)
         self._pairs.add(saved, gradient)
-        return ((0, state, gradient @ self.weight_transposed if is_needed else None),)
+        return ((0, state, self._transposed.after(gradient) if is_needed else None),)
 
     def backward_input(self, state: State, gradient: Payload) -> Sends:
         """The first half of `backward`, for schedules that split it: send g Wᵀ."""
@@ -83,7 +84,7 @@ class Linear(MatrixNode):
             return ((0, state, None),)
         if self.is_abstract:
             return ((0, state, self._saved[state][0]),)
-        return ((0, state, gradient @ self.weight_transposed),)
+        return ((0, state, self._transposed.after(gradient)),)
 
     def backward_weight(self, state: State, gradient: Payload) -> None:
         """The second half, any time after the first: accumulate the parameter gradient."""

@@ -25,6 +25,7 @@ from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.masks import Masks
+from ampsim.nodes.transposed import Transposed
 
 
 class _Kept(NamedTuple):
@@ -109,7 +110,7 @@ class LSTMStep(MatrixNode):
         super().adopt(theta)
         views = self.views(theta)
         self.weight, self.bias = views["weight"], views["bias"]
-        self.weight_transposed = self.weight.T
+        self._transposed = Transposed(self.weight)
         self._half = np.full((), 0.5, theta.dtype)  # an array is cheaper to multiply with
         self._one = np.full((), 1.0, theta.dtype)
 
@@ -211,12 +212,12 @@ class LSTMStep(MatrixNode):
     ) -> Sends:
         """The gradient of each input that needs one."""
         needed = self.input_needs_gradient
-        every = slopes @ self.weight_transposed if all(needed) else None
+        every = self._transposed.after(slopes) if all(needed) else None
         sends: list[tuple[int, State, Payload]] = []
         for port, columns, _part in self._ports:
             back = None
             if needed[port]:
-                back = slopes @ self.weight_transposed[columns] if every is None else every[columns]
+                back = slopes @ self.weight.T[columns] if every is None else every[columns]
                 forget = self._forget_of.get(port)
                 if forget is not None:
                     whole = np.empty((len(back), 2 * self.hidden), back.dtype)
@@ -249,3 +250,7 @@ class LSTMStep(MatrixNode):
     def pending(self) -> Iterable[State]:
         """States that wait for an input, or whose backward message has not come."""
         return [*self._arrived.waiting, *self._saved]
+
+    def awaits(self, state: State) -> str:
+        """Inputs that have not come, or the backward message."""
+        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)

@@ -65,3 +65,7 @@ class Replicate(Node):
     def pending(self) -> Iterable[State]:
         """States of which some copy's gradient has not come back."""
         return self._offspring.missing.keys()
+
+    def awaits(self, state: State) -> str:
+        """Gradients that have not come back."""
+        return f"{self._offspring.missing[state]} more gradients"

@@ -80,3 +80,7 @@ class SoftmaxCrossEntropy(LossNode):
     def pending(self) -> Iterable[State]:
         """States of which prediction or label is missing."""
         return self._arrived.waiting.keys()
+
+    def awaits(self, state: State) -> str:
+        """Prediction or label."""
+        return self._arrived.lacks(state, "input", self.inputs)

@@ -76,3 +76,7 @@ class Split(Node):
     def pending(self) -> Iterable[State]:
         """States of which some gradient has not come back."""
         return self._returned.waiting.keys()
+
+    def awaits(self, state: State) -> str:
+        """Gradients that have not come back."""
+        return self._returned.lacks(state, "gradient of", self.outputs)

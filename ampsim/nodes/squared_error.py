@@ -45,6 +45,10 @@ class SquaredError(LossNode):
         shapes = (prediction.shape, target.shape)
         require(shapes[0] == shapes[1], self, "two payloads of one shape", *shapes)
         difference = prediction - target
+        if difference.size == 1:
+            one = difference.item()
+            self.report = LossReport(one * one, None, 1, absolute_error=abs(one))
+            return difference * 2.0
         flat = difference.reshape(-1).astype(np.float64, copy=False)
         rows = len(difference)
         outputs = flat.size // rows
@@ -71,3 +75,7 @@ class SquaredError(LossNode):
     def pending(self) -> Iterable[State]:
         """States of which prediction or target is missing."""
         return self._arrived.waiting.keys()
+
+    def awaits(self, state: State) -> str:
+        """Prediction or target."""
+        return self._arrived.lacks(state, "input", self.inputs)

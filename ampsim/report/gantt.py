@@ -1,12 +1,14 @@
 """Gantt charts in the colours of the paper's Figure 1: who worked on which instance, and when.
 
-Orange is forward, blue backward, yellow update; the number in a box is its instance. Transfers,
-interaction and grouping of rows are not drawn here.
+Orange is forward, blue backward, yellow update; the number in a box is its instance. Thin arrows
+are messages on links that take time; those from and to the host have no row to start or end at.
+Where devices differ, rows are grouped by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any
 
@@ -14,6 +16,7 @@ from matplotlib.figure import Figure
 
 from ampsim.report.axis import time_scale
 from ampsim.report.frames import DataFrame
+from ampsim.report.gantt_arrows import ARROWS_MAX, arrows_in
 from ampsim.report.gantt_boxes import (
     Window,
     WorkerRows,
@@ -29,6 +32,7 @@ from ampsim.report.gantt_paint import (
     paint_boxes,
     paint_rows,
 )
+from ampsim.report.gantt_paint_arrows import legend_arrow, paint_arrows
 from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
 from ampsim.report.words import plain
 from ampsim.units import format_percent
@@ -36,6 +40,20 @@ from ampsim.units import format_percent
 _WIDTH_IN = 10.0
 _ROW_IN = 0.3  # chosen: a row holds a number of 8 pt
 _ROWS_IN_MAX = 12.0  # chosen: more rows than fit into this height become lower
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What is drawn of one schedule.
+
+    Attributes:
+        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
+        transfers: the trace's transfers, or chunks of them; none if there are none, or if they are
+            not to be drawn.
+    """
+
+    spans: DataFrame
+    transfers: Sequence[DataFrame] = ()
 
 
 @styled
@@ -47,6 +65,8 @@ def gantt(
     title: str = "",
     worker_names: Sequence[str] | None = None,
     hide_idle: bool = True,
+    devices: Sequence[str] = (),
+    transfers: Sequence[DataFrame] = (),
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
 
@@ -58,48 +78,49 @@ def gantt(
         worker_names: a name per worker; "worker 0", "worker 1", ... if not given.
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
+        devices: a device's name per worker; where they differ, rows are grouped by them.
+        transfers: chunks of the trace's transfers, to be drawn as arrows.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle)
-    return _stack({title: spans}, rows, window_s, numbered=False)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices)
+    return _stack({title: Schedule(spans, transfers)}, rows, window_s, numbered=False)
 
 
 @styled
 def gantt_comparison(
-    spans_by_schedule: Mapping[str, DataFrame],
+    schedules: Mapping[str, DataFrame | Schedule],
     *,
     workers: int,
     window_s: Window | None = None,
     worker_names: Sequence[str] | None = None,
     hide_idle: bool = True,
+    devices: Sequence[str] = (),
 ) -> Figure:
     """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
 
-    The arguments are those of `gantt`.
+    The arguments are those of `gantt`; a schedule is its spans, or a `Schedule` with transfers.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle)
-    return _stack(spans_by_schedule, rows, window_s, numbered=True)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices)
+    drawn = {
+        name: one if isinstance(one, Schedule) else Schedule(one) for name, one in schedules.items()
+    }
+    return _stack(drawn, rows, window_s, numbered=True)
 
 
 def _stack(
-    spans_by_name: Mapping[str, DataFrame],
-    rows: WorkerRows,
-    window_s: Window | None,
-    *,
-    numbered: bool,
+    schedules: Mapping[str, Schedule], rows: WorkerRows, window_s: Window | None, *, numbered: bool
 ) -> Figure:
-    """Charts of all `spans_by_name`, titled with their names."""
-    assert spans_by_name, "a chart of no schedule"
-    window = check_window(window_s) if window_s else whole_window(spans_by_name.values())
-    scale = time_scale(*window)
-    boxes = [boxes_in(spans, window) for spans in spans_by_name.values()]
-    lanes = lanes_for(boxes, rows)
-    charts = [Chart(each, lanes, scale, window) for each in boxes]
+    """Charts of all `schedules`, titled with their names."""
+    assert schedules, "a chart of no schedule"
+    spans = [one.spans for one in schedules.values()]
+    window = check_window(window_s) if window_s else whole_window(spans)
+    charts = _charts(schedules, rows, window)
+    lanes = charts[0].lanes
     row_pt = 72.0 * min(_ROW_IN, _ROWS_IN_MAX / (len(lanes.workers) * len(charts)))
     figure, panels = _panels(len(charts), len(lanes.workers) * row_pt / 72.0)
     for axes, chart in zip(panels, charts, strict=True):
@@ -108,13 +129,26 @@ def _stack(
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
-    for index, (axes, name) in enumerate(zip(panels, spans_by_name, strict=True)):
+    for index, (axes, name) in enumerate(zip(panels, schedules, strict=True)):
         mark = f"({ascii_lowercase[index]}) " if numbered and index < len(ascii_lowercase) else ""
         axes.set_title(f"{mark}{plain(name)}")
-    panels[-1].set_xlabel(scale.label("virtual time"))
-    figure.legend(handles=legend_handles(), loc="outside upper right", ncols=4)
+    panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
+    arrow = [legend_arrow()] if any(chart.transfers for chart in charts) else []
+    figure.legend(handles=[*legend_handles(), *arrow], loc="outside upper right", ncols=5)
     _paint_to_size(figure, panels, charts)
     return figure
+
+
+def _charts(schedules: Mapping[str, Schedule], rows: WorkerRows, window: Window) -> list[Chart]:
+    """A chart for each schedule, all with the same rows."""
+    boxes = [boxes_in(one.spans, window) for one in schedules.values()]
+    arrows = [arrows_in(one.transfers, one.spans, window) for one in schedules.values()]
+    joined = frozenset[int]().union(*(each.workers for each in arrows))
+    lanes, scale = lanes_for(boxes, rows, joined), time_scale(*window)
+    return [
+        Chart(each, lanes, scale, window, *sent.thinned(ARROWS_MAX), len(sent.source))
+        for each, sent in zip(boxes, arrows, strict=True)
+    ]
 
 
 def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
@@ -126,10 +160,13 @@ def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
 
 
 def _summary(chart: Chart) -> str:
-    """How busy the rows are, or that there is nothing to see."""
+    """How busy the rows are, or that there is nothing to see; how many transfers are left out."""
     if not len(chart.boxes.worker):
         return "no step takes time in this window"
-    return f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"
+    busy = f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"
+    if chart.every == 1:
+        return busy
+    return f"{busy}; one in {chart.every} of {chart.transfers:,} transfers is drawn"
 
 
 def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:
@@ -142,4 +179,6 @@ def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None
     row_pt = float(height) * 72.0 / figure.dpi / abs(bottom - top)
     for axes, chart in zip(panels, charts, strict=True):
         paint_boxes(axes, chart, width_pt)
+        if chart.transfers:
+            paint_arrows(axes, chart, (width_pt, row_pt))
     number_boxes(list(zip(panels, charts, strict=True)), width_pt, row_pt)

@@ -25,15 +25,24 @@ class WorkerRows:
         names: a name per worker; "worker 0", "worker 1", ... where not given.
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
+        devices: a device's name per worker; empty where they are unknown or of no interest.
     """
 
     count: int
     names: Sequence[str] | None = None
     hide_idle: bool = True
+    devices: Sequence[str] = ()
 
     def name(self, worker: int) -> str:
         """What stands beside the row of `worker`."""
         return f"worker {worker}" if self.names is None else plain(self.names[worker], 24)
+
+    def in_order(self) -> list[int]:
+        """All workers, those of one device together, else by number."""
+        kinds = {name: rank for rank, name in enumerate(dict.fromkeys(self.devices))}
+        if len(kinds) < 2:
+            return list(range(self.count))
+        return sorted(range(self.count), key=lambda worker: kinds[self.devices[worker]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +67,15 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The rows drawn, top to bottom: worker numbers, which of them are busy, and a closing line."""
+    """The rows drawn, top to bottom: worker numbers, which of them are busy, and a closing line.
+
+    `groups` has a name and the first and last row of each kind of device, if there are several.
+    """
 
     workers: tuple[int, ...]
     is_busy: tuple[bool, ...]
     closing_line: str
+    groups: tuple[tuple[str, int, int], ...] = ()
 
 
 def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
@@ -84,21 +97,39 @@ def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
     )
 
 
-def lanes_for(charts: Iterable[Boxes], rows: WorkerRows) -> Lanes:
-    """Rows that fit all `charts`, so that charts above each other have the same rows."""
+def lanes_for(
+    charts: Iterable[Boxes], rows: WorkerRows, joined: frozenset[int] = frozenset()
+) -> Lanes:
+    """Rows that fit all `charts`, so that charts above each other have the same rows.
+
+    Workers in `joined`, which send or receive what is drawn, keep their rows, busy or not.
+    """
     charts = list(charts)
     busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
     present = frozenset[int]().union(*(boxes.present for boxes in charts))
     beyond = sorted(number for number in busy | present if not 0 <= number < rows.count)
     assert not beyond, f"spans of workers {beyond} in a chart of {rows.count} workers"
-    everyone = range(rows.count)
-    if not rows.hide_idle or not busy:
-        return Lanes(tuple(everyone), tuple(number in busy for number in everyone), "")
-    hidden = [number for number in everyone if number not in busy]
-    free = sum(number in present for number in hidden)
+    everyone = rows.in_order()
+    is_all = not rows.hide_idle or not busy
+    shown = [number for number in everyone if is_all or number in busy or number in joined]
+    hidden = set(everyone) - set(shown)
+    free = len(hidden & present)
     parts = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
-    shown = tuple(number for number in everyone if number in busy)
-    return Lanes(shown, (True,) * len(shown), ", ".join(part for part in parts if part))
+    return Lanes(
+        tuple(shown),
+        tuple(number in busy for number in shown),
+        ", ".join(part for part in parts if part),
+        _groups(shown, rows),
+    )
+
+
+def _groups(shown: Sequence[int], rows: WorkerRows) -> tuple[tuple[str, int, int], ...]:
+    """Name, first and last row of each kind of device; none where all are of one kind."""
+    found: dict[str, list[int]] = {}
+    if len(set(rows.devices)) > 1:
+        for row, worker in enumerate(shown):
+            found.setdefault(rows.devices[worker], []).append(row)
+    return tuple((plain(name, 24), places[0], places[-1]) for name, places in found.items())
 
 
 def whole_window(frames: Iterable[DataFrame]) -> Window:

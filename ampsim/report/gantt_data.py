@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
+from ampsim.report.gantt_arrows import Arrows, arrows_in
 from ampsim.report.gantt_boxes import (
     Lanes,
     Window,
@@ -22,15 +23,16 @@ from ampsim.report.gantt_boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.style import DIRECTIONS
+from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_seconds
 
+TRANSFERS_MAX = 200_000  # chosen: 9 MB of page
 STEPS_MAX = 1_000_000  # chosen: 50 MB of page, which browsers still open in seconds
 
 _TYPES: dict[str, str] = {
     "start": "<f8", "end": "<f8", "flop": "<f8", "bytes": "<f8", "instance": "<i4",
-    "staleness": "<i4", "node": "<u2", "direction": "u1",
+    "staleness": "<i4", "node": "<u2", "direction": "u1", "state": "<u4",
 }  # fmt: skip
 
 
@@ -63,15 +65,22 @@ class GanttView:
         data: plain values for `templates/gantt.js`.
         panels: the same in words, a panel for each schedule.
         directions: looks of the three kinds of step.
+        has_transfers: whether there are arrows.
     """
 
     data: dict[str, Any]
     panels: list[Panel]
     directions: dict[str, Any]
+    has_transfers: bool
 
 
 def gantt_view(
-    spans_by_schedule: Mapping[str, DataFrame], *, workers: int, window_s: Window | None = None
+    spans_by_schedule: Mapping[str, DataFrame],
+    *,
+    workers: int,
+    window_s: Window | None = None,
+    devices: Sequence[str] = (),
+    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
 
@@ -80,6 +89,9 @@ def gantt_view(
         workers: how many workers the cluster has.
         window_s: what is shown first; the first few instances if not given. Where all steps are
             too many for a page, those outside are left out.
+        devices: a device's name per worker; where they differ, rows are grouped by them.
+        transfers: each schedule's transfers in chunks; a page holds at most `TRANSFERS_MAX`, and
+            where there are more of a schedule it has none and says so.
 
     Raises:
         OptionError: there are too many steps for a page.
@@ -88,38 +100,82 @@ def gantt_view(
     first_s = choose_window(spans_by_schedule) if window_s is None else window_s
     if _steps(spans_by_schedule, whole_s) > STEPS_MAX:
         whole_s = _only_window(spans_by_schedule, window_s)
-    rows = WorkerRows(workers)
-    lanes = lanes_for((boxes_in(spans, whole_s) for spans in spans_by_schedule.values()), rows)
-    nodes = sorted({name for spans in spans_by_schedule.values() for name in _nodes(spans)})
+    rows = WorkerRows(workers, devices=devices)
+    sent = {
+        name: arrows_in((transfers or {}).get(name, ()), spans, whole_s)
+        for name, spans in spans_by_schedule.items()
+    }
+    boxes = (boxes_in(spans, whole_s) for spans in spans_by_schedule.values())
+    lanes = lanes_for(boxes, rows, frozenset[int]().union(*(one.workers for one in sent.values())))
+    nodes, states = _names(spans_by_schedule, "node"), _names(spans_by_schedule, "state")
     assert len(nodes) < 1 << 16, len(nodes)
-    packed = [_Packed(spans, lanes, nodes, whole_s) for spans in spans_by_schedule.values()]
-    data = {
+    packed = {
+        name: _Packed(spans, lanes, (nodes, states), whole_s)
+        for name, spans in spans_by_schedule.items()
+    }
+    data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
-        "rows": [rows.name(worker) for worker in lanes.workers],
-        "workers": list(lanes.workers),
-        "closing": lanes.closing_line,
+        **_rows(lanes, rows),
         "nodes": [plain(name) for name in nodes],
+        "states": [plain(state, 200) for state in states],
+        "transfer": TRANSFER,
         "directions": [
             {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
             for look in DIRECTIONS.values()
         ],
         "schedules": [
-            {"name": plain(name), **one.columns()}
-            for name, one in zip(spans_by_schedule, packed, strict=True)
+            {"name": plain(name), **one.columns(), "sent": _sent_columns(sent[name], lanes)}
+            for name, one in packed.items()
         ],
     }
-    panels = [
-        one.panel(plain(name), [rows.name(worker) for worker in lanes.workers])
-        for name, one in zip(spans_by_schedule, packed, strict=True)
+    names = [
+        f"{row}, {kind}" if kind else row
+        for row, kind in zip(data["rows"], data["devices"], strict=True)
     ]
-    return GanttView(data, panels, dict(DIRECTIONS))
+    panels = [one.panel(plain(name), names, sent[name]) for name, one in packed.items()]
+    has_transfers = any(len(one.source) for one in sent.values())
+    return GanttView(data, panels, dict(DIRECTIONS), has_transfers)
+
+
+def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
+    """The rows: names, workers, devices where there are several kinds, and these as groups."""
+    kinds = [rows.devices[worker] if lanes.groups else "" for worker in lanes.workers]
+    return {
+        "rows": [rows.name(worker) for worker in lanes.workers],
+        "workers": list(lanes.workers),
+        "devices": [plain(kind, 24) for kind in kinds],
+        "groups": [list(group) for group in lanes.groups],
+        "closing": lanes.closing_line,
+    }
+
+
+def _sent_columns(sent: Arrows, lanes: Lanes) -> dict[str, str]:
+    """Transfers in the order of their starts, as `_Packed.columns`; none if they are too many."""
+    order = np.argsort(sent.start_s, kind="stable")
+    if len(order) > TRANSFERS_MAX:
+        order = order[:0]
+    place = {worker: row for row, worker in enumerate(lanes.workers)}
+    columns: dict[str, Any] = {
+        "start": (sent.start_s, "<f8"),
+        "end": (sent.end_s, "<f8"),
+        "bytes": (sent.size_bytes, "<f8"),
+        "from": (np.array([place[int(w)] for w in sent.source], dtype=np.int64), "<u2"),
+        "to": (np.array([place[int(w)] for w in sent.target], dtype=np.int64), "<u2"),
+    }
+    return {name: _packed(values[order], kind) for name, (values, kind) in columns.items()}
+
+
+def _packed(values: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
 
 
 class _Packed:
     """Steps of one schedule that take time, sorted by row and time."""
 
-    def __init__(self, spans: DataFrame, lanes: Lanes, nodes: list[str], whole_s: Window) -> None:
+    def __init__(
+        self, spans: DataFrame, lanes: Lanes, names: tuple[list[str], list[str]], whole_s: Window
+    ) -> None:
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
         is_drawn = is_inside & (end_s > start_s)
@@ -141,7 +197,8 @@ class _Packed:
             "bytes": integers(spans, "bytes")[chosen],
             "instance": integers(spans, "instance")[chosen],
             "staleness": integers(spans, "staleness")[chosen],
-            "node": _codes(spans, "node", nodes)[chosen],
+            "node": _codes(spans, "node", names[0])[chosen],
+            "state": _codes(spans, "state", names[1])[chosen],
             "direction": _codes(spans, "direction", list(DIRECTIONS))[chosen],
         }
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
@@ -152,13 +209,10 @@ class _Packed:
         return {
             "free": self.free,
             "begins": begins.tolist(),
-            **{
-                name: base64.b64encode(values.astype(_TYPES[name]).tobytes()).decode("ascii")
-                for name, values in self.values.items()
-            },
+            **{name: _packed(values, _TYPES[name]) for name, values in self.values.items()},
         }
 
-    def panel(self, name: str, rows: list[str]) -> Panel:
+    def panel(self, name: str, rows: list[str], sent: Arrows) -> Panel:
         """The chart in words: all rows together, then each."""
         together = self._worked("all of these", np.ones(len(self.row), dtype=np.bool_), self.rows)
         worked = [self._worked(row, self.row == index, 1) for index, row in enumerate(rows)]
@@ -167,7 +221,11 @@ class _Packed:
             f"workers shown are busy {together.busy}"
         )
         free = f"; {self.free:,} free steps are not drawn" if self.free else ""
-        return Panel(name, summary + free, [together, *worked])
+        count = len(sent.source)
+        arrows = f"; {count:,} transfers between workers" if count else ""
+        if count > TRANSFERS_MAX:
+            arrows += " are too many for a page; choose a shorter window"
+        return Panel(name, summary + free + arrows, [together, *worked])
 
     def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> Worked:
         length_s = (self.values["end"] - self.values["start"])[chosen]
@@ -206,11 +264,18 @@ def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | 
     return window_s
 
 
-def _nodes(spans: DataFrame) -> set[str]:
-    return set(texts(DataFrame({"node": spans["node"].unique()}), "node"))
+def _names(spans_by_schedule: Mapping[str, DataFrame], column: str) -> list[str]:
+    """The different texts of a column, sorted; one that is empty where there is no such column."""
+    found: set[str] = set()
+    for spans in spans_by_schedule.values():
+        known = DataFrame({column: spans[column].unique()}) if column in spans else None
+        found.update([""] if known is None else texts(known, column))
+    return sorted(found)
 
 
 def _codes(spans: DataFrame, column: str, names: list[str]) -> Integers:
     """Place of each value in `names`."""
+    if column not in spans:
+        return np.full(len(spans), names.index(""))
     places = {name: index for index, name in enumerate(names)}
     return np.array([places[name] for name in texts(spans, column)], dtype=np.int64)

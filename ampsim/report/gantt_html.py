@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ampsim.files import write_text
@@ -20,6 +20,8 @@ def write_gantt_page(
     workers: int,
     window_s: Window | None = None,
     title: str = "",
+    devices: Sequence[str] = (),
+    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
 ) -> Path:
     """Writes the schedules' charts above each other into one page that needs no network.
 
@@ -32,6 +34,8 @@ def write_gantt_page(
         workers: how many workers the cluster has.
         window_s: what is shown first; the first few instances if not given.
         title: heading, a user's text.
+        devices: a device's name per worker; where they differ, rows are grouped by them.
+        transfers: each schedule's transfers in chunks, to be drawn as arrows.
 
     Raises:
         OptionError: the window is empty or reversed, or there are too many steps for a page.
@@ -40,7 +44,9 @@ def write_gantt_page(
     assert spans_by_schedule, "a chart of no schedule"
     if window_s is not None:
         check_window(window_s)
-    view = gantt_view(spans_by_schedule, workers=workers, window_s=window_s)
+    view = gantt_view(
+        spans_by_schedule, workers=workers, window_s=window_s, devices=devices, transfers=transfers
+    )
     heading = plain(title, 200) or "Who works when"
     write_text(path, render("gantt_page.html", title=heading, view=view))
     return Path(path)

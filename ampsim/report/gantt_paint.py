@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.collections import PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.markers import TICKRIGHT
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from ampsim.report.axis import Scale
-from ampsim.report.frames import Floats
+from ampsim.report.frames import Floats, Integers
+from ampsim.report.gantt_arrows import Arrows
 from ampsim.report.gantt_boxes import Boxes, Lanes, Window, WorkerRows
 from ampsim.report.style import DIRECTIONS, FAINT_INK, IDLE, UNUSED, Axes, BoxStyle, text_width_pt
 
@@ -22,19 +26,28 @@ _HAIRLINE_PT = 0.4  # chosen: about a pixel; narrower boxes cannot be seen
 _HAIRLINES = 0.05  # chosen: share of a chart's length that hairlines may cover at most
 _EDGED_PT = 3.0  # chosen: edges of narrower boxes would hide their colour
 _SIZES_PT = (8.0, 7.0, 6.0, 5.0)  # of the numbers in boxes, best first; below 5 nobody can read
+_NAMES_PT = 9.0  # chosen: names of 8 pt need this much height
 _ENOUGH = 0.97  # chosen: a larger size must keep this share of the numbers that could be shown
+
+_TICK: Any = TICKRIGHT  # an int, which matplotlib's types forget
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One schedule's chart: what to draw, in which rows, on which scale."""
+    """One schedule's chart: what to draw, in which rows, on which scale.
+
+    `arrows` are the transfers to draw, every `every`-th of all `transfers`.
+    """
 
     boxes: Boxes
     lanes: Lanes
     scale: Scale
     window_s: Window
+    arrows: Arrows
+    every: int
+    transfers: int
 
     def x(self, time_s: Floats) -> Floats:
         """Times on the chart's horizontal axis."""
@@ -49,8 +62,12 @@ class Chart:
     @property
     def row(self) -> NDArray[np.int64]:
         """Row of each box, 0 on top."""
+        return self.rows_of(self.boxes.worker)
+
+    def rows_of(self, workers: Integers) -> Integers:
+        """Row of each of some workers, all of which have one."""
         place = {worker: index for index, worker in enumerate(self.lanes.workers)}
-        return np.array([place[int(worker)] for worker in self.boxes.worker], dtype=np.int64)
+        return np.array([place[int(worker)] for worker in workers], dtype=np.int64)
 
 
 def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> None:
@@ -179,7 +196,7 @@ def _rectangles(left: Floats, right: Floats, row: NDArray[np.int64]) -> Any:
 
 def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> None:
     """Names beside the rows, every second, fourth, ... where rows are too low for all of them."""
-    step = next((step for step in (1, 2, 4, 8, 16, 32) if step * row_pt >= 9.0), 64)
+    step = next((step for step in (1, 2, 4, 8, 16, 32) if step * row_pt >= _NAMES_PT), 64)
     places = range(0, len(lanes.workers), step)
     names = [rows.name(lanes.workers[place]) for place in places]
     axes.set_yticks(list(places), names, fontsize=8)
@@ -187,3 +204,25 @@ def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> Non
     for label, place in zip(axes.get_yticklabels(), places, strict=True):
         label.set_color(axes.xaxis.label.get_color() if lanes.is_busy[place] else FAINT_INK)
     axes.spines["left"].set_visible(False)
+    widest_pt = max((text_width_pt(name, 8.0) for name in names), default=0.0)
+    _bracket_groups(axes, lanes, widest_pt + 10.0, row_pt)
+
+
+def _bracket_groups(axes: Axes, lanes: Lanes, shift_pt: float, row_pt: float) -> None:
+    """A bracket with its name for each kind of device, left of the rows' names."""
+    shift = ScaledTranslation(-shift_pt / 72.0, 0.0, axes.figure.dpi_scale_trans)
+    named_until = -np.inf
+    for name, first, last in lanes.groups:
+        bracket = Line2D(
+            [0.0, 0.0], [first - 0.38, last + 0.38], color=FAINT_INK, linewidth=0.8,
+            marker=_TICK, markersize=3.0, clip_on=False, label="bracket",
+            transform=axes.get_yaxis_transform() + shift,
+        )  # fmt: skip
+        axes.add_artist(bracket)
+        middle = (first + last) / 2
+        if (middle - named_until) * row_pt >= _NAMES_PT:
+            named_until = middle
+            axes.annotate(
+                name, (0.0, middle), (-shift_pt - 4.0, 0.0), fontsize=8, ha="right", va="center",
+                xycoords=("axes fraction", "data"), textcoords="offset points",
+            )  # fmt: skip

@@ -3,7 +3,8 @@
 One process per schedule, one track per worker. A step that takes time is a slice; a free one is an
 instant. Arrows lead from a forward step to the backward step that used its activation, and from
 there to the update that used the gradient; counters show what is in flight, staleness, weight
-versions and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
+versions, bytes of stashed weights and loss. Times are virtual, rounded to whole nanoseconds, which
+is what Perfetto keeps.
 
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
@@ -18,7 +19,7 @@ from typing import Any
 
 from ampsim.files import replacing
 from ampsim.report.frames import DataFrame, floats, integers, texts
-from ampsim.report.perfetto_counters import InFlight, loss_events, update_events
+from ampsim.report.perfetto_counters import InFlight, loss_events, stash_events, update_events
 from ampsim.report.perfetto_flows import Flows
 from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
 from ampsim.report.words import plain
@@ -34,9 +35,12 @@ class Trace:
     Attributes:
         name: of the schedule, a user's text.
         workers: how many workers the cluster has.
-        spans: gives the trace's spans in chunks, in the order of their ends.
+        spans: gives the trace's spans in chunks, in the order of the record.
         updates: gives the trace's updates in chunks, in the order of their times.
         epochs: one row per epoch.
+        stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
+        transfers: gives the trace's transfers in chunks; pictures show them, this trace does not.
+        devices: a device's name for each worker; empty where it is unknown.
     """
 
     name: str
@@ -44,6 +48,9 @@ class Trace:
     spans: Callable[[], Iterable[DataFrame]]
     updates: Callable[[], Iterable[DataFrame]]
     epochs: DataFrame
+    stashes: Callable[[], Iterable[DataFrame]] = tuple
+    transfers: Callable[[], Iterable[DataFrame]] = tuple
+    devices: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,9 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
     for chunk in _sliced(trace.updates()):
         nodes.update(texts(chunk, "node"))
         yield update_events(chunk, tracks.pid, versions), 0
+    held: dict[str, int] = {}
+    for chunk in _sliced(trace.stashes()):
+        yield stash_events(chunk, tracks.pid, held), 0
     yield loss_events(trace.epochs, tracks.pid), 0
     in_flight = InFlight()
     flows.start(nodes)
@@ -136,15 +146,16 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
     labels: dict[tuple[str, str], str] = {}
     lines: list[str] = []
-    for node, direction, worker, instance, flop, size, staleness, free, begin, end, ts, dur in zip(
+    rows = zip(
         texts(spans, "node"), texts(spans, "direction"),
-        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(),
+        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), _states(spans),
         integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
         integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
-        start_ns.tolist(), end_ns.tolist(),
+        ((start_ns + end_ns) // 2).tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
         strict=True,
-    ):  # fmt: skip
+    )  # fmt: skip
+    for node, direction, worker, instance, state, flop, size, age, free, middle, ts, dur in rows:
         label = labels.get((node, direction))
         if label is None:
             label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
@@ -152,13 +163,24 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         place = f'"pid":{tracks.pid},"tid":{tracks.first_tid + worker}'
         shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
         of = f'"instance":{instance},' if instance >= 0 else ""
-        stale = f',"staleness":{staleness}' if staleness >= 0 else ""
+        aged = f',"staleness":{age}' if age >= 0 else ""
         lines.append(
-            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}"flop":{flop},"bytes":{size}{stale}}}}}'
+            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{state}"flop":{flop},"bytes":{size}{aged}}}}}'
         )
         if not free:
-            flows.take(lines, (node, direction, instance, staleness), (place, (begin + end) // 2))
+            flows.take(lines, (node, direction, instance, age), (place, middle))
     return lines
+
+
+def _states(spans: DataFrame) -> list[str]:
+    """What is said of each step's state among its arguments; nothing where there is nothing."""
+    if "state" not in spans:
+        return [""] * len(spans)
+    states = texts(spans, "state")
+    said = {
+        state: f'"state":{quoted(plain(state, 200))},' if state else "" for state in set(states)
+    }
+    return [said[state] for state in states]
 
 
 def _sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:

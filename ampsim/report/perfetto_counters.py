@@ -1,4 +1,4 @@
-"""Counters of a trace: instances in flight, staleness and weight versions of each node, loss."""
+"""Counters of a trace: in flight, staleness, weight versions and stashed bytes of nodes, loss."""
 
 from __future__ import annotations
 
@@ -79,6 +79,27 @@ def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> lis
         stale, version = quoted(f"staleness {plain(node)}"), quoted(f"version {plain(node)}")
         lines.append(_counter(pid, stale, time_us, {"mean": mean, "max": most}))
         lines.append(_counter(pid, version, time_us, {"updates": versions[node]}))
+    return lines
+
+
+def stash_events(stashes: DataFrame, pid: int, held: dict[str, int]) -> list[str]:
+    """Bytes that old versions of a node's weights take, beside the latest, and of all nodes.
+
+    Args:
+        stashes: a chunk of changes, each with the bytes from then on.
+        pid: the schedule's process.
+        held: bytes of each node until now; kept up to date.
+    """
+    times = in_microseconds(in_nanoseconds(floats(stashes, "time_s")))
+    sizes = integers(stashes, "bytes").tolist()
+    lines: list[str] = []
+    total = sum(held.values())
+    for node, time_us, size in zip(texts(stashes, "node"), times, sizes, strict=True):
+        total += size - held.get(node, 0)
+        held[node] = size
+        name = quoted(f"stashed weights {plain(node)}")
+        lines.append(_counter(pid, name, time_us, {"bytes": size}))
+        lines.append(_counter(pid, '"stashed weights"', time_us, {"bytes": total}))
     return lines
 
 

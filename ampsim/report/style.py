@@ -26,6 +26,7 @@ INK = "#222222"
 FAINT_INK = "#70757a"
 IDLE = "#e9ecef"
 UNUSED = "#f6f7f8"
+TRANSFER = "#6b2fa0"  # apart from the colours of steps, dark enough on idle grey
 FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
 
 RC: dict[str, Any] = {

@@ -27,10 +27,14 @@ class Desk:
         self._turns = turns
         self._is_out = False
         self._waiting: dict[Turn, deque[Entry]] = {}
+        self._names: dict[Turn, str] = {}
 
     def door(self, site: Site, stage: int, direction: Direction) -> Callable[[Entry], None]:
         """Return who accepts the messages of `direction` for the node of `stage`."""
         waiting = self._waiting.setdefault((direction, stage), deque())
+        self._names[direction, stage] = (
+            f"{direction.name.lower()} of {site.node.describe()}, stage {stage}"
+        )
         node, inbox = site.node, self._worker.queues[direction]
 
         def accept(entry: Entry) -> None:
@@ -49,6 +53,20 @@ class Desk:
             self._is_out = False
             self._turns.served()
             self._hand_out()
+
+    def told(self) -> str:
+        """Say whose turn it is and what waits out of turn; nothing, where nothing waits."""
+        turn = self._turns.next()
+        waiting = [
+            f"{self._names[place]}: {entries[0][2]}"
+            + f" and {len(entries) - 1} more" * (len(entries) > 1)
+            for place, entries in self._waiting.items()
+            if entries
+        ]
+        if not waiting:
+            return ""
+        whose = "nobody's turn" if turn is None else f"the turn of {self._names[turn]}"
+        return f"worker {self._worker.index} has {whose}, but holds {', '.join(waiting)}"
 
     def _hand_out(self) -> None:
         turn = None if self._is_out else self._turns.next()

@@ -12,10 +12,14 @@ from ampsim.hardware import HOST, Cluster, Link
 from ampsim.ir import Direction, Graph
 from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
+from ampsim.runtime.budget import budget_of
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.desk import Desk
+from ampsim.runtime.diagnosis import why_stuck
+from ampsim.runtime.grouping import merge_groups
 from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
+from ampsim.runtime.remedies import REMEDIES
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
 from ampsim.runtime.schedules.turns import Post
 from ampsim.runtime.site import Entry, Route, Site, keep_weights
@@ -94,7 +98,7 @@ class Engine:
         self._recorder = recorder
         self._channels: dict[tuple[int, int], Channel | None] = {}
         pump = without_numbers(job.pump) if is_abstract else job.pump
-        self.controller = Controller(schedule, pump, recorder)
+        self.controller = Controller(schedule, pump, clock, recorder)
         self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
         self._agenda = Agenda()
         self.workers = [
@@ -110,8 +114,14 @@ class Engine:
         self._stages: dict[int, int] = {}
         if schedule.needs_chain:
             self._set_stages(cast("ChainSchedule", schedule))
+        if schedule.staleness_budget is not None:
+            self.controller.budget = budget_of(schedule.staleness_budget, self._graph, self.sites)
+        for site in self.sites:
+            if site.learner is not None:
+                REMEDIES[schedule.remedy](site)
         self._barrier = Barrier() if schedule.holds_gradients else None
         self._wire()
+        merge_groups(self.workers, clock, recorder, schedule)
         for worker in self.workers:
             worker.controller, worker.updater = self.controller, self.updater
             clock.start(worker.serve(), f"worker-{worker.index}")
@@ -149,7 +159,13 @@ class Engine:
                         self._split(site, desk, len(places) + stage)
         picks = schedule.weights(len(places), ledger)
         for place, pick in zip(places, picks or (), strict=bool(picks)):
-            self.sites[place].stash = Stash(self.sites[place], pick)
+            site = self.sites[place]
+            site.stash = Stash(site, pick, self._note_of(place))
+
+    def _note_of(self, place: int) -> Callable[[int], None]:
+        """Return who records how many bytes the node at `place` has stashed from now on."""
+        record, clock = self._recorder.stashes.append, self._clock
+        return lambda size_bytes: record((place, clock.now, size_bytes))
 
     def _split(self, site: Site, desk: Desk, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""
@@ -254,16 +270,9 @@ class Engine:
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""
-        held = [
-            f"{node.describe()} holds {', '.join(map(str, list(node.pending())[:3]))}"
-            for node in self._graph.nodes
-            if list(node.pending())
-        ]
-        unfinished = self.controller.unfinished
-        if unfinished or held:
-            what = f"instances {unfinished[:5]} are unfinished" if unfinished else "caches remain"
+        desks = dict.fromkeys(site.desk for site in self.sites if site.desk is not None)
+        why = why_stuck(self._graph.nodes, desks, self.controller.unfinished)
+        if why is not None:
             raise StuckError(
-                f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {what}"
-                + (f": {'; '.join(held[:8])}" if held else "; no node holds anything of them")
-                + "; a node that one of these waits for swallowed a message or changed its state"
+                f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {why}"
             )

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
 
 from ampsim.hardware import Device, light_is_free, occupancy_s
-from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State, Work
+from ampsim.ir import (
+    Direction,
+    LossNode,
+    Node,
+    ParameterizedNode,
+    Payload,
+    Sends,
+    State,
+    Work,
+)
 from ampsim.runtime.tally import Tally
 
 if TYPE_CHECKING:
@@ -34,6 +47,12 @@ Step: TypeAlias = Callable[[int, State, Payload], Sends]
 
 NOTHING: Price = (0.0, 0, 0)
 
+Extents: TypeAlias = "tuple[int, ...] | None"
+"""Shape of the payload that a step is charged for; None where there is none."""
+
+WAITS: Final = (-1,)
+"""In place of a shape: the step only waited, which costs nothing."""
+
 
 class Site:
     """One node on one worker.
@@ -50,7 +69,9 @@ class Site:
         optimizer_state: what the optimizer remembers of this node's parameters.
         forward, backward: serve a message: the node's own methods, or what counts or changes
             weights around them.
-        work: says what a step costs: the node's own method, or half of it.
+        work: says what a step costs: the node's own method, or what stands for it.
+        after_update: told after each update of the weights before it and of the mean staleness of
+            its gradients; None where nobody wants to know.
         tally: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
@@ -61,6 +82,7 @@ class Site:
         "_device",
         "_prices",
         "acknowledge_route",
+        "after_update",
         "backward",
         "backward_routes",
         "desk",
@@ -94,15 +116,20 @@ class Site:
         self.tally = Tally(node) if node.is_parameterized else None
         self.forward: Step = self.tally.forward if self.tally else node.forward
         self.backward: Step = self.tally.backward if self.tally else node.backward
-        self.work: Callable[[Direction, tuple[int, ...] | None], Work] = node.work
+        self.work: Callable[[Direction, Extents], Work] = node.work
+        self.after_update: Callable[[np.ndarray, float], None] | None = None
         self.stash: Stash | None = None
         self.desk: Desk | None = None
         self.resident_bytes = 0
         self._device = device
-        self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
+        self._prices: dict[tuple[Direction, Extents], Price] = {}
 
-    def price_of_step(self, direction: Direction, payload: Payload, sends: Sends) -> Price:
-        """What a forward or backward step costs that took `payload` and returned `sends`.
+    def charged(self, payload: Payload, sends: Sends) -> Extents:
+        """Shape that a forward or backward step is charged for, or `WAITS`; ask once a step.
+
+        Args:
+            payload: what the step took.
+            sends: what it returned.
 
         A step that only waits costs nothing. A light step is charged for the largest payload that
         it took or sends, whichever message came last.
@@ -112,14 +139,14 @@ class Site:
             assert isinstance(node, LossNode)
             payload, node.completed = node.completed, None
             if payload is None:
-                return NOTHING
+                return WAITS
         elif not sends:
-            return NOTHING
+            return WAITS
         elif self.learner is None:
             payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
-        return self.price(direction, None if payload is None else payload.shape)
+        return None if payload is None else payload.shape
 
-    def price(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
+    def price(self, direction: Direction, shape: Extents) -> Price:
         """What a step costs here; depends on the shape of its payload alone, and is remembered."""
         key = (direction, shape)
         price = self._prices.get(key)
@@ -127,12 +154,35 @@ class Site:
             price = self._prices[key] = self._work_out(direction, shape)
         return price
 
-    def _work_out(self, direction: Direction, shape: tuple[int, ...] | None) -> Price:
+    def price_of_group(self, direction: Direction, shapes: Sequence[Extents]) -> Price:
+        """What one step costs that is charged for payloads of all these `shapes`.
+
+        Shapes that are equal but for the first axis, the rows, are one payload of all their rows:
+        weights are read once, and its operations are issued once. Others are more work in the same
+        step. The device is as efficient as with all rows together.
+        """
+        if len(shapes) == 1:
+            return self.price(direction, shapes[0])
+        rows_of: dict[tuple[int, ...], int] = {}
+        whole: list[Extents] = []
+        for shape in shapes:
+            if shape:
+                rows_of[shape[1:]] = rows_of.get(shape[1:], 0) + shape[0]
+            else:
+                whole.append(shape)
+        whole += [(rows, *rest) for rest, rows in rows_of.items()]
+        work = reduce(add, (self.work(direction, shape) for shape in whole))
+        rows = [_rows(shape) for shape in whole if shape is not None]
+        return self._occupancy(work, sum(rows) if rows else None)
+
+    def _work_out(self, direction: Direction, shape: Extents) -> Price:
+        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
+        return self._occupancy(self.work(direction, shape), rows)
+
+    def _occupancy(self, work: Work, rows: int | None) -> Price:
         if self._device is None:
             return NOTHING
-        work = self.work(direction, shape)
         is_light = not self.node.is_parameterized
-        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
         seconds = occupancy_s(
             self._device, work, is_light=is_light, rows=rows, resident_bytes=self.resident_bytes
         )

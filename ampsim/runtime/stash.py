@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ampsim.errors import OptionError
@@ -19,6 +21,8 @@ class Stash:
     Args:
         site: where the steps run; this takes the place of its steps.
         pick: which version a forward step reads. It never picks one older than before.
+        note: told how many bytes versions other than the latest take, whenever that has changed
+            by the start of a step.
 
     Attributes:
         bytes_max: the most bytes that versions other than the latest took.
@@ -27,7 +31,7 @@ class Stash:
         OptionError: the node's updates write its weights.
     """
 
-    def __init__(self, site: Site, pick: PickVersion) -> None:
+    def __init__(self, site: Site, pick: PickVersion, note: Callable[[int], None]) -> None:
         assert isinstance(site.node, ParameterizedNode)
         if site.node.is_sparse:
             raise OptionError(
@@ -35,6 +39,8 @@ class Stash:
                 "it can be kept; take is_sparse=False, or a schedule that stashes no weights"
             )
         self.bytes_max = 0
+        self._bytes = 0
+        self._note = note
         self._node = site.node
         self._forward, self._backward = site.forward, site.backward
         self._pick = pick
@@ -85,3 +91,6 @@ class Stash:
         }
         kept_bytes = (len(self._versions) - 1) * self._node.theta.nbytes
         self.bytes_max = max(self.bytes_max, kept_bytes)
+        if kept_bytes != self._bytes:
+            self._bytes = kept_bytes
+            self._note(kept_bytes)

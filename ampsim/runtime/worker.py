@@ -13,13 +13,14 @@ delivered first (docs/decisions/0004-instants.md).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.ir import Direction, LossNode, Sends, State
 from ampsim.runtime.faults import fault_of, stray_of, told
-from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.site import WAITS, Entry, Route, Site
 from ampsim.trace import Recorder
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ NO_STALENESS: Final = -1
 
 BY_CONTROLLER: Final = (-1,)
 """State of an update message that the controller sent; it belongs to no instance."""
+
+Occupy: TypeAlias = "Callable[[Direction, deque[Entry]], Awaitable[None]]"
+"""``occupy(direction, queue)`` serves what has waited longest in a queue of that direction."""
 
 
 class Agenda:
@@ -75,6 +79,7 @@ class Worker:
         is_listed: whether it is on the agenda.
         free_backward, free_forward: messages for nodes that cost nothing.
         queues: messages that take device time, by direction.
+        occupy: serves the next message of a queue; `ampsim.runtime.grouping` puts its own here.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class Worker:
         self.agenda = agenda
         self._record = recorder.spans.append
         self._signal = clock.signal()
+        self.occupy: Occupy = self._occupy
         self.controller: Controller
         self.updater: Updater
 
@@ -113,23 +119,30 @@ class Worker:
         self._signal.fire()
 
     async def serve(self) -> None:
-        """Serve messages that take device time, for ever."""
+        """Serve messages that take device time, for ever.
+
+        Where its own signal would be the next thing to happen, the worker goes on without it.
+        """
         (_, first), (_, second), (_, third) = self._by_urgency
+        clock = self._clock
         while True:
-            self._signal = self._clock.signal()
-            self.is_waiting = True
-            if first or second or third:
-                self.wake()
-            await self._signal
+            has_work = first or second or third
+            if not has_work or not clock.is_settled:
+                self._signal = clock.signal()
+                self.is_waiting = True
+                if has_work:
+                    self.wake()
+                await self._signal
             for direction, queue in self._by_urgency:
                 if queue:
-                    await self._occupy(direction, queue.popleft())
+                    await self.occupy(direction, queue)
                     break
             self.serve_free()
             self.agenda.serve()
 
-    async def _occupy(self, direction: Direction, entry: Entry) -> None:
+    async def _occupy(self, direction: Direction, queue: deque[Entry]) -> None:
         """Run one step, keep the device busy for what it costs, and send what it returned."""
+        entry = queue.popleft()
         site, _port, state, payload = entry
         learner = site.learner
         start_s = self._clock.now
@@ -139,11 +152,13 @@ class Worker:
         if direction is UPDATE:
             price = site.price(direction, self._update(site, state))
         else:
-            sends = self._step(direction, entry)
+            sends = self.step(direction, entry)
             try:
-                price = site.price_of_step(direction, payload, sends)
+                shape = site.charged(payload, sends)
+                if shape is not WAITS:
+                    price = site.price(direction, shape)
             except Exception as error:
-                raise self._failed(site, direction, state, told(error)) from error
+                raise self.failed(site, direction, state, told(error)) from error
             if direction is BACKWARD and learner is not None:
                 staleness = learner.last_staleness
         seconds, flop, moved = price
@@ -154,10 +169,13 @@ class Worker:
             self.is_busy = False
             end_s = self._clock.now
         self._record(
-            (self.index, site.index, direction, state[0], start_s, end_s, flop, moved, staleness)
-        )
+            (
+                self.index, site.index, direction, state[0], start_s, end_s, flop, moved,
+                staleness, state,
+            )
+        )  # fmt: skip
         if direction is not UPDATE:
-            self._send(site, direction, state, sends)
+            self.send_on(site, direction, state, sends)
             if staleness >= 0 and learner is not None and learner.is_update_due:
                 self.queues[UPDATE].append((site, 0, state, None))
             if site.desk is not None:
@@ -179,11 +197,11 @@ class Worker:
             else:
                 return
             site, _port, state, _payload = entry
-            sends = self._step(direction, entry)
-            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS))
-            self._send(site, direction, state, sends)
+            sends = self.step(direction, entry)
+            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS, state))
+            self.send_on(site, direction, state, sends)
 
-    def _step(self, direction: Direction, entry: Entry) -> Sends:
+    def step(self, direction: Direction, entry: Entry) -> Sends:
         """Run the node's step; an exception tells where and when it happened."""
         site, port, state, payload = entry
         try:
@@ -193,7 +211,7 @@ class Worker:
         except AmpsimError:
             raise
         except Exception as error:
-            raise self._failed(site, direction, state, told(error)) from error
+            raise self.failed(site, direction, state, told(error)) from error
         if site.is_loss:
             self.controller.take_report(cast("LossNode", site.node), state, self._clock.now)
         return sends
@@ -205,16 +223,17 @@ class Worker:
         except AmpsimError:
             raise
         except Exception as error:
-            raise self._failed(site, UPDATE, state, told(error)) from error
+            raise self.failed(site, UPDATE, state, told(error)) from error
 
-    def _failed(self, site: Site, direction: Direction, state: State, what: str) -> SimulationError:
+    def failed(self, site: Site, direction: Direction, state: State, what: str) -> SimulationError:
+        """Make the error that tells what failed, where and when."""
         sender = "from the controller" if state is BY_CONTROLLER else str(state)
         return SimulationError(
             f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
             f"{direction.name.lower()} {sender}: {what}"
         )
 
-    def _send(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
+    def send_on(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
         routes = site.backward_routes if direction is BACKWARD else site.forward_routes
         try:
@@ -228,7 +247,7 @@ class Worker:
             )
             if fault is None:
                 raise
-            raise self._failed(site, direction, state, fault) from error
+            raise self.failed(site, direction, state, fault) from error
 
 
 def send(routes: list[Route], source: int, sends: Sends) -> None:

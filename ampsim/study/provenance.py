@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import platform
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from ampsim.assets import shipped
+from ampsim.data import DATASETS, data_folder
+from ampsim.data.locations import there
+from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, charges
 from ampsim.runtime import Placement, Schedule
 from ampsim.study.model import Model
@@ -89,13 +93,34 @@ def model_origin(model: Model) -> dict[str, Any]:
     return {"name": model.name, **model.origin, "config": dataclasses.asdict(model.config)}
 
 
+def data_files(model: Model) -> tuple[dict[str, str], ...]:
+    """The data files that a model reads, as far as they are there, with their hashes.
+
+    By the convention of the shipped models: their option `data` names the data set, and `folder`
+    where it lies.
+    """
+    name, folder = getattr(model.config, "data", ""), getattr(model.config, "folder", None)
+    if name not in DATASETS or folder is None:
+        return ()
+    source, root = DATASETS[name], data_folder(folder or None)
+    paths = [there(source, file, root) for file in source.files.values()]
+    return tuple(
+        {"file": f"{name}/{path.name}", "sha256": sha256_of(path)} for path in paths if path
+    )
+
+
 def cluster_origin(cluster: Cluster) -> dict[str, Any]:
-    """Return name, hash and devices of a cluster, each device with its own hash."""
+    """Return name, hash and devices of a cluster, each device with its own hash.
+
+    `groups` says which workers have which: so many in a row, from worker 0 on.
+    """
+    rows = itertools.groupby(device.name for device in cluster.devices)
     return {
         "name": cluster.name,
         "sha256": cluster.digest,
         "workers": cluster.workers,
         "devices": {device.name: device.digest for device in dict.fromkeys(cluster.devices)},
+        "groups": [{"device": name, "workers": len(list(row))} for name, row in rows],
     }
 
 

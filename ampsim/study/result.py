@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ampsim.runtime import Schedule
+from ampsim.study.display import result_html
 from ampsim.study.model import Model
 from ampsim.study.outline import Outline, rate_of
-from ampsim.trace import Bounds, Recorder, bounds_of, window_of
+from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, window_of
 
 BOUND_RECORDS: Final = 20_000
 """Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
@@ -42,7 +43,9 @@ class Result:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
         `flop` and `bytes` are what was charged; steps that took no device time have start_s ==
-        end_s. `staleness` is that of the gradient, −1 where the step made none.
+        end_s. `staleness` is that of the gradient, −1 where the step made none. `state` has what
+        the message's state says beside its instance, such as "step 3, length 7". Messages that were
+        merged into one step stand side by side, each with its share of it.
         """
         return self.recorder.frame("spans")
 
@@ -55,6 +58,15 @@ class Result:
     def updates(self) -> pd.DataFrame:
         """One row an update: node, time_s, gradient_count, staleness (mean), staleness_max."""
         return self.recorder.frame("updates")
+
+    @cached_property
+    def stashes(self) -> pd.DataFrame:
+        """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
+
+        They come on top of the latest weights. A change is noticed when the node's next step of
+        training starts. Empty where the schedule stashes no weights.
+        """
+        return self.recorder.frame("stashes")
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
@@ -88,6 +100,17 @@ class Result:
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
 
+    @cached_property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """One row a worker: worker, and the shares of the makespan in update, backward, forward.
+
+        The mean over workers of a row's sum is `utilisation`; NaN where no time passed.
+        """
+        makespan_s = self.makespan_s or np.nan
+        shares = pd.DataFrame(self.recorder.summary.worked_s / makespan_s, columns=list(DIRECTIONS))
+        shares.insert(0, "worker", np.arange(self.workers))
+        return shares
+
     @property
     def max_active_keys(self) -> int:
         """Instances in flight at most: the schedule's limit, or as many as there are stages."""
@@ -113,7 +136,8 @@ class Result:
         window = window_of(
             first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
         )
-        return bounds_of(window, self.max_active_keys)
+        limits = self.recorder.columns("limits")
+        return bounds_of(window, (limits["time_s"], limits["in_flight"]))
 
     @property
     def staleness_mean(self) -> float:
@@ -126,6 +150,27 @@ class Result:
         """Largest of any gradient; None where there was none."""
         self.recorder.flush()
         return self.recorder.summary.staleness_max
+
+    @cached_property
+    def group_sizes(self) -> pd.DataFrame:
+        """How many messages were merged into one step: node, size, count of steps.
+
+        Empty where the schedule merges none. Steps that cost nothing on their device, and updates,
+        are never merged, and not counted.
+        """
+        rows = [
+            (self.recorder.nodes[node], size, count)
+            for node, counts in sorted(self.recorder.summary.group_sizes.items())
+            for size, count in sorted(counts.items())
+        ]
+        return pd.DataFrame(rows, columns=["node", "size", "count"])
+
+    @property
+    def group_size_mean(self) -> float:
+        """Mean over all steps in `group_sizes`; NaN where the schedule merges none."""
+        sizes = self.group_sizes
+        steps = int(sizes["count"].sum())
+        return float((sizes["size"] * sizes["count"]).sum()) / steps if steps else np.nan
 
     @cached_property
     def staleness(self) -> pd.DataFrame:
@@ -166,7 +211,7 @@ class Result:
     def digest(self) -> str:
         """SHA-256 over trace and final weights: equal runs, equal digest."""
         hasher = hashlib.sha256()
-        for table in ("spans", "transfers", "updates", "epochs"):
+        for table in ("spans", "transfers", "updates", "stashes", "epochs"):
             for name, column in self.recorder.columns(table).items():
                 hasher.update(name.encode())
                 hasher.update(np.ascontiguousarray(column).tobytes())
@@ -181,6 +226,9 @@ class Result:
             f"Result({self.model.name}, {self.schedule}, workers={self.workers}, "
             f"epochs={len(self.epochs)}, makespan_s={self.makespan_s:.6g})"
         )
+
+    def _repr_html_(self) -> str:
+        return result_html(self)
 
     @cached_property
     def update_interval(self) -> int | None:
@@ -212,4 +260,5 @@ class Result:
             epochs=self.epochs,
             spans=self.spans,
             staleness=self.staleness,
+            utilisation_by_worker=self.utilisation_by_worker,
         )

@@ -21,13 +21,15 @@ from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has no
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, sha256_of, write_bytes, write_text
 from ampsim.study.kept_run import Outcome
+from ampsim.study.provenance import data_files
+from ampsim.study.source_digest import source_digest
 from ampsim.toml_text import mapping, to_toml
 
-TableName: TypeAlias = Literal["spans", "transfers", "updates", "epochs"]
-TABLES: Final[tuple[TableName, ...]] = ("spans", "transfers", "updates", "epochs")
+TableName: TypeAlias = Literal["spans", "transfers", "updates", "stashes", "epochs"]
+TABLES: Final[tuple[TableName, ...]] = ("spans", "transfers", "updates", "stashes", "epochs")
 MANIFEST: Final = "manifest.toml"
 KIND: Final = "run"
-FORMAT: Final = 1
+FORMAT: Final = 2
 _CHUNK_ROWS: Final = 1 << 17  # chosen: rows that `chunks` gives at once; fewer cost space on disk
 
 
@@ -59,6 +61,12 @@ class KeptRun:
         return int(self.manifest["cluster"]["workers"])
 
     @property
+    def devices(self) -> list[str]:
+        """The name of each worker's device."""
+        groups = self.manifest["cluster"]["groups"]
+        return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+
+    @property
     def schedule(self) -> str:
         """The schedule's name."""
         return str(self.manifest["schedule"]["name"])
@@ -80,16 +88,24 @@ class KeptRun:
         Raises:
             FileFormatError: the file is missing or not the one that was written.
         """
+        untyped: Any = parquet.ParquetFile(self.verified(name))
+        with untyped as file:
+            for group in range(file.num_row_groups):  # iter_batches keeps 80 MB of earlier pages
+                yield file.read_row_group(group, use_threads=False).to_pandas()
+
+    def verified(self, name: TableName) -> Path:
+        """The file of one table.
+
+        Raises:
+            FileFormatError: it is missing or not the one that was written.
+        """
         path = self.folder / f"{name}.parquet"
         try:
             digest = sha256_of(path)
         except OSError as error:
             raise _unreadable(path, error) from error
         self._require(path, name, digest)
-        untyped: Any = parquet.ParquetFile(path)
-        with untyped as file:
-            for group in range(file.num_row_groups):  # iter_batches keeps 80 MB of earlier pages
-                yield file.read_row_group(group, use_threads=False).to_pandas()
+        return path
 
     def _require(self, path: Path, name: TableName, digest: str) -> None:
         if digest != self.manifest["files"][name]["sha256"]:
@@ -121,7 +137,8 @@ def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
         write_bytes(written[-1], content)
         files[name] = {"rows": len(frame), "sha256": hashlib.sha256(content).hexdigest()}
     start = {"kind": KIND, "format": FORMAT, "ended": outcome.ended, "epochs": outcome.epochs}
-    origin = {**start, **outcome.result.origin, "files": files}
+    inputs = {"code": source_digest(), "data": data_files(outcome.result.model)}
+    origin = {**start, **inputs, **outcome.result.origin, "files": files}
     write_text(place / MANIFEST, to_toml(origin))
     return [*written, place / MANIFEST]
 
@@ -162,7 +179,8 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
             f"{path}: format must be {FORMAT}, got {manifest.get('format')!r}; "
             "another version of ampsim wrote it, so run again"
         )
-    needed = [("model", "name"), ("cluster", "name"), ("cluster", "workers"), ("schedule", "name")]
+    needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
+    needed.append(("schedule", "name"))
     for keys in [*needed, *(("files", name, "sha256") for name in TABLES)]:
         if _at(manifest, keys) is None:
             raise FileFormatError(f"{path}: missing key {'.'.join(keys)!r}; run again")

@@ -10,6 +10,8 @@ read off times and places:
   every earlier step on the one counts for the other. So branches of one instance that a worker
   served one after the other count as a chain: for graphs that are no chain, the path may be too
   long, but it is never longer than the run. Waiting for a link is not part of the path.
+* A step that a worker merged with others counts for its share of the group's time, although what
+  it sends waits for the whole group. So with grouping the path may be too short, never too long.
 * Updates that the controller sends are barriers: all before, then the longest update, then all
   after. Instances between two barriers do not depend on each other, nor do a node's own updates.
 * An instance comes from the host and returns there, and so does an update that it sends: each way

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +13,7 @@ CHUNK_ROWS: Final = 1 << 16
 
 Columns: TypeAlias = "dict[str, np.ndarray]"
 Sink: TypeAlias = Callable[[Columns], None]
+Coder: TypeAlias = Callable[[Iterable[Any]], Iterable[int]]
 
 
 class Table:
@@ -24,10 +25,16 @@ class Table:
             runs once a message; `flush_if_full` is called now and then.
     """
 
-    def __init__(self, schema: dict[str, Any], sinks: tuple[Sink, ...]) -> None:
-        """Start empty."""
+    def __init__(
+        self,
+        schema: dict[str, Any],
+        sinks: tuple[Sink, ...],
+        coders: Mapping[str, Coder] | None = None,
+    ) -> None:
+        """Start empty; `coders` make numbers of what rows have in the columns of these names."""
         self.schema = schema
         self._sinks = sinks
+        self._coders = coders or {}
         self._rows: list[tuple[Any, ...]] = []
         self.append: Callable[[tuple[Any, ...]], None] = self._rows.append
 
@@ -43,12 +50,16 @@ class Table:
         rows = self._rows
         assert len(rows[0]) == len(self.schema), f"{rows[0]} does not fit {list(self.schema)}"
         columns = {  # zip(*rows), which makes an iterator for each row, takes twice as long
-            name: np.fromiter(map(itemgetter(place), rows), kind, len(rows))
+            name: np.fromiter(self._values(rows, place, name), kind, len(rows))
             for place, (name, kind) in enumerate(self.schema.items())
         }
         rows.clear()
         for sink in self._sinks:
             sink(columns)
+
+    def _values(self, rows: list[tuple[Any, ...]], place: int, name: str) -> Iterable[Any]:
+        values = map(itemgetter(place), rows)
+        return self._coders[name](values) if name in self._coders else values
 
 
 class Kept:

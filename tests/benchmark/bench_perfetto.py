@@ -26,6 +26,7 @@ CHUNK_ROWS = 1 << 16
 STEP_S = 3.3e-6
 EVERY = 8
 NODES = pd.CategoricalDtype([f"linear-{index}" for index in range(WORKERS)])
+STATES = pd.CategoricalDtype([f"step {index}, length 3" for index in range(3)])
 DIRECTIONS = pd.CategoricalDtype(["update", "backward", "forward"])
 WAY = np.array(  # worker, direction: up, down, and the updates of an eighth of the instances
     [(w, 2) for w in range(WORKERS)]
@@ -50,6 +51,7 @@ def spans(count: int) -> Iterator[pd.DataFrame]:
                 "end_s": (index + 1) * STEP_S,
                 "flop": 3_276_800,
                 "bytes": 0,
+                "state": pd.Categorical.from_codes((place % 3).tolist(), dtype=STATES),
                 "staleness": np.where(direction == 1, place % 5, -1),
             }
         )
@@ -70,6 +72,13 @@ def updates(count: int) -> Iterator[pd.DataFrame]:
         )
 
 
+def stashes(count: int) -> Iterator[pd.DataFrame]:
+    """A change of what is stashed with each update."""
+    for chunk in updates(count):
+        sizes = {"bytes": np.arange(len(chunk)) % 3 * 65_536}
+        yield pd.DataFrame({"node": chunk["node"], "time_s": chunk["time_s"], **sizes})
+
+
 def peak_mb() -> float:
     """Most memory that this process has ever held."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -83,7 +92,10 @@ def main() -> None:
     options = parser.parse_args()
     count = int(options.millions * 1e6)
     epochs = pd.DataFrame({"time_s": [count * STEP_S], "loss": [1.0], "valid_loss": [1.1]})
-    trace = Trace("amp", WORKERS, lambda: spans(count), lambda: updates(count), epochs)
+    trace = Trace(
+        "amp", WORKERS,
+        lambda: spans(count), lambda: updates(count), epochs, lambda: stashes(count),
+    )  # fmt: skip
     before_mb, start = peak_mb(), time.perf_counter()
     write_perfetto([trace], options.out, title="made up")
     seconds = time.perf_counter() - start

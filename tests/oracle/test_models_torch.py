@@ -169,10 +169,10 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("in_flight", [1, 8])
+@pytest.mark.parametrize(("in_flight", "group"), [(1, 1), (8, 1), (8, 3)])
 @pytest.mark.parametrize("name", list(CASES))
 def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
-    random_cluster, name, in_flight
+    random_cluster, name, in_flight, group
 ):
     """Of a sparse table in the rows looked up; the others stay as they were."""
     model = model_of(name)
@@ -180,8 +180,9 @@ def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
     assert sum(np.abs(gradient).max() > 1e-6 for gradient in expected.values()) >= 6
     for seed in range(20):
         cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)
-        schedule = Amp(max_active_keys=in_flight, min_update_interval=NEVER)
+        schedule = Amp(in_flight, NEVER, max_group=group)
         result = simulate(model, cluster, schedule)
+        assert group == 1 or result.group_sizes["size"].max() == group
         for key, found in result.model.parameters().items():
             if key == "embedding.weight":
                 touched = expected[key].any(axis=1)

@@ -235,6 +235,8 @@ def test_staleness_under_pipedream_is_p_minus_1_minus_s_whatever_the_stages_cost
     full = n >= 2 * p
     for found, versions in zip(result.stashed_bytes_max.values(), held, strict=True):
         assert found == versions * WEIGHTS_BYTES if full else found <= versions * WEIGHTS_BYTES
+    noted = result.stashes.groupby("node", observed=True)["bytes"].max()
+    assert noted.to_dict() == {n: most for n, most in result.stashed_bytes_max.items() if most}
     result = simulate(model, cluster, PipeDream(vertical_sync=True), mode="sleep")
     assert by_stage(result) == [[min(k, p - 1) for k in range(n)]] * p
 
@@ -249,3 +251,4 @@ def test_staleness_under_2bw_is_1_and_two_versions_suffice(chain, make_cluster, 
     assert all(held <= WEIGHTS_BYTES for held in result.stashed_bytes_max.values())
     synchronous = simulate(model, make_cluster(len(costs)), OneFOneB(m), mode="sleep")
     assert set(synchronous.stashed_bytes_max.values()) == {0}
+    assert synchronous.stashes.empty

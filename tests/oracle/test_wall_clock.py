@@ -68,13 +68,16 @@ def story(request, chain, make_cluster, random_cluster) -> tuple[Any, Any, Any]:
         cluster = random_cluster(4, seed=LATENCY_SEED, **WAYS)
         return tiny_rnn(), cluster, Amp(max_active_keys=3)
     model = chain(CHAIN, instances=4, valid=1).model()
+    if request.param == "groups":
+        schedule = Amp(max_active_keys=2, max_group=2, group_wait_s=1.1)
+        return model, make_cluster(3, flop_per_s=1e3), schedule
     if request.param == "pipeline":
         return model, make_cluster(3, flop_per_s=1e3), Pipeline(max_active_keys=3)
     return model, make_cluster(3, flop_per_s=1e3, links=LINKS), Amp(max_active_keys=3)
 
 
 @pytest.mark.slow  # it really waits
-@pytest.mark.parametrize("story", ["pipeline", "amp", "rnn"], indirect=True)
+@pytest.mark.parametrize("story", ["pipeline", "amp", "groups", "rnn"], indirect=True)
 @pytest.mark.parametrize("mode", ["sleep"])
 def test_wall_clock_meets_the_virtual_makespan_in_the_same_order(story, mode):
     model, cluster, schedule = story

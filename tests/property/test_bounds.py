@@ -19,7 +19,12 @@ from ampsim.trace.links import held_s
 schedules = st.one_of(
     st.just(Sequential()),
     st.builds(Pipeline, max_active_keys=st.integers(1, 9)),
-    st.builds(Amp, max_active_keys=st.integers(1, 9), min_update_interval=st.integers(1, 20)),
+    st.builds(
+        Amp,
+        max_active_keys=st.integers(1, 9),
+        min_update_interval=st.integers(1, 20),
+        max_group=st.sampled_from([1, 1, 4]),
+    ),
 )
 stages = st.lists(
     st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=6

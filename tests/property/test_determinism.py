@@ -14,6 +14,7 @@ import pytest
 
 import ampsim
 from ampsim import load_cluster, load_model, simulate
+from ampsim.clock import SimClock
 from ampsim.data import ListReduction, Mnist
 from ampsim.runtime import SCHEDULES
 
@@ -36,10 +37,14 @@ def model_for(kind: Any) -> Any:
     return replace(load_model("rnn", hidden=8, replicas=3), make_data=lists)
 
 
-def digest(name: str, seed: int = 0, latency_s: float = 1e-8) -> str:
+TUNED: dict[str, Any] = {"staleness_budget": 1.0}  # else as many would be in flight as under amp
+
+
+def digest(name: str, seed: int = 0, latency_s: float = 1e-8, **options: Any) -> str:
     kind: Any = SCHEDULES[name]
     takes = [field.name for field in fields(kind)]
-    schedule: Any = kind(max_active_keys=6) if "max_active_keys" in takes else kind()
+    tuned = {"max_active_keys": 6, **TUNED, **options}
+    schedule: Any = kind(**{key: value for key, value in tuned.items() if key in takes})
     cluster = load_cluster("tflops-1", workers=7, latency_s=latency_s)
     return simulate(model_for(kind), cluster, schedule, epochs=2, seed=seed).digest
 
@@ -84,6 +89,13 @@ def test_a_run_repeats_itself_to_the_last_bit_and_another_seed_does_not(name):
     assert digest(name, seed=1) != digest(name, seed=2)
 
 
+@pytest.mark.parametrize("name", ["amp", "amp-budget"])
+def test_a_remedy_changes_the_run_and_leaves_it_deterministic(name):
+    found = digest(name, remedy="weight-prediction")
+    assert found == digest(name, remedy="weight-prediction")
+    assert found != digest(name)
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_digest_tells_apart_what_differs_only_in_time(name):
     assert digest(name) != digest(name, latency_s=1.1e-8)
@@ -94,3 +106,30 @@ def test_runs_share_nothing():
     alone = digests()
     backwards = {name: digest(name) for name in reversed(list(SCHEDULES))}
     assert backwards == alone
+
+
+class NeverSettled(SimClock):
+    """A clock under which a worker always fires a signal and awaits it."""
+
+    @property
+    def is_settled(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 1e-8])
+@pytest.mark.parametrize("device", ["tflops-1", "p100"])
+@pytest.mark.parametrize("name", ["rnn", "tree_lstm"])
+def test_going_on_without_a_signal_changes_no_record(name, device, latency_s):
+    options: dict[str, Any] = {"hidden": 8}
+    if name == "tree_lstm":
+        options |= {"embedding": 3, "words": 40, "data": "synthetic"}
+    model = load_model(name, **options)
+    cluster = load_cluster(device, workers=7, latency_s=latency_s)
+    schedule = ampsim.Amp(max_active_keys=8)
+    count = 3000 if name == "rnn" else 6
+    runs = [
+        simulate(model, cluster, schedule, mode="sleep", instances=count, clock=clock)
+        for clock in (SimClock(), NeverSettled())
+    ]
+    assert runs[0].digest == runs[1].digest
+    assert runs[0].messages > 500

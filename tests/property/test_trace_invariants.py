@@ -23,6 +23,13 @@ schedules = st.one_of(
     st.builds(Pipeline, max_active_keys=st.integers(1, 9)),
     st.builds(GPipe, max_active_keys=st.integers(1, 9)),
     st.builds(Amp, max_active_keys=st.integers(1, 9), min_update_interval=st.integers(1, 20)),
+    st.builds(
+        Amp,
+        max_active_keys=st.integers(1, 9),
+        min_update_interval=st.integers(1, 20),
+        max_group=st.integers(2, 9),
+        group_wait_s=st.sampled_from([0.0, 1e-9, 1e-7]),
+    ),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from ampsim.study.run_dir import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
-TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "epochs")}
+TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "stashes", "epochs")}
 
 
 def test_run_keeps_manifest_and_tables(call):
@@ -107,6 +107,56 @@ def test_gantt_writes_a_page_of_a_run(call):
     text = Path("run.html").read_text("utf-8")
     assert "<h1>rnn on 16 x tflops-1: amp</h1>" in text
     assert '"first":[0.0,1e-07]' in text
+
+
+TWO_KINDS = """
+[[device]]
+name = "tflops-1"
+count = 3
+[[device]]
+name = "p100"
+count = 2
+[link]
+latency_s = 1e-7
+source = {kind = "assumed", text = "for a test"}
+"""
+
+
+def page_data(name):
+    text = Path(name).read_text("utf-8")
+    start = text.index('id="gantt-data">') + len('id="gantt-data">')
+    return json.loads(text[start : text.index("</script>", start)])
+
+
+def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
+    Path("two.toml").write_text(TWO_KINDS)
+    call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")
+    kept = read_run("run-rnn")
+    assert kept.devices == ["tflops-1"] * 3 + ["p100"] * 2
+    call("gantt", "run-rnn", "--out", "run.html", "--window", "instance:1-2")
+    call("gantt", "run-rnn", "--out", "none.html", "--no-transfers")
+    data, none = page_data("run.html"), page_data("none.html")
+    assert [name for name, *_ in data["groups"]] == ["tflops-1", "p100"]
+    assert data["schedules"][0]["sent"]["start"] and not none["schedules"][0]["sent"]["start"]
+    assert any(state.startswith("step ") for state in data["states"])
+    spans = kept.table("spans")
+    chosen = spans[spans["instance"].isin([1, 2]) & (spans["end_s"] > spans["start_s"])]
+    assert data["first"] == [chosen["start_s"].min(), chosen["end_s"].max()]
+    call("gantt", "run-rnn", "--out", "run.svg", "--window", "0:1us")
+    text = Path("run.svg").read_text()
+    assert all(f"<!-- {name} -->" in text for name in ("tflops-1", "p100", "transfer"))
+
+
+def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call):
+    words = ("--set", "data=synthetic", "--set", "hidden=8", "--workers", "4", "--quiet")
+    call("run", "mlp", *words, "--schedule", "pipedream", "--instances", "2000", "--mode", "sleep")
+    held = read_run("run-mlp").table("stashes")
+    call("gantt", "run-mlp", "--out", "run.json")
+    events = json.loads(Path("run.json").read_text())["traceEvents"]
+    counted = [event for event in events if event["name"] == "stashed weights linear-1"]
+    expected = held[held["node"] == "linear-1"]["bytes"]
+    assert [event["args"]["bytes"] for event in counted] == list(expected)
+    assert max(expected) > 0
 
 
 def test_gantt_of_a_run_takes_no_option_of_a_model(call, mistake):

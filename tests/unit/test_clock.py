@@ -50,6 +50,33 @@ def test_a_signal_wakes_its_waiter_once_the_instant_has_settled(clock):
     assert seen == ["fires", "goes on", "woken"]
 
 
+def test_an_instant_is_settled_once_nothing_else_can_happen_in_it():
+    clock, seen = SimClock(), []
+    signal = clock.signal()
+
+    async def waiter():
+        await signal
+        seen.append(("waiter", clock.is_settled))
+
+    async def other():
+        await clock.sleep(LONG_S)
+        seen.append(("before firing", clock.is_settled))
+        signal.fire()
+        seen.append(("after firing", clock.is_settled))
+
+    clock.start(waiter(), "waiter")
+    clock.start(other(), "other")
+    clock.call_later(2 * LONG_S, lambda: None)
+    clock.run()
+    assert seen == [("before firing", True), ("after firing", False), ("waiter", True)]
+
+
+def test_a_wall_clock_never_knows_that_an_instant_has_settled():
+    clock = WallClock()
+    assert not clock.is_settled
+    clock.close()
+
+
 def test_run_returns_while_somebody_awaits_a_signal_that_nobody_fires(clock):
     seen = []
     signal = clock.signal()

@@ -140,10 +140,14 @@ def test_a_node_that_swallows_messages_leaves_others_waiting(run):
     with pytest.raises(StuckError) as caught:
         run(broken(swallows), Sequential())
     assert str(caught.value).startswith("g: nothing is left to do at ")
-    held = ", ".join(f"One(instance={i})" for i in range(3))
-    for node in ("l (Linear)", "b (Broken)", "loss (SoftmaxCrossEntropy)"):
-        assert f"{node} holds {held}" in str(caught.value)
-    assert "swallowed a message or changed its state" in str(caught.value)
+    states = ", ".join(f"One(instance={i})" for i in range(3))
+    for node, what in (
+        ("loss (SoftmaxCrossEntropy)", "input prediction (has label)"),
+        ("l (Linear)", "the backward message"),
+        ("b (Broken)", "the backward message"),
+    ):
+        assert f"{node} waits for {what} of {states}" in str(caught.value)
+    assert str(caught.value).endswith("; a node swallowed a message or changed its state")
     assert caught.value.partial.messages > 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.nodes import Embedding, Linear
-from ampsim.nodes.accumulate import ROWS_HELD
+from ampsim.nodes.accumulate import LARGE_ROWS, ROWS_HELD
 
 
 class One(NamedTuple):
@@ -51,24 +51,42 @@ def test_linear_sends_no_gradient_where_none_is_needed():
     assert linear.backward(0, One(0), np.ones((4, 3))) == ((0, One(0), None),)
 
 
-def accumulated(rows):
-    """Gradient of 3 messages of `rows` rows, and the same by hand."""
+def accumulated(*rows_of_each):
+    """Gradient of messages of so many rows, and the same by hand."""
     random = np.random.default_rng(1)
     linear, by_hand = ready(Linear("l", 2, 3)), np.zeros(9)
-    for instance in range(3):
+    for instance, rows in enumerate(rows_of_each):
         x, g = random.standard_normal((rows, 2)), random.standard_normal((rows, 3))
         linear.forward(0, One(instance), x)
         linear.backward(0, One(instance), g)
         by_hand += np.concatenate([(x.T @ g).ravel(), g.sum(axis=0)])
-    assert linear.gradient_count == 3
+    assert linear.gradient_count == len(rows_of_each)
     return linear, by_hand
 
 
-@pytest.mark.parametrize("rows", [1, 5, ROWS_HELD // 2, ROWS_HELD])
+FEW, MANY = LARGE_ROWS - 1, LARGE_ROWS
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *[(rows,) * 3 for rows in (1, 5, ROWS_HELD // 2, ROWS_HELD)],
+        *[(MANY,), (FEW, MANY), (MANY, FEW), (MANY, MANY), (MANY, FEW, MANY, FEW)],
+        *[(FEW,) * 300, (MANY, *(FEW,) * 300)],
+    ],
+    ids=lambda rows: f"{len(rows)} from {rows[0]} to {rows[-1]}",
+)
 def test_linear_sums_its_gradients_however_many_rows_wait(rows):
-    linear, by_hand = accumulated(rows)
+    linear, by_hand = accumulated(*rows)
     assert linear.take_gradient() == pytest.approx(by_hand, rel=1e-9, abs=1e-9)
     assert not linear.take_gradient().any()
+
+
+def test_linear_keeps_no_more_than_one_message_of_many_rows():
+    linear, _ = accumulated(*[MANY] * 20, *[FEW] * 20)
+    pairs = linear._pairs
+    kept = [*pairs._inputs, *(pairs._first or ()), *(pairs._sums or ())]
+    assert sum(len(one) for one in kept if one.ndim == 2) <= 20 * FEW + 2 + MANY
 
 
 def test_staleness_counts_the_updates_since_the_forward_step():

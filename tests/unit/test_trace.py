@@ -1,10 +1,13 @@
 """Traces: rows become columns chunk by chunk, and the summary says what the frames say."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
-from ampsim.trace import Recorder, Summary, table, to_frame
+from ampsim.trace import Recorder, Summary, states, table, to_frame
 from ampsim.trace.recorder import SPAN_SCHEMA
+from ampsim.trace.states import States
 from ampsim.trace.table import Kept, Table
 
 SCHEMA = {"a": np.int64, "b": np.float64}
@@ -53,6 +56,18 @@ def test_an_empty_table_gives_empty_typed_columns():
     }
 
 
+class Key(NamedTuple):
+    instance: int
+    step: int
+    words: tuple[str, ...]
+
+
+class Other(NamedTuple):
+    instance: int
+    step: int
+    name: str
+
+
 def recorded(rows=500, spans_kept=None, sinks=()):
     random = np.random.default_rng(0)
     recorder = Recorder(["controller", "linear", "relu"], 3, spans_kept, sinks)
@@ -61,9 +76,11 @@ def recorded(rows=500, spans_kept=None, sinks=()):
         staleness = int(random.integers(0, 4)) if (node, direction) == (1, 1) else -1
         start_s, seconds = float(random.random()), float(random.random())
         spent = (start_s, start_s + seconds, int(random.integers(0, 9)), 8, staleness)
-        recorder.spans.append((int(random.integers(0, 3)), node, direction, 0, *spent))
+        key = Key(0, int(random.integers(0, 9)), ("x",))
+        recorder.spans.append((int(random.integers(0, 3)), node, direction, 0, *spent, key))
         if direction == 0:
             recorder.updates.append((node, start_s, 1, 0.0, 0))
+            recorder.stashes.append((node, start_s, 80))
         recorder.flush_if_full()
     recorder.flush()
     return recorder
@@ -90,7 +107,8 @@ def test_summary_is_what_the_frames_say():
 def test_summary_does_not_depend_on_what_is_kept():
     few, all_ = recorded(spans_kept=3), recorded()
     assert len(few.frame("spans")) == 3
-    assert len(few.frame("updates")) == 3
+    assert len(few.frame("updates")) == len(few.frame("stashes")) == 3
+    assert list(all_.frame("stashes")["node"]) == list(all_.frame("updates")["node"])
     assert few.summary.messages == all_.summary.messages
     assert few.summary.staleness == all_.summary.staleness
 
@@ -116,3 +134,33 @@ def test_frames_have_names_instead_of_codes_and_all_categories():
     assert list(frame["direction"].cat.categories) == ["update", "backward", "forward"]
     transfers = to_frame({"source": np.array([0]), "target": np.array([2])}, ["a", "b", "c"])
     assert transfers.iloc[0].tolist() == ["a", "c"]
+
+
+def test_states_are_told_by_their_counters_and_names_without_the_instance():
+    known = States()
+    keys = [Key(7, 3, ("a",)), Key(8, 3, ("b",)), Key(7, 4, ("a",)), (-1,), Other(1, 3, "x")]
+    codes = [*known.codes(keys), *known.codes(keys)]
+    assert [known.texts[code] for code in codes] == [
+        "step 3",
+        "step 3",
+        "step 4",
+        "",
+        "step 3, name x",
+    ] * 2
+    assert len(set(known.texts)) == len(known.texts) == 4
+
+
+def test_states_beyond_the_most_are_not_told_apart(monkeypatch):
+    monkeypatch.setattr(states, "STATES_MAX", 3)
+    known = States()
+    codes = known.codes(Key(0, step, ()) for step in (1, 2, 3, 4, 1, 5))
+    texts = [known.texts[code] for code in codes]
+    assert texts == ["step 1", "step 2", "...", "...", "step 1", "..."]
+    assert known.texts == ["", "step 1", "step 2", "..."]
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_spans_have_states_in_words():
+    frame = recorded(50).frame("spans")
+    assert set(frame["state"]) <= {f"step {step}" for step in range(9)}
+    assert len(set(frame["state"])) > 1

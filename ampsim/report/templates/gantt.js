@@ -5,13 +5,15 @@
   const data = JSON.parse(document.getElementById("gantt-data").textContent);
   const TYPES = {
     start: Float64Array, end: Float64Array, flop: Float64Array, bytes: Float64Array,
-    instance: Int32Array, staleness: Int32Array, node: Uint16Array, direction: Uint8Array,
+    instance: Int32Array, staleness: Int32Array, node: Uint16Array, direction: Uint8Array, state: Uint32Array,
   };
+  const SENT_TYPES = { start: Float64Array, end: Float64Array, bytes: Float64Array, from: Uint16Array, to: Uint16Array };
   const DIRECTIONS = data.directions.length;
   const ROWS = data.rows.length;
   const [WHOLE_START, WHOLE_END] = data.whole;
   const SHORTEST = Math.max((WHOLE_END - WHOLE_START) * 1e-9, Math.abs(WHOLE_END) * 1e-12);
   const PIXELS_PER_STEP = 2.5; // a row with less room for each step shows shares instead of steps
+  const ARROWS_MAX = 400; // more in a chart hide what they join; of more, every second, third, ... is drawn
   const HALF = 0.42; // half a box, where rows are 1 apart
 
   const decode = (text, Type) => {
@@ -23,6 +25,10 @@
   const schedules = data.schedules.map((packed) => {
     const schedule = { name: packed.name, begins: packed.begins };
     for (const [name, Type] of Object.entries(TYPES)) schedule[name] = decode(packed[name], Type);
+    const sent = {};
+    for (const [name, Type] of Object.entries(SENT_TYPES)) sent[name] = decode(packed.sent[name], Type);
+    sent.longest = sent.start.reduce((longest, start, i) => Math.max(longest, sent.end[i] - start), 0);
+    schedule.sent = sent;
     return schedule;
   });
   const panels = [...section.querySelectorAll("figure canvas")].map((canvas, index) => ({
@@ -37,6 +43,7 @@
   const isWheelOurs = section.dataset.wheel === "always";
   let followed = null; // number of an instance
   let isPrinting = false;
+  let hasTransfers = control("transfers") !== null;
   let layout = null;
 
   // Sums of time by direction before each step, made when shares are shown for the first time.
@@ -99,12 +106,14 @@
     const [factor, unit] = TIME.find(([f]) => view.end - view.start >= f * 0.9995) || TIME[3];
     return `${(value / factor).toFixed(3)} ${unit}`;
   };
+  const rowName = (row) => data.rows[row] + (data.devices[row] && ` (${data.devices[row]})`);
   const described = (schedule, index) => {
     const instance = schedule.instance[index];
+    const state = data.states[schedule.state[index]];
     const lines = [
       `${data.nodes[schedule.node[index]]}, ${data.directions[schedule.direction[index]].label}`,
-      instance >= 0 ? `instance ${instance}` : "of no single instance",
-      `${data.rows[rowOf(schedule, index)]}, ${schedule.name}`,
+      (instance >= 0 ? `instance ${instance}` : "of no single instance") + (state && `, ${state}`),
+      `${rowName(rowOf(schedule, index))}, ${schedule.name}`,
       `${moment(schedule.start[index])} to ${moment(schedule.end[index])}, takes ` +
         seconds(schedule.end[index] - schedule.start[index]),
       `${counted(schedule.flop[index], "FLOP")}, ${counted(schedule.bytes[index], "B")}`,
@@ -117,10 +126,10 @@
 
   // ---- drawing --------------------------------------------------------------------------------
   const colours = () => {
-    if (isPrinting) return { ink: "#000000", faint: "#444444", line: "#bbbbbb", idle: "#e9ecef", mark: "#c2185b", ground: "#ffffff" };
+    if (isPrinting) return { ink: "#000000", faint: "#444444", line: "#bbbbbb", idle: "#e9ecef", mark: "#c2185b", way: data.transfer, ground: "#ffffff" };
     const style = getComputedStyle(document.documentElement);
     return Object.fromEntries(
-      ["ink", "faint", "line", "idle", "mark", "ground"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
+      ["ink", "faint", "line", "idle", "mark", "way", "ground"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]),
     );
   };
   const FONT = 'px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
@@ -132,8 +141,10 @@
     const context = axis.getContext("2d");
     context.font = `12${FONT}`;
     const widest = Math.max(10, ...names.map((name) => context.measureText(name).width));
-    const gutter = Math.ceil(Math.min(widest, width / 3)) + 10;
-    return { width, rowHeight, names, gutter, plot: width - gutter - 8 };
+    const named = isNarrow ? [] : data.groups.map(([name]) => context.measureText(name).width);
+    const bracket = data.groups.length ? Math.ceil(Math.min(Math.max(0, ...named), width / 6)) + 14 : 0;
+    const gutter = Math.ceil(Math.min(widest, width / 3)) + 10 + bracket;
+    return { width, rowHeight, names, gutter, bracket, isNarrow, plot: width - gutter - 8 };
   };
   const prepare = (canvas, height) => {
     const ratio = Math.min(window.devicePixelRatio || 1, 2, 16000 / height);
@@ -280,6 +291,65 @@
     context.restore();
   };
 
+  const drawGroups = (context, colour) => {
+    // A bracket for each kind of device, with its name where there is room.
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.lineWidth = 1;
+    let until = -Infinity;
+    for (const [name, first, last] of data.groups) {
+      const [top, bottom] = [(first + 0.5 - HALF) * layout.rowHeight + 0.5, (last + 0.5 + HALF) * layout.rowHeight - 0.5];
+      const [left, middle] = [layout.bracket - 6.5, (top + bottom) / 2];
+      context.strokeStyle = colour.faint;
+      context.beginPath();
+      context.moveTo(left + 4, top);
+      context.lineTo(left, top);
+      context.lineTo(left, bottom);
+      context.lineTo(left + 4, bottom);
+      context.stroke();
+      if (layout.isNarrow || middle - until < 13) continue;
+      until = middle;
+      context.fillStyle = colour.ink;
+      context.fillText(name, left - 4, Math.max(7, middle), layout.bracket - 12);
+    }
+  };
+
+  const drawTransfers = (context, panel, colour) => {
+    // Thin arrows over the boxes, from the row that sends to the row that receives.
+    const { sent } = panel.schedule;
+    const low = firstAbove(sent.start, view.start - sent.longest, 0, sent.start.length);
+    const high = firstAbove(sent.start, view.end, low, sent.start.length);
+    const seen = [];
+    for (let i = low; i < high; i++) if (sent.end[i] >= view.start) seen.push(i);
+    panel.everyArrow = Math.max(1, Math.ceil(seen.length / ARROWS_MAX));
+    context.save();
+    context.beginPath();
+    context.rect(layout.gutter, 0, layout.plot, ROWS * layout.rowHeight);
+    context.clip();
+    context.strokeStyle = context.fillStyle = colour.way;
+    context.lineWidth = 0.9;
+    context.globalAlpha *= 0.75;
+    context.beginPath();
+    const heads = new Path2D();
+    for (const i of seen) {
+      if (i % panel.everyArrow) continue; // the same ones whatever part is shown
+      const down = Math.sign(sent.to[i] - sent.from[i]);
+      const [x0, y0] = [x(sent.start[i]), (sent.from[i] + 0.5 + 0.2 * down) * layout.rowHeight];
+      const [x1, y1] = [x(sent.end[i]), (sent.to[i] + 0.5 - 0.2 * down) * layout.rowHeight];
+      context.moveTo(x0, y0);
+      context.lineTo(x1, y1);
+      const length = Math.hypot(x1 - x0, y1 - y0) || 1;
+      const [along, across] = [[((x1 - x0) / length) * 6, ((y1 - y0) / length) * 6], [((y0 - y1) / length) * 2.2, ((x1 - x0) / length) * 2.2]];
+      heads.moveTo(x1, y1);
+      heads.lineTo(x1 - along[0] + across[0], y1 - along[1] + across[1]);
+      heads.lineTo(x1 - along[0] - across[0], y1 - along[1] - across[1]);
+      heads.closePath();
+    }
+    context.stroke();
+    context.fill(heads);
+    context.restore();
+  };
+
   const drawPanel = (panel, colour) => {
     const height = ROWS * layout.rowHeight + (data.closing ? 20 : 2);
     const context = prepare(panel.canvas, height);
@@ -293,8 +363,9 @@
       context.textAlign = "right";
       context.fillStyle = colour.ink;
       const middle = Math.max(7, (row + 0.5) * layout.rowHeight); // the first name of low rows is not cut off
-      context.fillText(layout.names[row], layout.gutter - 6, middle, layout.gutter - 8);
+      context.fillText(layout.names[row], layout.gutter - 6, middle, layout.gutter - layout.bracket - 8);
     }
+    drawGroups(context, colour);
     if (data.closing) {
       context.textAlign = "left";
       context.fillStyle = colour.faint;
@@ -304,6 +375,8 @@
     context.globalAlpha = followed === null ? 1 : 0.28;
     if (panel.isShare) drawShares(context, panel.schedule);
     else drawSteps(context, panel.schedule);
+    panel.everyArrow = 0; // none drawn
+    if (hasTransfers && !panel.isShare && panel.schedule.sent.start.length) drawTransfers(context, panel, colour);
     context.globalAlpha = 1;
     if (followed !== null) drawFollowed(context, panel, colour);
     panel.height = height;
@@ -352,6 +425,7 @@
     section.dataset.gutter = layout.gutter;
     section.dataset.start = view.start;
     section.dataset.end = view.end;
+    section.dataset.arrows = panels.map((panel) => panel.everyArrow);
     section.dataset.shares = panels.some((panel) => panel.isShare);
   };
   let isAsked = false;
@@ -372,7 +446,9 @@
     const shares = panels.some((panel) => panel.isShare)
       ? "Steps are too many to be seen apart: each column shows the share of its time spent forward, backward and in updates, from the bottom up. Zoom in to see steps."
       : "";
-    say([sayFollowed(), shares].filter(Boolean).join(" "));
+    const fewest = Math.max(...panels.map((panel) => panel.everyArrow));
+    const thinned = fewest > 1 ? `Transfers are too many to be seen: one in ${fewest} is drawn.` : "";
+    say([sayFollowed(), shares, thinned].filter(Boolean).join(" "));
   };
   const sayFollowed = () => {
     if (followed === null) return "";
@@ -445,6 +521,12 @@
     follow(text === "" ? null : Number(text));
     bringIntoView();
   });
+  if (hasTransfers) {
+    control("transfers").addEventListener("change", (event) => {
+      hasTransfers = event.target.checked;
+      redraw();
+    });
+  }
   const KEYS = {
     "+": "in", "=": "in", "-": "out", _: "out", ArrowLeft: "left", ArrowRight: "right",
     0: "whole", Home: "whole", 1: "first", Escape: "clear",
@@ -487,7 +569,7 @@
     const half = ((view.end - view.start) / layout.plot) * 2;
     const spent = worked(panel.schedule, row, time - half, time + half);
     const shares = spent.map((value, d) => `${data.directions[d].label} ${percent(Math.max(0, value) / (2 * half))}`);
-    return [`${data.rows[row]}, ${panel.schedule.name}`, `around ${moment(time)}:`, shares.join(", ")];
+    return [`${rowName(row)}, ${panel.schedule.name}`, `around ${moment(time)}:`, shares.join(", ")];
   };
 
   const pointers = new Map();

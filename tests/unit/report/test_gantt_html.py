@@ -8,12 +8,14 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from ampsim.errors import OptionError, OutputError
 from ampsim.report import gantt_data
 from ampsim.report.gantt_data import gantt_view
 from ampsim.report.gantt_html import write_gantt_page
+from ampsim.report.words import plain
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>"]
 
@@ -67,6 +69,55 @@ def test_free_steps_and_idle_workers_are_counted_not_drawn(make_chain):
     assert view.panels[0].summary.endswith("; 36 free steps are not drawn")
 
 
+def test_the_page_carries_each_transfer_between_workers_once(figure_1):
+    frame = pd.DataFrame(
+        [("linear-0", "linear-2", 8, 2e-6, 3e-6), ("linear-1", "linear-0", 16, 1e-6, 2e-6),
+         ("controller", "linear-0", 8, 0.0, 1e-6)],
+        columns=["source", "target", "bytes", "start_s", "end_s"],
+    )  # fmt: skip
+    view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
+    sent = view.data["schedules"][0]["sent"]
+    assert column(sent, "start", "<f8").tolist() == [1e-6, 2e-6]
+    assert column(sent, "end", "<f8").tolist() == [2e-6, 3e-6]
+    assert column(sent, "bytes", "<f8").tolist() == [16, 8]
+    assert (column(sent, "from", "<u2").tolist(), column(sent, "to", "<u2").tolist()) == (
+        [1, 0],
+        [0, 2],
+    )
+    assert view.has_transfers
+    assert view.panels[0].summary.endswith("; 2 transfers between workers")
+    assert not gantt_view({"amp": figure_1["amp"]}, workers=3).has_transfers
+
+
+def test_transfers_that_are_too_many_for_a_page_are_left_out_and_it_says_so(figure_1, monkeypatch):
+    monkeypatch.setattr(gantt_data, "TRANSFERS_MAX", 3)
+    row = ("linear-0", "linear-2", 8, 2e-6, 3e-6)
+    frame = pd.DataFrame([row] * 4, columns=["source", "target", "bytes", "start_s", "end_s"])
+    view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
+    assert view.data["schedules"][0]["sent"]["start"] == ""
+    words = "; 4 transfers between workers are too many for a page; choose a shorter window"
+    assert view.panels[0].summary.endswith(words)
+
+
+def test_rows_are_grouped_by_device_where_devices_differ(figure_1):
+    view = gantt_view(figure_1, workers=3, devices=["fast", "slow", "fast"])
+    assert view.data["workers"] == [0, 2, 1]
+    assert view.data["devices"] == ["fast", "fast", "slow"]
+    assert view.data["groups"] == [["fast", 0, 1], ["slow", 2, 2]]
+    names = [row.name for row in view.panels[0].worked]
+    assert names == ["all of these", "worker 0, fast", "worker 2, fast", "worker 1, slow"]
+    assert gantt_view(figure_1, workers=3, devices=["fast"] * 3).data["groups"] == []
+
+
+def test_the_page_carries_what_states_say(figure_1):
+    spans = figure_1["amp"]
+    spans["state"] = [f"step {index % 3}" if index else "" for index in range(len(spans))]
+    data = gantt_view({"amp": spans}, workers=3).data
+    codes = column(data["schedules"][0], "state", "<u4")
+    ordered = spans.sort_values(["worker", "start_s"])
+    assert [data["states"][code] for code in codes] == list(ordered["state"])
+
+
 def test_the_table_says_how_busy_each_worker_is(figure_1):
     panel = gantt_view(figure_1, workers=3).panels[0]
     spans = figure_1["sequential"]
@@ -107,13 +158,19 @@ def test_a_hostile_name_does_no_harm(figure_1, tmp_path, name):
     spans = figure_1["amp"]
     usual = write_gantt_page({"amp": spans}, tmp_path / "usual.html", workers=3, title="usual")
     spans["node"] = spans["node"].astype(str) + name
-    path = write_gantt_page({name: spans}, tmp_path / "g.html", workers=3, title=name)
+    spans["state"] = name
+    devices = [name, "other", name]
+    path = write_gantt_page(
+        {name: spans}, tmp_path / "g.html", workers=3, title=name, devices=devices
+    )
     seen, before = Seen(path.read_text("utf-8")), Seen(usual.read_text("utf-8"))
     assert [tag for tag, _ in seen.tags] == [tag for tag, _ in before.tags]
     assert not [key for _, attributes in seen.tags for key in attributes if key.startswith("on")]
     data = json.loads(seen.scripts[0])
     assert data["schedules"][0]["name"] == name
     assert data["nodes"][0] == f"linear-0{name}"
+    assert data["states"] == [name]
+    assert set(data["devices"]) == {plain(name, 24), "other"}
     assert seen.scripts[1] == before.scripts[1]
 
 

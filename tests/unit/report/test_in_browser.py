@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
+import pandas as pd
 import pytest
 
 from ampsim.report.forecast_html import html_page
 from ampsim.report.gantt_html import write_gantt_page
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-CHROME = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CHROME = next(filter(None, map(shutil.which, NAMES)), None)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (CHROME and shutil.which("chromedriver")), reason="no Chromium with its driver here"
+        not (CHROME and shutil.which("chromedriver")),
+        reason="no Chromium (or Chrome) with its chromedriver on the path",
     ),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's sockets
 ]
 SWITCHES = (
     "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
-    "disable-background-networking", "disable-component-update", "window-size=1280,900",
+    "disable-background-networking", "disable-component-update", "disable-dev-shm-usage",
+    "window-size=1280,900",
 )  # fmt: skip
 POINT = "const r=arguments[0].getBoundingClientRect(); return [r.left, r.top, r.width, r.height]"
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """Chromium with a profile of its own."""
+    """Chromium with a profile of its own; nothing is downloaded where browser or driver are not."""
+    os.environ.update(SE_OFFLINE="true", SE_AVOID_STATS="true")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROME
     for switch in (*SWITCHES, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
@@ -148,6 +154,53 @@ def test_pointing_at_a_box_says_what_it_is(page):
     assert lines[2] == "worker 0, sequential"
     assert lines[3].endswith("takes 1.00 µs")
     assert lines[4] == "100 FLOP, 8 B"
+
+
+@pytest.fixture
+def links(browser, figure_1, tmp_path):
+    """One schedule on two kinds of devices, with transfers and states."""
+    spans = figure_1["sequential"].assign(state="step 3, length 7")
+    row = ("linear-0", "linear-2", 8, 1e-6, 2e-6)
+    sent = pd.DataFrame([row], columns=["source", "target", "bytes", "start_s", "end_s"])
+    path = write_gantt_page(
+        {"sequential": spans}, tmp_path / "g.html", workers=3,
+        devices=["fast", "slow", "fast"], transfers={"sequential": [sent]},
+    )  # fmt: skip
+    return Page(browser, path)
+
+
+def test_pointing_at_a_box_says_its_state_and_its_device(links):
+    links.mouse("mouseMoved", *links.first_step())
+    lines = links.find("[data-part=tip]").text.splitlines()
+    assert lines[1:3] == ["instance 0, step 3, length 7", "worker 0 (fast), sequential"]
+    assert links.complaints() == []
+
+
+def test_transfers_are_drawn_until_they_are_switched_off(links):
+    pixels = "return arguments[0].toDataURL()"
+    chart = links.find("#gantt figure canvas")
+    assert links.state("arrows") == "1"
+    before = links.browser.execute_script(pixels, chart)
+    links.find("[data-do=transfers]").click()
+    links.settle()
+    assert links.state("arrows") == "0"
+    assert links.browser.execute_script(pixels, chart) != before
+
+
+def test_a_page_without_transfers_has_no_switch_for_them(page):
+    assert not page.browser.find_elements("css selector", "[data-do=transfers]")
+
+
+def test_too_many_transfers_are_thinned_and_it_is_said(browser, figure_1, tmp_path):
+    rows = [("linear-0", "linear-1", 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(2000)]
+    sent = pd.DataFrame(rows, columns=["source", "target", "bytes", "start_s", "end_s"])
+    path = write_gantt_page(
+        {"amp": figure_1["amp"]}, tmp_path / "g.html", workers=3, transfers={"amp": [sent]}
+    )
+    page = Page(browser, path)
+    page.press("0")
+    assert page.state("arrows") == "5"
+    assert "one in 5 is drawn" in page.find("[data-part=note]").text
 
 
 def test_a_click_follows_the_instance_and_a_key_lists_its_steps(page):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -138,6 +139,22 @@ def test_a_run_keeps_the_rules_of_the_format(events):
     check_rules(events)
 
 
+@pytest.mark.parametrize("flop_per_s", [1e9, 1e6])  # members of less than a nanosecond, and of more
+def test_merged_steps_keep_the_rules_too(chain, make_cluster, tmp_path, flop_per_s):
+    model = chain(((1, 2, 1), (3, 5, 1)), instances=12, valid=4).model()
+    cluster = make_cluster(3, flop_per_s=flop_per_s)
+    result = ampsim.simulate(model, cluster, ampsim.Amp(4, max_group=3), epochs=2)
+    assert result.group_sizes["size"].max() == 3
+    write_perfetto([result_trace(result)], tmp_path / "run.json")
+    events = read(tmp_path / "run.json")
+    check_rules(events)
+    arrows = Counter(event["name"] for event in events if event["ph"] == "s")
+    gradients = int((result.spans["staleness"] >= 0).sum())
+    assert arrows == {"activation": gradients, "gradient": gradients}
+    levels = [one["args"]["instances"] for one in events if one["name"] == "in flight"]
+    assert max(levels) == 4 and levels[-1] == 0
+
+
 def test_every_span_is_there_with_what_was_charged(events, results):
     for pid, result in enumerate(results, 1):
         spans = result.spans
@@ -189,6 +206,43 @@ def test_counters_show_instances_in_flight_staleness_versions_and_loss(events, r
     assert [one["training"] for one in counters["loss"]] == list(results[1].epochs["loss"])
 
 
+@pytest.fixture(scope="module")
+def stashing(chain, make_cluster):
+    model = chain(((1, 2, 0),) * 3, instances=8).model()
+    return ampsim.simulate(model, make_cluster(3), ampsim.PipeDream(), epochs=2)
+
+
+def test_counters_show_what_old_weights_take_node_by_node_and_together(stashing, tmp_path):
+    halves = [stashing.stashes[:3], stashing.stashes[3:]]
+    trace = replace(result_trace(stashing), stashes=lambda: halves)
+    write_perfetto([trace], tmp_path / "run.json")
+    events = read(tmp_path / "run.json")
+    check_rules(events)
+    held, most = {}, 0
+    counted = [e for e in events if e["name"].startswith("stashed weights")]
+    for event, total in zip(counted[::2], counted[1::2], strict=True):
+        assert total["name"] == "stashed weights"
+        held[event["name"].removeprefix("stashed weights ")] = event["args"]["bytes"]
+        most = max(most, sum(held.values()))
+        assert total["args"] == {"bytes": sum(held.values())}
+    assert len(counted) == 2 * len(stashing.stashes) > 0
+    assert most == sum(stashing.stashed_bytes_max.values())
+
+
+def test_a_schedule_that_stashes_no_weights_has_no_such_counter(events):
+    assert not [event for event in events if event["name"].startswith("stashed")]
+
+
+def test_steps_say_their_state(stashing, tmp_path):
+    spans = stashing.spans.assign(state=["", *["step 3"] * (len(stashing.spans) - 1)])
+    trace = replace(result_trace(stashing), spans=lambda: [spans])
+    write_perfetto([trace], tmp_path / "run.json")
+    steps = [
+        event["args"].get("state") for event in read(tmp_path / "run.json") if event["ph"] in "Xi"
+    ]
+    assert steps == [None, *["step 3"] * (len(spans) - 1)]
+
+
 def test_sequential_has_one_instance_in_flight(events):
     levels = [e["args"]["instances"] for e in events if e["name"] == "in flight" and e["pid"] == 1]
     assert max(levels) == 1
@@ -206,7 +260,13 @@ def test_unknown_losses_are_left_out(make_chain, make_epochs, tmp_path):
 def test_a_hostile_name_does_no_harm(make_chain, make_epochs, tmp_path, name):
     spans = make_chain()["amp"]
     spans["node"] = spans["node"].astype(str) + name
-    trace = trace_of(name, spans, 3, make_epochs("amp", 0))
+    spans["state"] = f"word {name}"
+    stashes = pd.DataFrame({"node": [name], "time_s": [0.0], "bytes": [8]})
+    trace = replace(
+        trace_of(name, spans, 3, make_epochs("amp", 0)),
+        stashes=lambda: [stashes],
+        devices=[name] * 3,
+    )
     write_perfetto([trace], tmp_path / "run.json", title=name)
     assert "<" not in (tmp_path / "run.json").read_text("ascii")
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]

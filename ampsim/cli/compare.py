@@ -1,0 +1,39 @@
+"""ampsim compare: what differs between two runs that were kept, and where they part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ampsim.cli import options
+from ampsim.cli.say import Code, write
+
+_HELP = "A folder of `ampsim run`."
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help=_HELP)],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help=_HELP)],
+    *,
+    json: options.JsonOption = None,
+) -> Code:
+    """Compare two runs: where they come from, their numbers, and where their traces first part.
+
+    Traces are compared to the bit, row by row in the order in which things ended. It ends with 0
+    whether they differ or not.
+    """
+    from ampsim.report.compare_text import to_text
+    from ampsim.study.compare import compare_runs
+    from ampsim.study.compare_json import to_json
+    from ampsim.study.run_dir import read_run
+
+    a, b = read_run(run_a), read_run(run_b)
+    options.prepare_json(json)
+    comparison = compare_runs(a, b)
+    if json is not None:
+        options.write_json(to_json(a, b, comparison), json)
+    if json != "-":
+        write(to_text(a, b, comparison))
+    return Code.FINE

@@ -1,0 +1,83 @@
+"""Transfers that a Gantt chart shows as arrows, before any drawing: from which row to which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, texts
+from ampsim.report.gantt_boxes import Window
+
+ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
+_HOST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrows:
+    """Transfers between workers that touch a window, in the order in which they were recorded.
+
+    Attributes:
+        source: the worker that sends.
+        target: the worker that receives.
+        start_s: when the message enters the link.
+        end_s: when it arrives.
+        size_bytes: what it carries.
+        to_host: how many more there were from or to the host, which has no row.
+    """
+
+    source: Integers
+    target: Integers
+    start_s: Floats
+    end_s: Floats
+    size_bytes: Integers
+    to_host: int
+
+    @property
+    def workers(self) -> frozenset[int]:
+        """The workers that any of these joins."""
+        return frozenset(int(w) for w in np.unique(np.concatenate([self.source, self.target])))
+
+    def thinned(self, most: int) -> tuple[Arrows, int]:
+        """Every `step`-th of them, at most `most`, and that step."""
+        step = max(1, -(-len(self.source) // most))
+        chosen = slice(None, None, step)
+        columns = (self.source, self.target, self.start_s, self.end_s, self.size_bytes)
+        kept: list[Any] = [column[chosen] for column in columns]
+        return Arrows(*kept, to_host=self.to_host), step
+
+
+def arrows_in(transfers: Sequence[DataFrame], spans: DataFrame, window_s: Window) -> Arrows:
+    """Transfers that are under way in a window.
+
+    Args:
+        transfers: chunks of the trace's transfers.
+        spans: the trace's spans, which tell on which worker a node is.
+        window_s: start and end of the time shown.
+    """
+    places = _places(spans)
+    counts, times = np.empty(0, np.int64), np.empty(0)
+    parts: list[list[Any]] = [[counts, counts, times, times, counts]]
+    to_host = 0
+    for chunk in transfers:
+        start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
+        touching = (end_s > window_s[0]) & (start_s < window_s[1])
+        rows = chunk[touching]
+        source, target = (
+            np.array([places.get(node, _HOST) for node in texts(rows, end)], dtype=np.int64)
+            for end in ("source", "target")
+        )
+        joins = (source != _HOST) & (target != _HOST)
+        to_host += int((~joins).sum())
+        columns = [source, target, start_s[touching], end_s[touching], integers(rows, "bytes")]
+        parts.append([column[joins] for column in columns])
+    joined: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    return Arrows(*joined, to_host=to_host)
+
+
+def _places(spans: DataFrame) -> dict[str, int]:
+    """The worker of each node that served anything."""
+    firsts = spans[["node", "worker"]].drop_duplicates("node")
+    return dict(zip(texts(firsts, "node"), integers(firsts, "worker").tolist(), strict=True))

@@ -1,0 +1,222 @@
+"""Rows grouped by device, transfers as arrows, and windows that users write."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
+
+from ampsim.errors import OptionError
+from ampsim.report import gantt as charts
+from ampsim.report import gantt_arrows
+from ampsim.report.gantt_window import chosen_window, parse_window
+from ampsim.report.saving import save
+
+gantt: Any = charts.gantt
+gantt_comparison: Any = charts.gantt_comparison
+
+DEVICES = ["fast", "slow", "fast"]
+
+
+def names(axes):
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def notes(axes):
+    return {text.get_text() for text in axes.texts}
+
+
+def sent(*rows):
+    return pd.DataFrame(list(rows), columns=["source", "target", "bytes", "start_s", "end_s"])
+
+
+def ways(axes) -> Any:
+    """Ends of the arrows: ((time, row), (time, row)) each."""
+    return [
+        [tuple(end) for end in segment]
+        for collection in axes.collections
+        if isinstance(collection, LineCollection)
+        for segment in collection.get_segments()
+    ]
+
+
+def test_rows_of_one_device_are_together_in_a_bracket_with_its_name(figure_1):
+    axes = gantt(figure_1["amp"], workers=3, devices=DEVICES).axes[0]
+    assert names(axes) == ["worker 0", "worker 2", "worker 1"]
+    assert {"fast", "slow"} <= notes(axes)
+    lines: list[Any] = [line for line in axes.get_children() if isinstance(line, Line2D)]
+    brackets = [line.get_ydata() for line in lines]
+    brackets = [list(y) for y in brackets if len(y) == 2 and y[1] > y[0] > -0.5]
+    assert brackets == [pytest.approx([-0.38, 1.38]), pytest.approx([1.62, 2.38])]
+
+
+def test_boxes_follow_their_worker_to_its_row(figure_1):
+    axes = gantt(figure_1["sequential"], workers=3, devices=DEVICES).axes[0]
+    forward = [c for c in axes.collections if c.get_label() == "forward"]
+    rows = {round(path.get_extents().y0 + 0.42) for c in forward for path in c.get_paths()}
+    assert rows == {0, 1, 2}
+    first = min(
+        (path.get_extents() for c in forward for path in c.get_paths()), key=lambda box: box.x0
+    )
+    assert round(first.y0 + 0.42) == 0
+
+
+@pytest.mark.parametrize("devices", [(), ["fast"] * 3])
+def test_equal_devices_have_no_brackets(figure_1, devices):
+    axes = gantt(figure_1["amp"], workers=3, devices=devices).axes[0]
+    assert names(axes) == ["worker 0", "worker 1", "worker 2"]
+    assert "fast" not in notes(axes)
+
+
+def test_names_of_devices_never_overlap_and_stay_on_the_page():
+    workers = 256
+    spans = pd.DataFrame(
+        {
+            "worker": range(workers), "node": "n", "direction": "forward", "instance": 0,
+            "start_s": 0.0, "end_s": 1e-6, "flop": 0, "bytes": 0, "staleness": -1,
+        }
+    )  # fmt: skip
+    devices = [f"device of kind {worker}" for worker in range(5)] + ["the rest"] * (workers - 5)
+    figure = gantt(spans, workers=workers, devices=devices)
+    figure.draw_without_rendering()
+    written = [text for text in figure.axes[0].texts if text.get_text() in devices]
+    extents = sorted((text.get_window_extent() for text in written), key=lambda box: -box.y0)
+    assert 1 < len(extents) < 6
+    assert all(a.y0 >= b.y1 - 1 for a, b in pairwise(extents))
+    assert all(box.x0 >= figure.bbox.x0 - 1 for box in extents)
+    axes = figure.axes[0].get_window_extent()
+    assert all(box.x1 < axes.x0 for box in extents)
+
+
+def test_a_transfer_is_an_arrow_from_the_row_that_sends_to_the_row_that_receives(figure_1):
+    transfers = sent(
+        ("linear-0", "linear-2", 8, 1e-6, 2e-6), ("linear-1", "linear-0", 8, 3e-6, 4e-6)
+    )
+    axes = gantt(figure_1["amp"], workers=3, transfers=[transfers[:1], transfers[1:]]).axes[0]
+    found = ways(axes)
+    assert found[0] == [pytest.approx((1.0, 0.2)), pytest.approx((2.0, 1.8))]
+    assert found[1] == [pytest.approx((3.0, 0.8)), pytest.approx((4.0, 0.2))]
+    heads = next(c for c in axes.collections if c.get_label() == "arrow heads")
+    assert isinstance(heads, PolyCollection)
+    paths: Any = heads.get_paths()
+    tips = [tuple(path.vertices[0]) for path in paths]
+    assert tips == [pytest.approx(way[1]) for way in found]
+
+
+def test_a_legend_names_transfers_only_where_there_are_some(figure_1):
+    transfers = sent(("linear-0", "linear-2", 8, 1e-6, 2e-6))
+    with_some = gantt(figure_1["amp"], workers=3, transfers=[transfers])
+    without = gantt(figure_1["amp"], workers=3, transfers=[transfers[:0]])
+    labels = [[t.get_text() for t in f.legends[0].get_texts()] for f in (with_some, without)]
+    assert labels[0] == [*labels[1], "transfer"]
+
+
+def test_transfers_of_the_host_and_outside_the_window_are_no_arrows(figure_1):
+    transfers = sent(
+        ("controller", "linear-0", 8, 0.0, 1e-6),
+        ("linear-0", "controller", 8, 0.0, 1e-6),
+        ("linear-0", "linear-1", 8, 5e-6, 6e-6),
+        ("linear-0", "linear-1", 8, 0.5e-6, 1.5e-6),
+    )
+    axes = gantt(figure_1["amp"], workers=3, window_s=(0, 4e-6), transfers=[transfers]).axes[0]
+    assert len(ways(axes)) == 1
+    assert gantt_arrows.arrows_in([transfers], figure_1["amp"], (0, 4e-6)).to_host == 2
+
+
+def test_too_many_transfers_are_thinned_and_it_is_said(figure_1):
+    rows = [("linear-0", "linear-1", 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(1000)]
+    axes = gantt(figure_1["amp"], workers=3, transfers=[sent(*rows)]).axes[0]
+    assert len(ways(axes)) == gantt_arrows.ARROWS_MAX == 200
+    assert axes.get_title("right").endswith("; one in 5 of 1,000 transfers is drawn")
+
+
+def test_a_worker_that_only_passes_messages_on_keeps_a_row_where_they_are_drawn(make_chain):
+    spans = make_chain(3, 6)["amp"]
+    light = spans[spans["worker"] == 3].index[0]
+    spans["node"] = spans["node"].astype(str)
+    spans.loc[light, "node"] = "light"
+    transfers = sent(("linear-0", "light", 8, 0.0, 1e-6))
+    axes = gantt(spans, workers=6, transfers=[transfers]).axes[0]
+    assert names(axes) == [f"worker {worker}" for worker in range(4)]
+    assert "1 worker with only free steps, 1 worker with no steps" in notes(axes)
+
+
+def test_each_schedule_of_a_comparison_has_its_own_transfers(figure_1):
+    transfers = sent(("linear-0", "linear-2", 8, 1e-6, 2e-6))
+    drawn = {
+        "sequential": charts.Schedule(figure_1["sequential"], [transfers]),
+        "amp": figure_1["amp"],
+    }
+    figure = gantt_comparison(drawn, workers=3, devices=DEVICES)
+    assert [len(ways(axes)) for axes in figure.axes] == [1, 0]
+    assert all({"fast", "slow"} <= notes(axes) for axes in figure.axes)
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>", "../../x", "--><script>", "a\x1bb\n$x$"]
+)
+def test_a_hostile_name_of_a_device_or_a_node_does_no_harm_in_a_picture(figure_1, tmp_path, name):
+    spans = figure_1["amp"]
+    spans["node"] = spans["node"].astype(str) + name
+    transfers = sent((f"linear-0{name}", f"linear-2{name}", 8, 1e-6, 2e-6))
+    figure = gantt(
+        spans, workers=3, title=name, devices=[name, "other", name], transfers=[transfers]
+    )
+    save(figure, tmp_path / "g.svg")
+    root = ElementTree.parse(tmp_path / "g.svg").getroot()
+    assert not [element for element in root.iter() if "script" in element.tag.lower()]
+    assert len(ways(figure.axes[0])) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["g.svg"]
+
+
+@pytest.mark.parametrize(
+    ("text", "window_s"),
+    [
+        ("0:2e-5", (0.0, 2e-5)),
+        ("0:2ms", (0.0, 2e-3)),
+        ("1:2us", (1e-6, 2e-6)),
+        ("1ms:2", (1e-3, 2.0)),
+        ("500ns:1.5µs", (5e-7, 1.5e-6)),
+        ("1 s:2 s", (1.0, 2.0)),
+    ],
+)
+def test_a_window_of_time_may_name_its_unit(text, window_s):
+    assert parse_window(text) == pytest.approx(window_s)
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "0:1:2", "a:b", "0:2hours", "instance:", "instance:1-", "1.2.3:4"]
+)
+def test_a_window_that_cannot_be_read_is_refused(text):
+    with pytest.raises(OptionError, match="--window must be START:END in virtual seconds or with"):
+        parse_window(text)
+
+
+def test_instances_of_a_window_rise(figure_1):
+    with pytest.raises(OptionError, match="instances must rise, such as instance:3-7"):
+        parse_window("instance:7-3")
+
+
+def test_a_window_of_instances_is_the_time_that_they_take_under_all_schedules(figure_1):
+    chosen = chosen_window(parse_window("instance:2-3"), figure_1)
+    rows = [spans[spans["instance"].isin([2, 3])] for spans in figure_1.values()]
+    expected = min(r["start_s"].min() for r in rows), max(r["end_s"].max() for r in rows)
+    assert chosen == pytest.approx(expected)
+    one = chosen_window(parse_window("instance:2"), {"amp": figure_1["amp"]})
+    assert one[1] - one[0] < chosen[1] - chosen[0]
+
+
+def test_instances_that_never_took_time_are_refused(figure_1):
+    with pytest.raises(OptionError, match=r"instance:50-60: no step .* last instance .* is 11"):
+        chosen_window(parse_window("instance:50-60"), figure_1)
+
+
+def test_a_window_of_time_is_itself(figure_1):
+    assert chosen_window((0.0, 1.0), figure_1) == (0.0, 1.0)
+    assert np.isfinite(chosen_window(parse_window("0:1"), {})[1])
