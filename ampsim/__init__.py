@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ampsim.errors import AmpsimError
-    from ampsim.hardware import Cluster, load_cluster
+    from ampsim.hardware import Cluster, Device, Link, load_cluster
+    from ampsim.report import figures
     from ampsim.runtime import (
         Amp,
+        AmpBudget,
         GPipe,
         InterleavedOneFOneB,
         OneFOneB,
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
         Sequential,
         ZeroBubbleH1,
     )
-    from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate
+    from ampsim.study import Forecast, Model, Result, forecast, load_model, simulate, try_out
 
 try:
     __version__ = version("ampsim")
@@ -30,10 +32,13 @@ except PackageNotFoundError:
 _HOMES: Final = {
     "AmpsimError": "errors",
     "Amp": "runtime",
+    "AmpBudget": "runtime",
     "Cluster": "hardware",
+    "Device": "hardware",
     "Forecast": "study",
     "GPipe": "runtime",
     "InterleavedOneFOneB": "runtime",
+    "Link": "hardware",
     "Model": "study",
     "OneFOneB": "runtime",
     "PipeDream": "runtime",
@@ -42,19 +47,24 @@ _HOMES: Final = {
     "Result": "study",
     "Sequential": "runtime",
     "ZeroBubbleH1": "runtime",
+    "figures": "report.figures",
     "forecast": "study",
     "load_cluster": "hardware",
     "load_model": "study",
     "simulate": "study",
+    "try_out": "study",
 }
 
 __all__ = [
     "Amp",
+    "AmpBudget",
     "AmpsimError",
     "Cluster",
+    "Device",
     "Forecast",
     "GPipe",
     "InterleavedOneFOneB",
+    "Link",
     "Model",
     "OneFOneB",
     "PipeDream",
@@ -63,10 +73,12 @@ __all__ = [
     "Result",
     "Sequential",
     "ZeroBubbleH1",
+    "figures",
     "forecast",
     "load_cluster",
     "load_model",
     "simulate",
+    "try_out",
 ]
 
 
@@ -74,4 +86,5 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that the command line starts at once."""
     if name not in _HOMES:
         raise AttributeError(f"module 'ampsim' has no attribute {name!r}")
-    return getattr(import_module(f"ampsim.{_HOMES[name]}"), name)
+    home = import_module(f"ampsim.{_HOMES[name]}")
+    return home if home.__name__.endswith(f".{name}") else getattr(home, name)

@@ -22,6 +22,22 @@ def require_count(option: str, value: object) -> int:
     return int(value)
 
 
+def require_amount(option: str, value: object) -> float:
+    """Return an option that measures something, as a Python float.
+
+    Raises:
+        OptionError: it is no finite number of at least 0.
+
+    >>> require_amount("staleness_budget", 4)
+    4.0
+    """
+    is_flag: bool = isinstance(value, bool)
+    number = float(value) if isinstance(value, Real) and not is_flag else math.nan
+    if not 0 <= number < math.inf:
+        raise OptionError(f"{option} must be a number >= 0, got {value!r}")
+    return number
+
+
 def require_flag(option: str, value: object) -> bool:
     """Return an option that is on or off.
 

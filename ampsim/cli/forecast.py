@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ampsim.study import Forecast
 
 
+@options.with_schedule_options
 def forecast(
     model: options.ModelArgument = "rnn",
     *,
@@ -25,8 +26,7 @@ def forecast(
     schedule: Annotated[
         str, typer.Option("--schedule", metavar="NAME,...", help="Schedules, one row each.")
     ] = options.ALL_SCHEDULES,
-    max_active_keys: options.ActiveKeysOption = None,
-    min_update_interval: options.UpdateIntervalOption = None,
+    tuning: options.Tuning,
     placement: options.PlacementOption = options.PLACEMENT,
     target: options.TargetOption = None,
     max_epochs: Annotated[
@@ -57,7 +57,7 @@ def forecast(
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
-    schedules = options.make_schedules(schedule, max_active_keys, min_update_interval)
+    schedules = options.make_schedules(schedule, tuning)
     options.prepare_json(json)
     with output_folder(out or Path(f"forecast-{slug(loaded.name)}")) as folder:
         with shown(is_quiet=quiet) as on_progress:
@@ -102,7 +102,8 @@ def _print_table(made: Forecast) -> None:
     from ampsim.report.verdict import verdict
 
     console = Console(width=width())
-    console.print(to_rich(made.table, width=console.width))
+    has_target = made.target is not None
+    console.print(to_rich(made.table, width=console.width, has_target=has_target))
     write(verdict(made.table, made.target, made.metric))
 
 

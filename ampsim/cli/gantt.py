@@ -23,6 +23,7 @@ SourceArgument = Annotated[
 ]
 
 
+@options.with_schedule_options
 def gantt(
     source: SourceArgument,
     *,
@@ -64,8 +65,7 @@ def gantt(
     workers: options.WorkersOption = None,
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
-    max_active_keys: options.ActiveKeysOption = None,
-    min_update_interval: options.UpdateIntervalOption = None,
+    tuning: options.Tuning,
     placement: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", show_default=False, help="As in forecast."),
@@ -99,8 +99,7 @@ def gantt(
         "workers": workers,
         "latency_s": latency_s,
         "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
-        "max_active_keys": max_active_keys,
-        "min_update_interval": min_update_interval,
+        **tuning,
         "placement": placement,
         "instances": instances,
         "seed": seed,
@@ -146,8 +145,7 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
     cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
     schedules = options.make_schedules(
         given["schedule"] or options.ALL_SCHEDULES,
-        given["max_active_keys"],
-        given["min_update_interval"],
+        {name: given[name] for name in options.SCHEDULE_OPTIONS},
     )
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from ampsim.cli.say import complain, write
+from ampsim.cli.say import Code, complain, write
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
@@ -81,9 +84,45 @@ UpdateIntervalOption = Annotated[
     int | None,
     typer.Option(
         "--min-update-interval", metavar="N", show_default=False,
-        help="Gradients between updates of a node, under amp.  [default: as the model prefers]",
+        help="Gradients between updates of a node, under amp, amp-budget and pipedream-2bw.  "
+        "[default: as the model prefers; pipedream-2bw: 8]",
     ),
 ]  # fmt: skip
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--staleness-budget", metavar="X", show_default=False,
+        help="Updates that a gradient may be old for another instance to be admitted, under "
+        "amp-budget.  [default: 4]",
+    ),
+]  # fmt: skip
+RemedyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--remedy", metavar="NAME", show_default=False,
+        help="What amp and amp-budget do about delayed gradients: none, or weight-prediction.  "
+        "[default: none]",
+    ),
+]  # fmt: skip
+VerticalSyncOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--vertical-sync/--no-vertical-sync", show_default=False,
+        help="One version of the weights for an instance at all stages, under pipedream.",
+    ),
+]  # fmt: skip
+SCHEDULE_OPTIONS: Final[dict[str, Any]] = {
+    "max_active_keys": ActiveKeysOption,
+    "min_update_interval": UpdateIntervalOption,
+    "staleness_budget": BudgetOption,
+    "remedy": RemedyOption,
+    "vertical_sync": VerticalSyncOption,
+}
+"""Every option that some schedule takes, as `with_schedule_options` adds it to a command."""
+
+Tuning: TypeAlias = dict[str, Any]
+"""What was given of `SCHEDULE_OPTIONS`, by name; None where nothing was."""
+
 PlacementOption = Annotated[
     str,
     typer.Option(
@@ -178,15 +217,36 @@ def make_cluster(
     )
 
 
-def make_schedules(
-    names: str, max_active_keys: int | None, min_update_interval: int | None
-) -> list[Schedule]:
+def with_schedule_options(command: Callable[..., Code]) -> Callable[..., Code]:
+    """Give a command every option of `SCHEDULE_OPTIONS`; it gets them in its `tuning`, by name."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name != "tuning":
+            parameters.append(parameter)
+            continue
+        parameters += [
+            parameter.replace(name=name, annotation=option, default=None)
+            for name, option in SCHEDULE_OPTIONS.items()
+        ]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> Code:
+        tuning = {name: given.pop(name) for name in SCHEDULE_OPTIONS}
+        return command(**given, tuning=tuning)
+
+    del wrapped.__wrapped__  # its signature is another's
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]  # inspect reads it
+    wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
+    return wrapped
+
+
+def make_schedules(names: str, tuning: Tuning) -> list[Schedule]:
     """The schedules that the command line names; says so where an option concerns none of them."""
     from ampsim.study.schedule_names import schedules_of, without_effect
 
-    given = {"max_active_keys": max_active_keys, "min_update_interval": min_update_interval}
-    schedules = schedules_of(names, **given)
-    named = [option for option, value in given.items() if value is not None]
+    schedules = schedules_of(names, **tuning)
+    named = [option for option, value in tuning.items() if value is not None]
     for option in without_effect(schedules, named):
         complain(f"note: --{option.replace('_', '-')} has no effect on {names}")
     return schedules

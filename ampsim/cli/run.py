@@ -42,6 +42,7 @@ StretchOption = Annotated[
 ]  # fmt: skip
 
 
+@options.with_schedule_options
 def run(
     model: options.ModelArgument,
     *,
@@ -53,8 +54,7 @@ def run(
     schedule: Annotated[
         str, typer.Option("--schedule", metavar="NAME", help="The one schedule to run.")
     ] = "amp",
-    max_active_keys: options.ActiveKeysOption = None,
-    min_update_interval: options.UpdateIntervalOption = None,
+    tuning: options.Tuning,
     placement: options.PlacementOption = options.PLACEMENT,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
@@ -72,10 +72,12 @@ def run(
 ) -> Code:
     """Run MODEL under one schedule and keep its trace as manifest.toml and *.parquet.
 
-    The folder is --out (run-MODEL unless told); `ampsim gantt` draws it.
+    The folder is --out (run-MODEL unless told). Beside the trace lie index.html and report.md:
+    verdict, tables and figures. `ampsim gantt` draws the folder.
     """
     from ampsim.cli.progress import shown
     from ampsim.report.naming import slug
+    from ampsim.report.run_page import write_run_page
     from ampsim.study.kept_run import RunOptions, run_to_keep
     from ampsim.study.run_dir import write_run
 
@@ -83,7 +85,7 @@ def run(
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
-    schedules = options.make_schedules(schedule, max_active_keys, min_update_interval)
+    schedules = options.make_schedules(schedule, tuning)
     if len(schedules) > 1:
         raise OptionError(f"run takes one schedule, got {schedule!r}; forecast compares several")
     with (
@@ -94,10 +96,12 @@ def run(
         with shown(is_quiet=quiet) as on_progress:
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run(outcome, folder)
+        write_run_page(outcome, folder, target)
     write(_summary(outcome.result))
     write(
         f"wrote {folder}: manifest.toml, spans, transfers, updates, stashes and epochs (.parquet)"
     )
+    write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
 
 

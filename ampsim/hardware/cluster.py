@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Self
@@ -13,7 +14,9 @@ from pydantic_core import PydanticCustomError
 from ampsim.hardware.device import Device
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import digest_of
+from ampsim.html_table import html_table
 from ampsim.toml_file import Record, Text
+from ampsim.units import format_bytes, format_flop, format_seconds
 
 HOST = -1
 """The place of the controller: a host outside the devices, linked to each of them."""
@@ -90,12 +93,40 @@ class Cluster(Record):
         """Whether no message of this cluster ever waits for a link."""
         return self.link.is_free and all(route.link.is_free for route in self.links)
 
+    def _repr_html_(self) -> str:
+        return cluster_html(self)
+
     @property
     def digest(self) -> str:
         """SHA-256 of what the cluster says, 64 hexadecimal digits; independent of its files."""
         groups = [(key, len(list(rows))) for key, rows in itertools.groupby(self.devices)]
         content = self.model_dump(mode="json", exclude={"devices"})
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
+
+
+def cluster_html(cluster: Cluster) -> str:
+    """A row for each kind of device, and below it what the links cost."""
+    kinds = Counter(cluster.devices)
+    rows = [
+        [
+            device.name,
+            str(count),
+            f"{format_flop(device.flop_per_s)}/s",
+            _speed(device.memory_bandwidth_bytes_per_s),
+            format_seconds(device.operation_overhead_s),
+        ]
+        for device, count in kinds.items()
+    ]
+    link = cluster.link
+    cost = f"latency {format_seconds(link.latency_s)}, {_speed(link.bandwidth_bytes_per_s)}"
+    own = f", {len(cluster.links)} of their own" if cluster.links else ""
+    note = f"links: {'free' if cluster.is_link_free else cost + own}"
+    headings = ["device", "count", "compute", "memory", "overhead of a step"]
+    return html_table(f"cluster {cluster.name}", rows, headings=headings, note=note)
+
+
+def _speed(bytes_per_s: float | None) -> str:
+    return "no limit of bandwidth" if bytes_per_s is None else f"{format_bytes(bytes_per_s)}/s"
 
 
 def _fault(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:

@@ -2,9 +2,10 @@
 
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
 Appendix C). A device that names its memory bandwidth or its overhead departs from it: each step,
-heavy or light, then lasts its overhead plus the larger of arithmetic and memory traffic (the
-roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction of its rate a
-step on few rows reaches. `docs/decisions/0003-costs.md` has the reasons.
+heavy or light, then lasts the overheads of its operations plus the larger of arithmetic and memory
+traffic (the roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction
+of its rate a step on few rows reaches, and a cache: where the weights that a worker hosts fit into
+it, its steps read them at the cache's bandwidth. `docs/decisions/0003-costs.md` has the reasons.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ def light_is_free(device: Device) -> bool:
     return device.memory_bandwidth_bytes_per_s is None and device.operation_overhead_s == 0
 
 
-def occupancy_s(device: Device, work: Work, *, is_light: bool, rows: int | None = None) -> float:
+def occupancy_s(
+    device: Device,
+    work: Work,
+    *,
+    is_light: bool,
+    rows: int | None = None,
+    resident_bytes: int | None = None,
+) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
     Args:
@@ -46,15 +54,16 @@ def occupancy_s(device: Device, work: Work, *, is_light: bool, rows: int | None 
         is_light: whether the step is none of those that Appendix C prices.
         rows: k, the rows of the step's payload; None where it has none, as in an update, which
             then reaches the whole FLOP rate.
+        resident_bytes: weights that must fit into the device's cache for the step to read its own
+            from there; None where no cache helps it.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
     """
     if is_light and light_is_free(device):
         return 0.0
     compute_s = work.flop / rate_flop_per_s(device, rows)
-    bandwidth = device.memory_bandwidth_bytes_per_s
-    memory_s = 0.0 if bandwidth is None else work.bytes / bandwidth
-    return device.operation_overhead_s + max(compute_s, memory_s)
+    memory_s = _memory_s(device, work, resident_bytes)
+    return work.operations * device.operation_overhead_s + max(compute_s, memory_s)
 
 
 def rate_flop_per_s(device: Device, rows: int | None) -> float:
@@ -85,9 +94,20 @@ def charges(device: Device) -> list[Charge]:
         value = getattr(device, key)
         if value:
             source = device.source(key)
-            told = _points(value) if key == "efficiency" else f"{value:g}"
+            told = f"{value:g}" if isinstance(value, float) else _points(value)
             rows.append(Charge(f"{key} = {told}", source.kind, source.text))
     return rows
+
+
+def _memory_s(device: Device, work: Work, resident_bytes: int | None) -> float:
+    """Seconds in which a step's bytes are read and written, its weights from the cache if kept."""
+    memory, cache = device.memory_bandwidth_bytes_per_s, device.cache_bandwidth_bytes_per_s
+    if memory is None:
+        return 0.0
+    size = device.cache_bytes
+    if size is None or cache is None or resident_bytes is None or resident_bytes > size:
+        return work.bytes / memory
+    return (work.bytes - work.weight_bytes) / memory + work.weight_bytes / cache
 
 
 def _heavy_rule(device: Device) -> Charge:
@@ -113,10 +133,17 @@ def _formula(device: Device) -> str:
         step = f"FLOP / {rate}"
     else:
         step = f"max(FLOP / {rate}, bytes / memory_bandwidth_bytes_per_s)"
-    return f"operation_overhead_s + {step}" if device.operation_overhead_s else step
+    if device.cache_bytes is not None:
+        step += (
+            "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
+            "without sparse tables, fit into cache_bytes"
+        )
+    return f"operations x operation_overhead_s + {step}" if device.operation_overhead_s else step
 
 
-def _points(curve: Sequence[tuple[int, float]]) -> str:
-    """A curve's ends."""
+def _points(curve: int | Sequence[tuple[int, float]]) -> str:
+    """A curve's ends; a count as it is."""
+    if isinstance(curve, int):
+        return str(curve)
     (few, low), (many, high) = curve[0], curve[-1]
     return f"{low:g} at {few} to {high:g} at {many} rows"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydantic import model_validator
+from pydantic_core import PydanticCustomError
+
 from ampsim.hardware.efficiency import Efficiency
-from ampsim.hardware.record import UNSOURCED, Rate, Seconds, Source, digest_of
+from ampsim.hardware.record import UNSOURCED, Bytes, Rate, Seconds, Source, digest_of
 from ampsim.toml_file import Record, Text
 
 
@@ -13,6 +18,8 @@ class Sources(Record):
     flop_per_s: Source | None = None
     operation_overhead_s: Source | None = None
     memory_bandwidth_bytes_per_s: Source | None = None
+    cache_bytes: Source | None = None
+    cache_bandwidth_bytes_per_s: Source | None = None
     efficiency: Source | None = None
 
 
@@ -29,9 +36,12 @@ class Device(Record):
         name: as users type it; the file's name without its suffix.
         description: what it is, in a sentence.
         flop_per_s: sustained rate of floating-point operations, multiply and add counted as two.
-        operation_overhead_s: what each step of a node costs before it computes anything.
+        operation_overhead_s: what each operation of a step costs before it computes anything.
         memory_bandwidth_bytes_per_s: sustained rate at which a step's bytes are read and written;
             None where memory is free.
+        cache_bytes: what stays near the device: if the weights that a worker hosts are no more,
+            its steps read them at the cache's bandwidth. None where there is no cache.
+        cache_bandwidth_bytes_per_s: that bandwidth, at least the memory's.
         efficiency: points (rows, fraction): a step on that many rows reaches that fraction of
             `flop_per_s`; see `ampsim.hardware.efficiency`. None where it always reaches all of it.
         sources: where each number comes from; a file must say for each that it gives.
@@ -44,8 +54,32 @@ class Device(Record):
     flop_per_s: Rate
     operation_overhead_s: Seconds = 0.0
     memory_bandwidth_bytes_per_s: Rate | None = None
+    cache_bytes: Bytes | None = None
+    cache_bandwidth_bytes_per_s: Rate | None = None
     efficiency: Efficiency = None
     sources: Sources = Sources()
+
+    @model_validator(mode="after")
+    def _check_cache(self) -> Self:
+        """A cache has a size and a bandwidth, and lies before a memory that is no faster."""
+        size, rate = self.cache_bytes, self.cache_bandwidth_bytes_per_s
+        memory = self.memory_bandwidth_bytes_per_s
+        if (size is None) != (rate is None):
+            given, absent = "cache_bytes", "cache_bandwidth_bytes_per_s"
+            if size is None:
+                given, absent = absent, given
+            raise _wrong_cache(f"{given} has no effect without {absent}; add {absent}")
+        if rate is not None and memory is None:
+            raise _wrong_cache(
+                "cache_bytes has no effect without memory_bandwidth_bytes_per_s, the rate of what "
+                "does not fit; add memory_bandwidth_bytes_per_s"
+            )
+        if rate is not None and memory is not None and rate < memory:
+            raise _wrong_cache(
+                f"cache_bandwidth_bytes_per_s must be >= {memory:g}, "
+                f"memory_bandwidth_bytes_per_s, got {rate:g}"
+            )
+        return self
 
     @property
     def digest(self) -> str:
@@ -55,3 +89,7 @@ class Device(Record):
     def source(self, key: str) -> Source:
         """Where the number `key` comes from."""
         return getattr(self.sources, key) or UNSOURCED
+
+
+def _wrong_cache(text: str) -> PydanticCustomError:
+    return PydanticCustomError("cache", "{text}", {"text": text})

@@ -20,6 +20,9 @@ NUMBER_MAX = 1e24
 RATE_MIN = 1e-6
 """Smallest rate that a file may name; chosen: it keeps every duration finite."""
 
+BYTES_MAX = 10**15
+"""Largest memory that a file may name, a petabyte; chosen, to catch a slip."""
+
 SECONDS_MAX = 1e9
 """Longest delay that a file may name, thirty years; chosen, to catch wrong units."""
 
@@ -33,13 +36,15 @@ def _check_rate(value: float) -> float:
 
 Rate = Annotated[float, Field(gt=0, le=NUMBER_MAX), AfterValidator(_check_rate)]
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
+Bytes = Annotated[int, Field(ge=1, le=BYTES_MAX)]
 
 
 class Source(Record):
     """Where a number comes from, so that a reader can judge it.
 
     Args:
-        kind: chosen without evidence, measured here, derived by a formula, or from a datasheet.
+        kind: chosen without evidence, measured (here, or by whom the text names), derived by a
+            formula, or from a datasheet.
         text: which paper, measurement, formula or datasheet, in a sentence.
     """
 

@@ -131,6 +131,7 @@ class ParameterizedNode(Node):
         gradient_count: gradients accumulated since the last update.
         min_update_interval: gradients after which the node updates itself; None where the
             controller says when (synchronous schedules).
+        state_arrays: arrays of the parameters' size that the optimizer keeps for this node.
         seed_name: names the random stream of the initial weights; equal for replicas.
         is_sparse: whether an update writes some rows of `theta` instead of replacing it.
     """
@@ -150,6 +151,7 @@ class ParameterizedNode(Node):
         self.theta: np.ndarray = np.zeros(0)
         self.version = 0
         self.min_update_interval: int | None = None
+        self.state_arrays = 0
         self.last_staleness = 0
         self.reset_accumulation()
 
@@ -159,7 +161,10 @@ class ParameterizedNode(Node):
 
     @abstractmethod
     def take_gradient(self) -> np.ndarray:
-        """Return the accumulated gradient, flat, summed over messages, and start anew."""
+        """Return the accumulated gradient, summed over messages, and start anew.
+
+        It is a new flat vector, which the caller may write and keep.
+        """
 
     def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the accumulated gradient of a table as (rows touched, their gradients).

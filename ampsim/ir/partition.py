@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Partition:
         size: rows of the whole.
         rows: the rows of all parts, one part after the other.
         cuts: where in `rows` each part lies.
+        lengths: rows of each part.
         shape: (size,), the declared shape of a controller's port that pumps it.
         is_one_to_one: whether no row is named twice.
 
@@ -37,7 +38,7 @@ class Partition:
     ([2, 0, 2], (slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)))
     """
 
-    __slots__ = ("_summations", "cuts", "is_one_to_one", "rows", "shape", "size")
+    __slots__ = ("_summations", "cuts", "is_one_to_one", "lengths", "rows", "shape", "size")
 
     def __init__(
         self, parts: Sequence[Int[np.ndarray, " rows"] | Sequence[int]], size: int
@@ -48,22 +49,23 @@ class Partition:
             GraphError: a part is no list of integers, or names a row that the whole has not.
         """
         arrays = [_indices(number, part) for number, part in enumerate(parts)]
-        edges = accumulate((len(part) for part in arrays), initial=0)
+        self.lengths = [len(part) for part in arrays]
+        edges = [0, *accumulate(self.lengths)]
         self.size = size
         self.rows = np.concatenate(arrays) if arrays else np.zeros(0, np.intp)
-        self.cuts = tuple(slice(a, b) for a, b in pairwise(edges))
+        self.cuts = tuple(map(slice, edges[:-1], edges[1:]))
         self.shape = (size,)
-        self.is_one_to_one = not len(self.rows) or self._most_named() == 1
+        self.is_one_to_one = not edges[-1] or self._names_none_twice()
         self._summations: dict[Any, Any] = {}
 
-    def _most_named(self) -> int:
-        """How often the row is named that is named most; check that all are rows of the whole."""
+    def _names_none_twice(self) -> bool:
+        """Whether no row is named twice; check that all are rows of the whole."""
         wrong = int(self.rows.min())
         if wrong >= 0:
-            counts = np.bincount(self.rows)
-            wrong = len(counts) - 1
+            wrong = int(self.rows.max())
             if wrong < self.size:
-                return int(counts.max())
+                count = len(self.rows)
+                return count <= self.size and int(np.bincount(self.rows).max()) == 1
         raise GraphError(
             f"Partition: rows must be from 0 to below {self.size}, the size of the whole, "
             f"got {wrong}"
@@ -100,6 +102,8 @@ class Partition:
 
 def _indices(number: int, part: Any) -> np.ndarray:
     array = np.asarray(part)
+    if array.dtype == np.intp and array.ndim == 1:
+        return array
     if not array.size:
         return np.zeros(0, np.intp)
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -7,19 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one step of one node does: arithmetic, and bytes read and written.
+    """What one step of one node does: arithmetic, bytes moved, and operations one by one.
 
     Args:
         flop: floating-point operations, a count.
         bytes: bytes of activations, gradients and weights that the step reads and writes.
+        operations: elementary operations that the step issues one after the other, each a call of
+            a library or a kernel; views and what a node computes in Python are none.
+        weight_bytes: those of `bytes` that are weights which every step of the node reads.
     """
 
     flop: int = 0
     bytes: int = 0
+    operations: int = 1
+    weight_bytes: int = 0
 
     def __add__(self, other: Work) -> Work:
         """Work done together is work added up."""
-        return Work(self.flop + other.flop, self.bytes + other.bytes)
+        return Work(
+            self.flop + other.flop,
+            self.bytes + other.bytes,
+            self.operations + other.operations,
+            self.weight_bytes + other.weight_bytes,
+        )
 
 
 NO_WORK = Work()

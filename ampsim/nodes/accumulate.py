@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,12 @@ from ampsim.ir import NO_WORK, Direction, ParameterizedNode, State, Work
 
 ROWS_HELD: Final = 8192
 """Rows that wait at most; chosen: it bounds their memory, and a larger product gains nothing."""
+
+OPERATIONS_OF_UPDATE: Final = 6
+"""Stack x and g, form Xᵀ G and the column sums of G, and the two of plain gradient descent."""
+
+OPERATIONS_OF_STATE: Final = 4
+"""More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
 
 LARGE_ROWS: Final = 32
 """Rows from which on a message's own product is as fast as its share of a larger; measured."""
@@ -21,53 +28,72 @@ class Pairs:
 
     Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
     instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
-    rows gain nothing from that and are summed up as they come, without a copy.
+    rows gain nothing from that and are summed up as they come, without a copy. Only the first of
+    them waits for the second: where none comes, its product is formed in place, once.
     """
 
-    __slots__ = ("_gradients", "_inputs", "_rows", "_sums")
+    __slots__ = ("_first", "_gradients", "_inputs", "_rows", "_sums")
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
         self._inputs: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []
         self._rows = 0
+        self._first: tuple[np.ndarray, np.ndarray] | None = None
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
 
     def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
-        if len(gradients) >= LARGE_ROWS:
-            self._sum_up(inputs, gradients)
+        rows = len(gradients)
+        if rows >= LARGE_ROWS:
+            self._add_large(inputs, gradients)
             return
         self._inputs.append(inputs)
         self._gradients.append(gradients)
-        self._rows += len(gradients)
+        self._rows += rows
         if self._rows > ROWS_HELD:
-            self._sum_up_waiting()
+            self._add_large(*self._waiting())
 
     def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
         """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
-        if self._inputs and self._sums is None:
-            _product(stack(self._inputs), stack(self._gradients), weight, bias)
+        if self._inputs and (self._first or self._sums):
+            self._add_large(*self._waiting())
+        if self._sums:
+            weight[...], bias[...] = self._sums
+        elif self._first:
+            _product(*self._first, weight, bias)
+        elif self._inputs:
+            _product(*self._waiting(), weight, bias)
         else:
-            if self._inputs:
-                self._sum_up_waiting()
-            sums = self._sums or (0, 0)
-            weight[...], bias[...] = sums
-        self._inputs, self._gradients, self._rows, self._sums = [], [], 0, None
+            weight[...], bias[...] = 0, 0
+        self._start()
 
-    def _sum_up_waiting(self) -> None:
-        inputs, gradients = stack(self._inputs), stack(self._gradients)
+    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
+        """Join the pairs of few rows; none of them waits any longer."""
+        joined = stack(self._inputs), stack(self._gradients)
         self._inputs, self._gradients, self._rows = [], [], 0
-        self._sum_up(inputs, gradients)
+        return joined
 
-    def _sum_up(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
-        weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
-        bias = np.empty(gradients.shape[1], gradients.dtype)
-        _product(inputs, gradients, weight, bias)
-        if self._sums is None:
-            self._sums = (weight, bias)
-        else:
+    def _add_large(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        if self._sums:
+            weight, bias = _new_product(inputs, gradients)
             np.add(self._sums[0], weight, out=self._sums[0])
             np.add(self._sums[1], bias, out=self._sums[1])
+        elif self._first:
+            self._sums = _new_product(*self._first)
+            self._first = None
+            self._add_large(inputs, gradients)
+        else:
+            self._first = (inputs, gradients)
+
+
+def _new_product(inputs: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
+    bias = np.empty(gradients.shape[1], gradients.dtype)
+    _product(inputs, gradients, weight, bias)
+    return weight, bias
 
 
 def _product(
@@ -75,7 +101,13 @@ def _product(
 ) -> None:
     """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
     np.matmul(inputs.T, gradients, out=weight)
-    np.matmul(np.ones(len(gradients), gradients.dtype), gradients, out=bias)
+    np.matmul(_ones(len(gradients), gradients.dtype), gradients, out=bias)
+
+
+@lru_cache(maxsize=256)
+def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """A vector of ones, for `_product` alone: nobody writes it."""
+    return np.ones(rows, dtype)
 
 
 def stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -90,7 +122,10 @@ class MatrixNode(ParameterizedNode):
         widths: columns that each input contributes to the product.
         d_in: columns of the product's left side, the sum of `widths`.
         d_out: columns of the product.
+        operations: of a forward step, and of a backward step that sends every input a gradient.
     """
+
+    operations: tuple[int, int]
 
     def __init__(
         self,
@@ -109,29 +144,36 @@ class MatrixNode(ParameterizedNode):
         """Count 2·k·d_in·d_out for each matrix product and d_in·d_out for an update (Appendix C).
 
         Backward is the gradient accumulation, and the input gradient only of the inputs that need
-        one; nothing, where the gradient was None.
+        one; nothing, where the gradient was None. Accumulation keeps a pair (`Pairs`): the bytes of
+        the matrix Xᵀ G are the update's, which writes and reads it, the weights, and what the
+        optimizer keeps.
         """
         itemsize = self.theta.itemsize
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
-            return Work(weights, 3 * self.parameter_count * itemsize)
+            moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
+            return Work(
+                weights, moved, OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
+            )
         if shape is None:
             return NO_WORK
         rows = shape[0]
         product = 2 * rows * weights
-        moved = (rows * (self.d_in + self.d_out) + self.parameter_count) * itemsize
+        moved = rows * (self.d_in + self.d_out) * itemsize
         if direction is Direction.FORWARD:
-            return Work(product, moved)
+            weight_bytes = self.parameter_count * itemsize
+            return Work(product, moved + weight_bytes, self.operations[0], weight_bytes)
         needed = sum(
             width
             for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)
             if is_needed
         )
         if not needed:
-            return Work(product, moved)
-        parameters = self.parameter_count * needed // self.d_in
-        moved += (rows * (needed + self.d_out) + parameters) * itemsize
-        return Work(product + 2 * rows * needed * self.d_out, moved)
+            return Work(product, moved, self.operations[1])
+        weight_bytes = self.parameter_count * needed // self.d_in * itemsize
+        moved += rows * (needed + self.d_out) * itemsize + weight_bytes
+        product += 2 * rows * needed * self.d_out
+        return Work(product, moved, self.operations[1], weight_bytes)
 
     def pending(self) -> Iterable[State]:
         """States whose backward message has not come."""

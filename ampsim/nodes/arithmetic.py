@@ -43,8 +43,8 @@ class Arithmetic(Node):
         return ((0, state, self.joined(state, operands)),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
-        return elementwise_work(shape)
+        """Read and write every element once, an operation for each pair of operands."""
+        return elementwise_work(shape, len(self.inputs) - 1)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes; keep them."""

@@ -7,7 +7,7 @@ import numpy as np
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 
 
 class Columns(Node):
@@ -47,8 +47,10 @@ class Columns(Node):
         return ((0, state, whole),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write the columns once."""
-        return elementwise_work(None if shape is None else (shape[0], self._count))
+        """Send a view; read the gradient's columns and write them once, into zeros."""
+        if direction is Direction.FORWARD:
+            return VIEW
+        return elementwise_work(None if shape is None else (shape[0], self._count), 2)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width); return (rows, columns kept)."""

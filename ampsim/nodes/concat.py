@@ -10,7 +10,7 @@ import numpy as np
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 
 
 class Concat(Node):
@@ -54,7 +54,9 @@ class Concat(Node):
         return [(part, state, gradient[:, cut]) for part, cut in enumerate(self._columns)]
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read all columns and write them once."""
+        """Read all columns and write them once; send views of the gradient."""
+        if direction is Direction.BACKWARD:
+            return VIEW
         return elementwise_work(None if shape is None else (shape[0], sum(self.widths)))
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

@@ -59,7 +59,7 @@ class Partitioned(Node):
         """The rows of each part, views into one array."""
         if isinstance(whole, Standin):
             columns, itemsize = whole.shape[1:], whole.itemsize
-            return [Standin((c.stop - c.start, *columns), itemsize) for c in control.cuts]
+            return [Standin((rows, *columns), itemsize) for rows in control.lengths]
         rows = whole.take(control.rows, axis=0)
         return [rows[cut] for cut in control.cuts]
 
@@ -68,25 +68,33 @@ class Partitioned(Node):
         real = next((part for part in parts if part is not None), None)
         if real is None:
             return None
-        columns = real.shape[1:]
         if self.is_abstract:
-            return Standin((control.size, *columns), real.itemsize)
-        for place, (cut, part) in enumerate(zip(control.cuts, parts, strict=True)):
-            rows = cut.stop - cut.start
-            if part is None:
-                parts[place] = np.zeros((rows, *columns), real.dtype)
-            elif len(part) != rows:
+            return Standin((control.size, *real.shape[1:]), real.itemsize)
+        if [None if part is None else len(part) for part in parts] != control.lengths:
+            parts = self._filled(control, parts, real)
+        return sum_rows(control, np.concatenate(parts))
+
+    def _filled(
+        self, control: Partition, parts: list[Payload], real: np.ndarray
+    ) -> list[np.ndarray]:
+        """Put zeros in place of each part that is None."""
+        filled = list[np.ndarray]()
+        for place, (rows, part) in enumerate(zip(control.lengths, parts, strict=True)):
+            if part is not None and len(part) != rows:
                 raise GraphError(
                     f"{self.describe()}: part {place} has {len(part)} rows, "
                     f"but its control says {rows}"
                 )
-        return sum_rows(control, np.concatenate(parts))
+            filled.append(np.zeros((rows, *real.shape[1:]), real.dtype) if part is None else part)
+        return filled
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
+        """Read and write every element once, by a gather, or by joining parts and a sum."""
         if shape is None:
             return NO_WORK
-        return elementwise_work((shape[0], *(c for c in self._columns if isinstance(c, int))))
+        columns = (c for c in self._columns if isinstance(c, int))
+        is_gather = (direction is Direction.FORWARD) == isinstance(self, Distribute)
+        return elementwise_work((shape[0], *columns), 1 if is_gather else 2 + self._parts)
 
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +14,13 @@ from ampsim.nodes.light import elementwise_work
 
 
 class Elementwise(Node):
-    """A function of each element whose derivative can be told from its value: y is all it keeps."""
+    """A function of each element whose derivative can be told from its value: y is all it keeps.
+
+    Attributes:
+        operations: of a forward and of a backward step.
+    """
+
+    operations: ClassVar[tuple[int, int]]
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -43,7 +50,7 @@ class Elementwise(Node):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.operations[direction is Direction.BACKWARD])
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""
@@ -57,6 +64,8 @@ class Elementwise(Node):
 class ReLU(Elementwise):
     """max(x, 0); the derivative at 0 is 0."""
 
+    operations = 1, 2
+
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return max(x, 0)."""
         return np.maximum(x, 0)
@@ -68,6 +77,8 @@ class ReLU(Elementwise):
 
 class Tanh(Elementwise):
     """The hyperbolic tangent; its derivative is 1 − y²."""
+
+    operations = 1, 3
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return tanh(x)."""
@@ -83,6 +94,8 @@ class Tanh(Elementwise):
 
 class Sigmoid(Elementwise):
     """The logistic function 1 / (1 + e⁻ˣ); its derivative is y (1 − y)."""
+
+    operations = 4, 3
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return (1 + tanh(x / 2)) / 2, which cannot overflow."""

@@ -21,8 +21,11 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.accumulate import stack
+from ampsim.nodes.accumulate import OPERATIONS_OF_STATE, stack
 from ampsim.nodes.start import Start
+
+OPERATIONS_OF_UPDATE: Final = 12
+"""Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""
 
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
@@ -134,11 +137,16 @@ class Embedding(ParameterizedNode):
         itemsize = self.theta.itemsize
         if direction is Direction.UPDATE:
             changed = self.parameter_count if shape is None else shape[0] * self.width
-            return Work(changed, 3 * changed * itemsize)
+            moved = (3 + 2 * self.state_arrays) * changed * itemsize
+            return Work(
+                changed, moved, OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
+            )
         if shape is None:
             return NO_WORK
-        looked_up = math.prod(shape) * (self.width if direction is Direction.FORWARD else 1)
-        return Work(0, 2 * looked_up * itemsize)
+        if direction is Direction.BACKWARD:
+            return Work(0, 2 * math.prod(shape) * itemsize)
+        moved = math.prod(shape) * self.width * itemsize
+        return Work(0, 2 * moved, 2, 0 if self.is_sparse else moved)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Append the width to the shape of the indices."""

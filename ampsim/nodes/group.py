@@ -10,7 +10,7 @@ import numpy as np
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 
 Place: TypeAlias = Callable[[Any], "tuple[State, int, int]"]
 """``place(state)`` is (state of the group, number of the member, count of members)."""
@@ -98,7 +98,9 @@ class Group(Node):
         return sends
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
+        """Read and write every element once; send views of the gradient."""
+        if direction is Direction.BACKWARD:
+            return VIEW
         return elementwise_work(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

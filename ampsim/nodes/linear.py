@@ -11,6 +11,7 @@ from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State,
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.start import Start
+from ampsim.nodes.transposed import Transposed
 
 
 class Linear(MatrixNode):
@@ -35,6 +36,7 @@ class Linear(MatrixNode):
         super().__init__(name, {"weight": (d_in, d_out), "bias": (d_out,)}, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
+        self.operations = (2, 2)  # product and bias; the pair's share of a product, and a product
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""
@@ -52,7 +54,7 @@ class Linear(MatrixNode):
         super().adopt(theta)
         views = self.views(theta)
         self.weight, self.bias = views["weight"], views["bias"]
-        self.weight_transposed = self.weight.T
+        self._transposed = Transposed(self.weight)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send x W + b; record x and the version of W under the state."""
@@ -75,7 +77,7 @@ class Linear(MatrixNode):
         if self.is_abstract:
             return ((0, state, saved if is_needed else None),)
         self._pairs.add(saved, gradient)
-        return ((0, state, gradient @ self.weight_transposed if is_needed else None),)
+        return ((0, state, self._transposed.after(gradient) if is_needed else None),)
 
     def backward_input(self, state: State, gradient: Payload) -> Sends:
         """The first half of `backward`, for schedules that split it: send g Wᵀ."""
@@ -83,7 +85,7 @@ class Linear(MatrixNode):
             return ((0, state, None),)
         if self.is_abstract:
             return ((0, state, self._saved[state][0]),)
-        return ((0, state, gradient @ self.weight_transposed),)
+        return ((0, state, self._transposed.after(gradient)),)
 
     def backward_weight(self, state: State, gradient: Payload) -> None:
         """The second half, any time after the first: accumulate the parameter gradient."""
@@ -99,8 +101,11 @@ class Linear(MatrixNode):
         """What the two halves of a backward step cost; together, what the whole does."""
         if shape is None:
             return NO_WORK, NO_WORK
-        whole, weight = (self.work(d, shape) for d in (Direction.BACKWARD, Direction.FORWARD))
-        return Work(whole.flop - weight.flop, whole.bytes - weight.bytes), weight
+        whole = self.work(Direction.BACKWARD, shape)
+        moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
+        weight = Work(2 * shape[0] * self.d_in * self.d_out, moved)
+        flop, moved = whole.flop - weight.flop, whole.bytes - weight.bytes
+        return Work(flop, moved, weight_bytes=whole.weight_bytes), weight
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

@@ -25,6 +25,7 @@ from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.masks import Masks
+from ampsim.nodes.transposed import Transposed
 
 
 class _Kept(NamedTuple):
@@ -68,6 +69,9 @@ class LSTMStep(MatrixNode):
         self.forget_bias = 0.0
         self._masks: Masks | None = None
         self._cut(widths, reads)
+        states = len(reads)
+        joins = len(widths) if len(widths) > 1 else 0
+        self.operations = (9 + joins + 2 * states, 16 + 4 * states)
 
     def _cut(self, widths: tuple[int, ...], reads: tuple[int, ...]) -> None:
         """Where gates, states and inputs lie; slices made once are cheaper than made each time."""
@@ -106,7 +110,7 @@ class LSTMStep(MatrixNode):
         super().adopt(theta)
         views = self.views(theta)
         self.weight, self.bias = views["weight"], views["bias"]
-        self.weight_transposed = self.weight.T
+        self._transposed = Transposed(self.weight)
         self._half = np.full((), 0.5, theta.dtype)  # an array is cheaper to multiply with
         self._one = np.full((), 1.0, theta.dtype)
 
@@ -208,12 +212,12 @@ class LSTMStep(MatrixNode):
     ) -> Sends:
         """The gradient of each input that needs one."""
         needed = self.input_needs_gradient
-        every = slopes @ self.weight_transposed if all(needed) else None
+        every = self._transposed.after(slopes) if all(needed) else None
         sends: list[tuple[int, State, Payload]] = []
         for port, columns, _part in self._ports:
             back = None
             if needed[port]:
-                back = slopes @ self.weight_transposed[columns] if every is None else every[columns]
+                back = slopes @ self.weight.T[columns] if every is None else every[columns]
                 forget = self._forget_of.get(port)
                 if forget is not None:
                     whole = np.empty((len(back), 2 * self.hidden), back.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 from ampsim.nodes.offspring import Offspring
 
 
@@ -53,7 +53,9 @@ class Replicate(Node):
         return ((0, origin, reduce(add, real)),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
+        """Send the payload itself; read and write every element of the gradients once."""
+        if direction is Direction.FORWARD:
+            return VIEW
         return elementwise_work(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

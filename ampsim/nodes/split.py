@@ -10,7 +10,7 @@ import numpy as np
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 
 
 class Split(Node):
@@ -61,7 +61,9 @@ class Split(Node):
         return ((0, state, joined),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read all columns and write them once."""
+        """Send views; read all columns of the gradients and write them once."""
+        if direction is Direction.FORWARD:
+            return VIEW
         return elementwise_work(None if shape is None else (shape[0], sum(self.widths)))
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work
 from ampsim.nodes.offspring import Offspring
 
 
@@ -71,7 +71,9 @@ class Ungroup(Node):
         return np.concatenate(parts).reshape(shape)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
+        """Send views; read and write every element of their gradients once."""
+        if direction is Direction.FORWARD:
+            return VIEW
         return elementwise_work(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

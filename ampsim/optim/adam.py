@@ -26,6 +26,7 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
+    zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
 
@@ -49,7 +50,9 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
-    return Optimizer("adam", as_schedule(rate), _init, partial(_update, options=options))
+    return Optimizer(
+        "adam", as_schedule(rate), _init, partial(_update, options=options), is_elementwise=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +64,26 @@ class _Options:
 
 def _init(theta: Vector) -> State:
     """Steps so far, M and V."""
-    return 0, np.zeros_like(theta), np.zeros_like(theta)
+    return 0, zeros(theta), zeros(theta)
 
 
 def _update(
-    gradient: Vector, state: State, theta: Vector, rate: float, *, options: _Options
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    in_place: bool = False,
+    *,
+    options: _Options,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
     beta1, beta2 = options.beta1, options.beta2
     count = state[0] + 1
-    gradient_sum = state[1] * beta1
+    outs = (state[1], state[2], gradient) if in_place else (None, None, None)
+    gradient_sum = np.multiply(state[1], beta1, out=outs[0])
     gradient_sum += gradient
-    square_sum = state[2] * beta2
-    work = gradient * gradient
+    square_sum = np.multiply(state[2], beta2, out=outs[1])
+    work = np.multiply(gradient, gradient, out=outs[2])
     square_sum += work
 
     # sqrt(v / c2) + epsilon = scale * (sqrt(V) + epsilon / scale)

@@ -29,7 +29,8 @@ LearningRate: TypeAlias = Callable[[int], float]
 """Learning rate of an epoch; epochs count from 0."""
 
 Init: TypeAlias = Callable[[Vector], State]
-Update: TypeAlias = Callable[[Vector, State, Vector, float], tuple[Vector, State]]
+Update: TypeAlias = Callable[..., tuple[Vector, State]]
+"""Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,29 @@ class Optimizer:
     their arguments and keep none, so that old weights stay valid as versions. Results have the
     data type of `theta`.
 
+    Where each element is stepped by itself, and arrays of the state have the shape of `theta`, a
+    part of a vector can be stepped alone. Such an `update` takes `in_place=True` from a caller that
+    needs gradient and state no more: the new weights are then written over the gradient, the new
+    state's arrays over the old ones.
+
     Args:
         name: the method's name in `OPTIMIZERS`.
         rate: learning rate of an epoch, to be passed to `update`.
         init: state before the first step.
         update: one step.
+        is_elementwise: whether each element is stepped by itself, and `update` takes `in_place`.
     """
 
     name: str
     rate: LearningRate
     init: Init
     update: Update
+    is_elementwise: bool = False
+
+    @property
+    def arrays(self) -> int:
+        """How many arrays of the parameters' size it carries from step to step."""
+        return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
 
 
 def check_alike(gradient: Vector, theta: Vector) -> None:
@@ -58,6 +71,11 @@ def check_alike(gradient: Vector, theta: Vector) -> None:
     assert gradient.shape == theta.shape and gradient.dtype == theta.dtype, (
         f"gradient {gradient.dtype}{gradient.shape} does not fit theta {theta.dtype}{theta.shape}"
     )
+
+
+def zeros(theta: Vector) -> Vector:
+    """Zeros like `theta`, which unlike those of `zeros_like` take no memory until written."""
+    return np.zeros(theta.shape, theta.dtype)
 
 
 def positive(what: str, value: object, usual: float) -> float:

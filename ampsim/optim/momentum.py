@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate, zeros
 from ampsim.optim.learning_rate import as_schedule
 
 
@@ -25,19 +25,27 @@ def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
         OptionError: an argument is out of its range.
     """
     kept = decay_rate("momentum", momentum, usual=0.9)
-    return Optimizer("momentum", as_schedule(rate), _init, partial(_update, momentum=kept))
+    return Optimizer(
+        "momentum", as_schedule(rate), _init, partial(_update, momentum=kept), is_elementwise=True
+    )
 
 
 def _init(theta: Vector) -> State:
-    return (np.zeros_like(theta),)
+    return (zeros(theta),)
 
 
 def _update(
-    gradient: Vector, state: State, theta: Vector, rate: float, *, momentum: float
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    in_place: bool = False,
+    *,
+    momentum: float,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
-    velocity = state[0] * momentum
+    velocity = np.multiply(state[0], momentum, out=state[0] if in_place else None)
     velocity += gradient
-    new_theta = velocity * float(rate)
+    new_theta = np.multiply(velocity, float(rate), out=gradient if in_place else None)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, (velocity,)

@@ -17,15 +17,17 @@ def sgd(rate: float | LearningRate) -> Optimizer:
     Raises:
         OptionError: the rate is no finite number above 0.
     """
-    return Optimizer("sgd", as_schedule(rate), _init, _update)
+    return Optimizer("sgd", as_schedule(rate), _init, _update, is_elementwise=True)
 
 
 def _init(theta: Vector) -> State:
     return ()
 
 
-def _update(gradient: Vector, state: State, theta: Vector, rate: float) -> tuple[Vector, State]:
+def _update(
+    gradient: Vector, state: State, theta: Vector, rate: float, in_place: bool = False
+) -> tuple[Vector, State]:
     check_alike(gradient, theta)
-    new_theta = gradient * float(rate)
+    new_theta = np.multiply(gradient, float(rate), out=gradient if in_place else None)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, state

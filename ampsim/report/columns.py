@@ -23,12 +23,14 @@ class Column:
         show: text of a cell.
         rank: 0 is always shown.
         is_wanted: whether these rows need the column at all.
+        of_target: whether it says something only where there is a target.
     """
 
     heading: str
     show: Show
     rank: int
     is_wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
+    of_target: bool = False
 
 
 def format_ratio(ratio: float) -> str:
@@ -102,6 +104,10 @@ def _is_missed(best: str) -> Callable[[Sequence[Row]], bool]:
     )
 
 
+def _are_several(rows: Sequence[Row]) -> bool:
+    return len(rows) > 1
+
+
 def _is_measured(rows: Sequence[Row]) -> bool:
     """Whether validation measured anything: without that, nothing is known of a target."""
     names = ("best_accuracy", "best_error", "time_to_target_s")
@@ -143,16 +149,16 @@ COLUMNS: tuple[Column, ...] = (
     Column("replicas", _count("replicas"), 2, _varies("replicas")),
     Column("workers", _count("workers"), 2, _varies("workers")),
     Column("training", _rate("train_per_s"), 0),
-    Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1),
+    Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1, _are_several),
     Column("validation", _rate("valid_per_s"), 9),
     Column("busy", _percent("utilisation"), 4),
     Column("staleness\nmean", _count("staleness_mean"), 5),
     Column("staleness\nmax", _count("staleness_max"), 7),
     Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed("best_accuracy")),
     Column("best\nerror", _count("best_error"), 3, _is_missed("best_error")),
-    Column("epochs", _count("epochs_to_target"), 2, _is_measured),
-    Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured),
-    Column("interval", _interval, 6, _is_measured),
-    Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured),
-    Column("reached", _reached, 8, _is_measured),
+    Column("epochs", _count("epochs_to_target"), 2, _is_measured, of_target=True),
+    Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured, of_target=True),
+    Column("interval", _interval, 6, _is_measured, of_target=True),
+    Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured, of_target=True),
+    Column("reached", _reached, 8, _is_measured, of_target=True),
 )

@@ -52,8 +52,10 @@ def convergence(
 ) -> Figure:
     """What validation measured over virtual time (left) and epochs (right), a colour per schedule.
 
-    Of several repeats the thick line is a run that was really made: the one whose epochs to the
-    target are the lower median, runs that never reached it counting last. The others are thin.
+    Of several repeats the line is a run that was really made: the one whose epochs to the target
+    are the lower median, runs that never reached it counting last. A band reaches from the lowest
+    to the highest of all repeats, at each moment of those that are still running; thin lines are
+    the others.
 
     Args:
         epochs_by_schedule: for each schedule the epochs of its repeats.
@@ -100,12 +102,15 @@ def _draw_schedule(
     """Draws all repeats of a schedule into both panels; gives the entry of the legend."""
     style, scale, goal = look
     median = _median_run(runs, goal)
+    for axes, xs in zip(panels, ([run.time_s * scale.factor for run in runs],
+                                 [run.epoch for run in runs]), strict=True):  # fmt: skip
+        _draw_band(axes, xs, runs, style)
     for index, run in enumerate(runs):
         is_main = index == median
         for axes, x in zip(panels, (run.time_s * scale.factor, run.epoch), strict=True):
             axes.plot(
                 x, run.score, color=style.colour, linestyle=style.dash,
-                linewidth=2.0 if is_main else 0.7, alpha=1.0 if is_main else 0.55,
+                linewidth=2.0 if is_main else 0.5, alpha=1.0 if is_main else 0.45,
                 marker=style.marker if is_main else None, markersize=4.0,
                 zorder=3 if is_main else 2, label=name,
             )  # fmt: skip
@@ -115,6 +120,22 @@ def _draw_schedule(
         [], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.0,
         linewidth=2.0, label=_entry(name, runs, median, goal),
     )  # fmt: skip
+
+
+def _draw_band(axes: Axes, xs: list[Floats], runs: list[Curve], style: LineStyle) -> None:
+    """From the lowest to the highest of several runs, with straight lines between epochs."""
+    if len(runs) < 2:
+        return
+    grid = np.unique(np.concatenate(xs))
+    between = [
+        np.interp(grid, x, run.score, left=np.nan, right=np.nan)
+        for x, run in zip(xs, runs, strict=True)
+        if len(x)
+    ]
+    known = np.ma.masked_invalid(np.array(between))
+    if known.count():
+        low, high = known.min(axis=0), known.max(axis=0)
+        axes.fill_between(grid, low, high, color=style.colour, alpha=0.16, linewidth=0.0, zorder=1)
 
 
 def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, Goal]) -> None:
@@ -151,7 +172,7 @@ def _entry(name: str, runs: list[Curve], median: int, goal: Goal) -> str:
     run = runs[median]
     index = goal.reached_by(run.score)
     which = "median" if len(runs) % 2 else "lower median"
-    thick = f" (thick: the {which} of {len(runs)} repeats)" if len(runs) > 1 else ""
+    thick = f" ({which} of {len(runs)} repeats, band: all)" if len(runs) > 1 else ""
     if goal.target is None:
         return f"{plain(name)}{thick}"
     if index is None:

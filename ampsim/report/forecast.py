@@ -37,6 +37,11 @@ class Run(Protocol):
         """Gradients counted in columns node, staleness, count."""
         ...
 
+    @property
+    def utilisation_by_worker(self) -> DataFrame:
+        """Shares of the run, a row a worker: worker, update, backward, forward."""
+        ...
+
 
 class Forecast(Protocol):
     """A table with a row per schedule, the runs behind it, and where it came from.

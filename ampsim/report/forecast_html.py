@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -19,13 +20,44 @@ from ampsim.report.verdict import best_row, verdict
 from ampsim.report.words import plain
 from ampsim.toml_text import to_toml
 
+_WIDE_IN = 6.5  # chosen: about 42rem in `templates/page.css`
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a page says that depends on what it is a page of.
+
+    Attributes:
+        kind: what the title begins with.
+        chart: below the heading of the Gantt chart.
+        files: what lies beside the page, and what is in it: the sentence goes on with the names.
+        names: of those files.
+        tables: further tables: heading, then headings of the columns, then lines.
+        verdict: instead of the table's; that if empty.
+    """
+
+    kind: str
+    chart: str
+    files: str
+    names: tuple[str, ...]
+    tables: tuple[tuple[str, list[list[str]]], ...] = ()
+    verdict: str = ""
+
+
+FORECAST = Words(
+    "Forecast",
+    "One run of each schedule; of a long run only the beginning is kept.",
+    "All values with every digit are beside this page, in",
+    ("forecast.csv",),
+)
 
 
 def html_page(
     forecast: Forecast,
     figures: Sequence[tuple[Picture, Figure]],
     spans_by_schedule: Mapping[str, DataFrame],
+    words: Words = FORECAST,
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
@@ -35,12 +67,16 @@ def html_page(
         forecast: what is told.
         figures: pictures of it with their headings and what they show in words.
         spans_by_schedule: spans of a run of each schedule; no chart where there are none.
+        words: what it says of itself.
     """
     is_known = len(forecast.table) > 0
-    headings, *lines = to_cells(forecast.table) if is_known else [[]]
+    headings, *lines = (
+        to_cells(forecast.table, has_target=forecast.target is not None) if is_known else [[]]
+    )
     values: dict[str, Any] = {
-        "title": f"Forecast: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
-        "verdict": verdict(forecast.table, forecast.target, forecast.metric),
+        "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
+        "words": words,
+        "verdict": words.verdict or verdict(forecast.table, forecast.target, forecast.metric),
         "setting": setting(forecast),
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
         "headings": headings,
@@ -51,7 +87,7 @@ def html_page(
         "view": gantt_view(spans_by_schedule, workers=forecast.workers)
         if spans_by_schedule
         else None,
-        "pictures": [(picture, _embedded(figure)) for picture, figure in figures],
+        "pictures": [(picture, _embedded(figure), _is_wide(figure)) for picture, figure in figures],
         "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [
@@ -65,3 +101,8 @@ def html_page(
 def _embedded(figure: Figure) -> str:
     """The figure as the address of an image that holds it."""
     return f"data:image/svg+xml;base64,{base64.b64encode(encode(figure, '.svg')).decode('ascii')}"
+
+
+def _is_wide(figure: Figure) -> bool:
+    """Whether a phone must not shrink it to its own width."""
+    return figure.get_figwidth() > _WIDE_IN

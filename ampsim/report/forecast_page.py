@@ -7,18 +7,16 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ampsim.files import prepare_folder, write_text
-from ampsim.report.convergence import convergence, has_scores, is_blind
 from ampsim.report.forecast import Forecast, Run, runs_by_row
 from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
-from ampsim.report.frames import DataFrame, joined
+from ampsim.report.frames import DataFrame
 from ampsim.report.gantt import gantt, gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.naming import slugs
+from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
-from ampsim.report.staleness import staleness_histogram
 from ampsim.report.table import to_csv
-from ampsim.report.throughput import throughput
 from ampsim.toml_text import to_toml
 
 _INSTANCES = 4  # as in the paper's Figure 1
@@ -28,7 +26,7 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
     These are manifest.toml, forecast.csv, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, convergence.png, throughput.png, staleness.png), forecast.md, which
+    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which
     shows them, and index.html, which holds everything itself. Older files of these names are
     replaced.
 
@@ -41,7 +39,7 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     write_text(values, to_csv(forecast.table))
     written = [manifest, values]
     runs = runs_by_row(forecast)
-    learning = learning_figures(forecast, runs)
+    learning = list(result_figures(forecast))
     charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, runs)]
     pictures: list[Picture] = []
     for picture, figure in [*learning, *charts]:
@@ -51,30 +49,6 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     write_text(text, page(forecast, pictures))
     write_text(index, html_page(forecast, learning, _spans(runs)))
     return [*written, text, index]
-
-
-def learning_figures(
-    forecast: Forecast, runs: dict[str, list[Run]]
-) -> list[tuple[Picture, Figure]]:
-    """Convergence, throughput and staleness, as far as there are data for them."""
-    figures: list[tuple[Picture, Figure]] = []
-    epochs = {name: [run.epochs for run in repeats] for name, repeats in runs.items()}
-    metric = forecast.metric
-    epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
-    if has_scores(epochs, metric):
-        what = f"Validation {metric.kind} over virtual time"
-        picture = Picture("convergence.png", "Convergence", what)
-        figure = convergence(epochs, target=forecast.target, metric=metric)
-        figures.append((picture, figure))
-    if len(forecast.table):
-        picture = Picture("throughput.png", "Throughput", "Items per second of each schedule")
-        figures.append((picture, throughput(forecast.table)))
-    counts = {name: [run.staleness for run in repeats] for name, repeats in runs.items()}
-    together = {name: joined(frames) for name, frames in counts.items()}
-    if any(len(frame) for frame in together.values()):
-        picture = Picture("staleness.png", "Staleness", "Staleness of each node's gradients")
-        figures.append((picture, staleness_histogram(together)))
-    return figures
 
 
 def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:

@@ -44,13 +44,19 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         f"**{markdown.escape(verdict(forecast.table, forecast.target, forecast.metric))}**",
         setting(forecast),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
-        to_markdown(forecast.table).rstrip("\n") if len(forecast.table) else "",
+        _table(forecast),
         LEGEND if len(forecast.table) else "",
         *(part for picture in pictures for part in picture_parts(picture)),
         *assumptions(forecast.manifest),
         *origin(forecast.manifest, "forecast.csv"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(forecast: Forecast) -> str:
+    if not len(forecast.table):
+        return ""
+    return to_markdown(forecast.table, has_target=forecast.target is not None).rstrip("\n")
 
 
 def setting(forecast: Forecast) -> str:
@@ -61,7 +67,7 @@ def setting(forecast: Forecast) -> str:
         parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")
     repeats = {number(row, "repeats") for row in rows(forecast.table)}
     known = sorted(count for count in repeats if count >= 1)
-    if known:
+    if known and (known[-1] > 1 or len(forecast.table) > 1):
         most = format_count(known[-1])
         parts.append(f"{most} repeat{'s' if known[-1] != 1 else ''} of each schedule")
     return f"{', '.join(parts)}."

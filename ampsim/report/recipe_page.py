@@ -14,7 +14,7 @@ from ampsim.files import prepare_folder, sha256_of, write_text
 from ampsim.report import markdown
 from ampsim.report.columns import format_count, format_ratio
 from ampsim.report.forecast import Forecast, runs_by_row
-from ampsim.report.forecast_page import gantt_together, learning_figures
+from ampsim.report.forecast_page import gantt_together
 from ampsim.report.forecast_text import (
     LEGEND,
     Picture,
@@ -24,6 +24,7 @@ from ampsim.report.forecast_text import (
     setting,
 )
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
+from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import verdict
@@ -51,6 +52,9 @@ _WORDS = {
 }
 
 
+_SHOWN = ("replicas", "min_update_interval")
+
+
 class File(Protocol):
     """What the page takes from a recipe's file."""
 
@@ -67,6 +71,11 @@ class File(Protocol):
     @property
     def figures(self) -> Any:
         """Names of the figures to draw."""
+        ...
+
+    @property
+    def schedules(self) -> Any:
+        """The rows: `name` of the schedule and `set`, options of the model."""
         ...
 
 
@@ -119,7 +128,7 @@ def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
         file.text.strip(),
         f"**{markdown.escape(verdict(_judged(findings), findings.target, findings.metric))}**",
         f"{model} on {cluster}: {setting(findings)}",
-        to_markdown(findings.table).rstrip("\n"),
+        to_markdown(findings.table, has_target=findings.target is not None).rstrip("\n"),
         LEGEND,
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
@@ -177,10 +186,22 @@ def _line(record: Row) -> list[str]:
 
 def _figures(findings: Findings, file: File) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
-    runs, wanted = runs_by_row(findings), set(file.figures)
-    figures = learning_figures(findings, runs) if wanted - {"gantt"} else []
-    together = gantt_together(findings, runs) if "gantt" in wanted else []
-    return [one for one in [*figures, *together] if Path(one[0].file).stem in wanted]
+    wanted = set(file.figures)
+    figures = list(result_figures(findings, wanted=wanted, names=_line_names(file)))
+    together = gantt_together(findings, runs_by_row(findings)) if "gantt" in wanted else []
+    return [*figures, *together]
+
+
+def _line_names(file: File) -> list[str]:
+    """The schedule of each row, with those options of the model that the table does not show."""
+    return [
+        ", ".join([entry.name, *(f"{key} {value}" for key, value in _hidden(entry).items())])
+        for entry in file.schedules
+    ]
+
+
+def _hidden(entry: Any) -> dict[str, Any]:
+    return {key: value for key, value in entry.set.items() if key not in _SHOWN}
 
 
 def _files_of(folder: Path) -> set[str]:

@@ -77,7 +77,8 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
         axes.tick_params(labelleft=index % across == 0)
         if index + across >= len(panels):
             axes.set_xlabel("staleness (updates)")
-    figure.supylabel("share of a node's gradients; peak: tallest bar", fontsize=8, color=FAINT_INK)
+    words = "share of a node's gradients\n(peak: the tallest bar)"
+    figure.supylabel(words, fontsize=8, color=FAINT_INK)
     return figure
 
 

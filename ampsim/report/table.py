@@ -18,10 +18,10 @@ from ampsim.report.words import plain
 _MEASURE_WIDTH = 10_000
 
 
-def to_markdown(table: DataFrame) -> str:
+def to_markdown(table: DataFrame, *, has_target: bool = True) -> str:
     """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
     records = rows(table)
-    headings, *cells = to_cells(table)
+    headings, *cells = to_cells(table, has_target=has_target)
     for heading, words in (("bound by", bound_cell), ("note", _note)):
         if any(map(words, records)):
             headings.append(heading)
@@ -29,10 +29,10 @@ def to_markdown(table: DataFrame) -> str:
     return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
 
 
-def to_cells(table: DataFrame) -> list[list[str]]:
+def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
     """Headings, then a line of texts for each row, of all columns that these rows need."""
     records = rows(table)
-    columns = _wanted(records)
+    columns = _wanted(records, has_target)
     headings = [column.heading.replace("\n", " ") for column in columns]
     return [headings, *_cells(columns, records)]
 
@@ -53,14 +53,14 @@ def to_csv(table: DataFrame) -> str:
     return str(untyped.to_csv(index=False, lineterminator="\n"))
 
 
-def to_rich(table: DataFrame, *, width: int = 80) -> Table:
+def to_rich(table: DataFrame, *, width: int = 80, has_target: bool = True) -> Table:
     """A table for a terminal of `width` characters; what matters less is left out if need be.
 
     Names are put in as text and never read as rich's markup. What bounds a row, and notes, stand
     below.
     """
     records = rows(table)
-    columns = _wanted(records)
+    columns = _wanted(records, has_target)
     said = notes(table)
     drawn = _draw(columns, records)
     while _width(drawn) > width and any(column.rank for column in columns):
@@ -71,8 +71,9 @@ def to_rich(table: DataFrame, *, width: int = 80) -> Table:
     return drawn
 
 
-def _wanted(records: Sequence[Row]) -> list[Column]:
-    return [column for column in COLUMNS if column.is_wanted(records)]
+def _wanted(records: Sequence[Row], has_target: bool) -> list[Column]:
+    columns = [column for column in COLUMNS if has_target or not column.of_target]
+    return [column for column in columns if column.is_wanted(records)]
 
 
 def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]:

@@ -14,6 +14,7 @@ from ampsim.runtime.placements import (
 from ampsim.runtime.schedules import (
     SCHEDULES,
     Amp,
+    AmpBudget,
     ChainSchedule,
     GPipe,
     InterleavedOneFOneB,
@@ -31,6 +32,7 @@ __all__ = [
     "PLACEMENTS",
     "SCHEDULES",
     "Amp",
+    "AmpBudget",
     "ChainSchedule",
     "Controller",
     "Engine",

@@ -14,8 +14,10 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.clock import Clock
 from ampsim.errors import DivergenceError, SimulationError
 from ampsim.ir import LossNode, LossReport, ParameterizedNode, Send, Standin, State
+from ampsim.runtime.budget import Budget
 from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.schedules.base import Schedule
 from ampsim.runtime.schedules.turns import Ledger
@@ -65,6 +67,8 @@ class Controller:
     """Admits instances by a schedule; the engine gives it its routes.
 
     Attributes:
+        budget: says in training whether another instance may come; None where only the number of
+            those in flight matters.
         routes: for each port of the graph's controller node, where its messages go.
         update_routes: the parameterized sites, and how an update message reaches each.
         in_flight_max: instances in flight at most.
@@ -72,11 +76,13 @@ class Controller:
         on_finish: called with the number of items of each finished instance.
     """
 
-    def __init__(self, schedule: Schedule, pump: Pump, recorder: Recorder) -> None:
+    def __init__(self, schedule: Schedule, pump: Pump, clock: Clock, recorder: Recorder) -> None:
         """Pump instances with `pump` as `schedule` allows."""
         self._schedule = schedule
         self._pump = pump
+        self._clock = clock
         self._recorder = recorder
+        self.budget: Budget | None = None
         self.routes: list[Route] = []
         self.update_routes: list[tuple[Site, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
@@ -90,6 +96,7 @@ class Controller:
         self._is_training = True
         self._batches: Iterator[Any] = iter(())
         self._ahead: list[Any] = []
+        self._limit = 0
 
     @property
     def unfinished(self) -> list[int]:
@@ -105,13 +112,36 @@ class Controller:
         self._admit()
 
     def _admit(self) -> None:
-        for batch in self._taken(self.in_flight_max - len(self._alive)):
+        if self.budget is None or not self._is_training:
+            self._let_in(self.in_flight_max - len(self._alive))
+            self._note_limit(self.in_flight_max)
+            return
+        while len(self._alive) < self.in_flight_max:
+            if self._alive and self._ahead and not self.budget.has_room:
+                self._note_limit(len(self._alive))
+                return
+            if not self._let_in(1):
+                break
+        self._note_limit(self.in_flight_max)
+
+    def _let_in(self, room: int) -> bool:
+        """Pump as many instances as there is `room` for; return whether there was any."""
+        batches = self._taken(room)
+        for batch in batches:
             instance = self._next_instance
             self._next_instance += 1
             sends = self._pumped(instance, batch)
             self._alive[instance] = len(sends)
             self._items[instance] = batch.rows
+            if self.budget is not None and self._is_training:
+                self.budget.pumped(instance)
             send(self.routes, 0, sends)
+        return bool(batches)
+
+    def _note_limit(self, limit: int) -> None:
+        if limit != self._limit:
+            self._limit = limit
+            self._recorder.limits.append((self._clock.now, limit))
 
     def _taken(self, room: int) -> list[Any]:
         """Take `room` batches, look for one more, and enter into the ledger what was found."""
@@ -163,6 +193,8 @@ class Controller:
     def _finish(self, instance: int) -> None:
         del self._alive[instance]
         items = self._items.pop(instance)
+        if self.budget is not None and self._is_training:
+            self.budget.finished(instance)
         self.totals.instances += items
         self._recorder.flush_if_full()
         self.on_finish(items)

@@ -12,13 +12,15 @@ from ampsim.hardware import HOST, Cluster, Link
 from ampsim.ir import Direction, Graph
 from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
+from ampsim.runtime.budget import budget_of
 from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
 from ampsim.runtime.desk import Desk
 from ampsim.runtime.halves import Halves
 from ampsim.runtime.network import Channel
+from ampsim.runtime.remedies import REMEDIES
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
 from ampsim.runtime.schedules.turns import Post
-from ampsim.runtime.site import Entry, Route, Site
+from ampsim.runtime.site import Entry, Route, Site, keep_weights
 from ampsim.runtime.stages import stages_of
 from ampsim.runtime.stash import Stash
 from ampsim.runtime.update import Updater
@@ -94,7 +96,7 @@ class Engine:
         self._recorder = recorder
         self._channels: dict[tuple[int, int], Channel | None] = {}
         pump = without_numbers(job.pump) if is_abstract else job.pump
-        self.controller = Controller(schedule, pump, recorder)
+        self.controller = Controller(schedule, pump, clock, recorder)
         self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
         self._agenda = Agenda()
         self.workers = [
@@ -105,10 +107,16 @@ class Engine:
             Site(node, index, worker, cluster.devices[worker] if worker >= 0 else None)
             for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
         ]
+        keep_weights(self.sites)
         self._set_modes(job, schedule, is_abstract)
         self._stages: dict[int, int] = {}
         if schedule.needs_chain:
             self._set_stages(cast("ChainSchedule", schedule))
+        if schedule.staleness_budget is not None:
+            self.controller.budget = budget_of(schedule.staleness_budget, self._graph, self.sites)
+        for site in self.sites:
+            if site.learner is not None:
+                REMEDIES[schedule.remedy](site)
         self._barrier = Barrier() if schedule.holds_gradients else None
         self._wire()
         for worker in self.workers:
@@ -128,6 +136,7 @@ class Engine:
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.update_interval(node.name, preferred)
+            node.state_arrays = job.optimizer.arrays
 
     def _set_stages(self, schedule: ChainSchedule) -> None:
         """Give each worker that has stages a desk, where their messages wait for their turn."""
@@ -158,7 +167,7 @@ class Engine:
     def _split(self, site: Site, desk: Desk, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""
         second = Site(site.node, site.index, site.worker, self._cluster.devices[site.worker])
-        second.desk = desk
+        second.desk, second.resident_bytes = desk, site.resident_bytes
         halves = Halves(site, second, self.controller)
         halves.accept = desk.door(second, stage, Direction.BACKWARD)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from ampsim.hardware import Device, light_is_free, occupancy_s
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Sends, State, Work
@@ -50,16 +52,20 @@ class Site:
         optimizer_state: what the optimizer remembers of this node's parameters.
         forward, backward: serve a message: the node's own methods, or what counts or changes
             weights around them.
-        work: says what a step costs: the node's own method, or half of it.
+        work: says what a step costs: the node's own method, or what stands for it.
+        after_update: told after each update of the weights before it and of the mean staleness of
+            its gradients; None where nobody wants to know.
         tally: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
+        resident_bytes: weights that the node's worker hosts; they stay in a cache that has room.
     """
 
     __slots__ = (
         "_device",
         "_prices",
         "acknowledge_route",
+        "after_update",
         "backward",
         "backward_routes",
         "desk",
@@ -71,6 +77,7 @@ class Site:
         "learner",
         "node",
         "optimizer_state",
+        "resident_bytes",
         "stash",
         "tally",
         "work",
@@ -93,8 +100,10 @@ class Site:
         self.forward: Step = self.tally.forward if self.tally else node.forward
         self.backward: Step = self.tally.backward if self.tally else node.backward
         self.work: Callable[[Direction, tuple[int, ...] | None], Work] = node.work
+        self.after_update: Callable[[np.ndarray, float], None] | None = None
         self.stash: Stash | None = None
         self.desk: Desk | None = None
+        self.resident_bytes = 0
         self._device = device
         self._prices: dict[tuple[Direction, tuple[int, ...] | None], Price] = {}
 
@@ -130,8 +139,32 @@ class Site:
         work = self.work(direction, shape)
         is_light = not self.node.is_parameterized
         rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
-        seconds = occupancy_s(self._device, work, is_light=is_light, rows=rows)
+        seconds = occupancy_s(
+            self._device, work, is_light=is_light, rows=rows, resident_bytes=self.resident_bytes
+        )
         return (seconds, work.flop, work.bytes)
+
+
+def keep_weights(sites: Sequence[Site]) -> None:
+    """Tell each site what its worker would keep in a cache: the weights of all nodes placed there.
+
+    Every step of a node reads them, so they stay. Sparse tables are left out, because a step
+    touches few of their rows.
+    """
+    resident_bytes: dict[int, int] = {}
+    for site in sites:
+        kept_bytes = resident_bytes.get(site.worker, 0) + _kept_bytes(site)
+        resident_bytes[site.worker] = kept_bytes
+    for site in sites:
+        site.resident_bytes = resident_bytes[site.worker]
+
+
+def _kept_bytes(site: Site) -> int:
+    """Bytes of a node's own weights that stay in a cache."""
+    node = site.learner
+    if node is None or node.is_sparse:
+        return 0
+    return node.parameter_count * node.theta.itemsize
 
 
 def _size(payload: Payload) -> int:

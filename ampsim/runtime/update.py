@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ampsim.ir import Graph, ParameterizedNode
 from ampsim.optim import Optimizer
 from ampsim.runtime.site import Site
 from ampsim.trace import Recorder
+
+BLOCK: Final = 1 << 17
+"""Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
 
 
 class Updater:
@@ -62,12 +65,34 @@ class Updater:
         return None if touched is None else (len(touched[0]),)
 
     def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
+        """Step all parameters; in place, where the optimizer can, block by block if they are many.
+
+        The new weights then take the place of the gradient. The bits are the same.
+        """
         gradient = self._averaged(node, node.take_gradient())
-        theta, site.optimizer_state = self._optimizer.update(
-            gradient, site.optimizer_state, node.theta, self.rate
-        )
-        _require_finite(theta, node, now_s)
+        step, before = self._step, site.optimizer_state
+        if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
+            theta, after = step(gradient, before, node.theta)
+            _require_finite(theta, node, now_s)
+        else:
+            theta, after = gradient, before
+            for start in range(0, len(gradient), BLOCK):
+                block = slice(start, start + BLOCK)
+                of_block = tuple(_block(part, block) for part in before)
+                part, of_block = step(gradient[block], of_block, node.theta[block])
+                _require_finite(part, node, now_s)
+                after = tuple(map(_whole, before, of_block))
+        site.optimizer_state = after
+        replaced = node.theta
         node.adopt(theta)
+        if site.after_update is not None:
+            site.after_update(replaced, node.staleness_sum / max(node.gradient_count, 1))
+
+    def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Step from `theta`; gradient and state are not needed any more."""
+        if self._optimizer.is_elementwise:
+            return self._optimizer.update(gradient, state, theta, self.rate, in_place=True)
+        return self._optimizer.update(gradient, state, theta, self.rate)
 
     def _update_rows(
         self,
@@ -80,9 +105,8 @@ class Updater:
         rows, values = touched
         table = node.theta.reshape(-1, values.shape[1])
         of_rows = tuple(_gather(part, table.shape, rows) for part in site.optimizer_state)
-        theta, after = self._optimizer.update(
-            self._averaged(node, values.reshape(-1)), of_rows, table[rows].reshape(-1), self.rate
-        )
+        gradient = self._averaged(node, values.reshape(-1))
+        theta, after = self._step(gradient, of_rows, table[rows].reshape(-1))
         _require_finite(theta, node, now_s)
         table[rows] = theta.reshape(values.shape)
         site.optimizer_state = tuple(
@@ -94,6 +118,16 @@ class Updater:
         if self.averages_instances and len(node.instances) > 1:
             gradient *= gradient.dtype.type(1.0 / len(node.instances))
         return gradient
+
+
+def _block(part: Any, block: slice) -> Any:
+    """A block of one part of an optimizer's state, a view; a scalar is the same for all blocks."""
+    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
+
+
+def _whole(before: Any, of_block: Any) -> Any:
+    """One part of an optimizer's state after a block of it was stepped in place."""
+    return cast("Any", before if isinstance(before, np.ndarray) else of_block)
 
 
 def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:

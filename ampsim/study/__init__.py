@@ -1,5 +1,6 @@
 """Where a model, a cluster and a schedule meet: simulate and forecast."""
 
+from ampsim.study.checking import Trial, try_out
 from ampsim.study.forecast import Forecast, Run, forecast
 from ampsim.study.jobs import jobs_here, require_jobs
 from ampsim.study.loading import load_model
@@ -15,10 +16,12 @@ __all__ = [
     "Result",
     "Run",
     "Simulation",
+    "Trial",
     "forecast",
     "jobs_here",
     "load_model",
     "parameters_of",
     "require_jobs",
     "simulate",
+    "try_out",
 ]

@@ -14,6 +14,8 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.options import require_count
 from ampsim.runtime import Schedule, placement_of
 from ampsim.study.attempt import Plan
+from ampsim.study.display import forecast_html
+from ampsim.study.fit import require_fit
 from ampsim.study.jobs import Task, require_jobs, run_all
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress
@@ -58,6 +60,11 @@ class Run:
         """The histogram of all gradients."""
         return self.result.staleness
 
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """The share of the time that each worker spends on steps of each direction."""
+        return self.result.utilisation_by_worker
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -92,7 +99,7 @@ class Forecast:
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
     def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False, escape=True))
+        return forecast_html(self)
 
 
 def forecast(
@@ -132,7 +139,8 @@ def forecast(
         on_progress: told whenever an instance finishes, and after each epoch.
 
     Raises:
-        OptionError: an option has a value that it cannot have.
+        OptionError: an option has a value that it cannot have, or a schedule does not fit the
+            model's graph or the cluster; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
     """
@@ -142,6 +150,7 @@ def forecast(
     _require_schedules(schedules)
     target = model.target if target is None else target
     plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
+    require_fit(plan, schedules, seed)
     tasks = [
         Task(plan, schedule, seed + repeat - 1, schedule.name, repeat, repeats)
         for schedule in schedules

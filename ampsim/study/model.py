@@ -17,6 +17,7 @@ from ampsim.optim import Optimizer
 from ampsim.options import require_count
 from ampsim.rng import stream
 from ampsim.runtime import Pump
+from ampsim.study.display import model_html
 
 Parameters = dict[str, np.ndarray]
 
@@ -137,6 +138,9 @@ class Model:
         _adopt(graph, parameters, self.dtype)
         self.given.clear()
         self.given.update(parameters_of(graph))
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     def with_parameters_of(self, graph: Graph) -> Model:
         """Return this model holding the parameters that `graph` has now."""

@@ -30,6 +30,7 @@ class Outline:
         epochs: as `Result.epochs`.
         spans: as `Result.spans`, the leading ones.
         staleness: as `Result.staleness`.
+        utilisation_by_worker: as `Result.utilisation_by_worker`.
     """
 
     max_active_keys: int
@@ -49,6 +50,7 @@ class Outline:
     epochs: pd.DataFrame = field(repr=False)
     spans: pd.DataFrame = field(repr=False)
     staleness: pd.DataFrame = field(repr=False)
+    utilisation_by_worker: pd.DataFrame = field(repr=False)
 
     @property
     def train_per_s(self) -> float:

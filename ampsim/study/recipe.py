@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -28,8 +28,17 @@ Quantity: TypeAlias = Literal[
 ]
 """Column of a report's table that something published can be put beside."""
 
-Figure: TypeAlias = Literal["convergence", "throughput", "staleness", "gantt"]
-FIGURES: Final[tuple[Figure, ...]] = ("convergence", "throughput", "staleness", "gantt")
+Figure: TypeAlias = Literal[
+    "convergence",
+    "throughput",
+    "throughput-over-mak",
+    "plane",
+    "staleness",
+    "utilisation",
+    "bounds",
+    "gantt",
+]
+FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)
 ModeName: TypeAlias = Literal["numeric", "sleep"]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
@@ -44,6 +53,10 @@ class ScheduleEntry(Record):
         label: of the row; the schedule's name unless given.
         max_active_keys: as on the command line.
         min_update_interval: as on the command line.
+        staleness_budget: as on the command line, as the next two.
+        remedy: as of `Amp`.
+        vertical_sync: as of `PipeDream`.
+        placement: as on the command line; a .toml file by its path from the recipe's folder.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
         set: options of the model, over those of the recipe.
     """
@@ -52,6 +65,10 @@ class ScheduleEntry(Record):
     label: Text | None = None
     max_active_keys: Count | None = None
     min_update_interval: Count | None = None
+    staleness_budget: float | None = None
+    remedy: Text | None = None
+    vertical_sync: bool | None = None
+    placement: Text | None = None
     mode: ModeName | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 
@@ -97,7 +114,7 @@ class RecipeFile(Record):
         target: value of the model's metric; needed with `max_epochs`.
         schedules: the rows.
         published: numbers to compare with.
-        figures: which to draw.
+        figures: which to draw, as far as there are data for them; all unless given.
     """
 
     title: Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -12,14 +12,18 @@ from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
-from ampsim.runtime import Schedule, placement_of
+from ampsim.runtime import Placement, Schedule, placement_of
 from ampsim.study.attempt import Plan
+from ampsim.study.fit import require_fit
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.provenance import cluster_origin, data_files, model_origin, schedule_origin
 from ampsim.study.recipe import Recipe, ScheduleEntry
-from ampsim.study.schedule_names import schedules_of, without_effect
+from ampsim.study.schedule_names import option_names, schedules_of, without_effect
 from ampsim.study.source_digest import source_digest
+
+PAPER: Final = "paper"
+"""Name of the placement that a row has unless it says another."""
 
 T = TypeVar("T")
 
@@ -46,7 +50,10 @@ class Row:
     def origin(self) -> dict[str, Any]:
         """What ran, as plain values."""
         schedule = schedule_origin(self.schedule)
-        own = {"set": self.settings} if self.settings else {}
+        own: dict[str, Any] = {"set": self.settings} if self.settings else {}
+        placement = self.plan.placement.origin
+        if placement["name"] != PAPER:
+            own["placement"] = placement
         return {"label": self.label, **schedule, "mode": self.plan.mode, **own}
 
     def decided_by(self, seed: int) -> dict[str, Any]:
@@ -59,6 +66,7 @@ class Row:
             "model": origin,
             "cluster": self.plan.cluster.digest,
             "schedule": schedule_origin(self.schedule),
+            "placement": self.plan.placement.origin,
             "mode": self.plan.mode,
             "instances": self.plan.instances,
             "epochs": self.plan.max_epochs,
@@ -144,16 +152,18 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
         entry.mode or file.mode,
         file.instances,
         file.target if file.max_epochs is not None else None,
-        placement_of("paper"),
+        _told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
     )
+    _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     return Row(entry.title, schedule, plan, entry.set, data_files(model))
 
 
+def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
+    return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
+
+
 def _schedule(entry: ScheduleEntry) -> Schedule:
-    given = {
-        "max_active_keys": entry.max_active_keys,
-        "min_update_interval": entry.min_update_interval,
-    }
+    given = {name: getattr(entry, name) for name in option_names()}
     schedules = schedules_of(entry.name, **given)
     for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
         raise FileFormatError(f"{option} has no effect on {entry.name}; leave it out")

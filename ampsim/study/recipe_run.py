@@ -59,6 +59,11 @@ class RecipeRun:
         """The histogram of all gradients."""
         return self.outline.staleness
 
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """The share of the time that each worker spends on steps of each direction."""
+        return self.outline.utilisation_by_worker
+
 
 @dataclass(frozen=True)
 class Findings:

@@ -20,7 +20,7 @@ from ampsim.files import prepare_folder, write_bytes, write_text
 from ampsim.study.outline import Outline
 
 FOLDER: Final = ".runs"
-_TABLES: Final = ("epochs", "spans", "staleness")
+_TABLES: Final = ("epochs", "spans", "staleness", "utilisation_by_worker")
 _NUMBERS: Final = tuple(one.name for one in fields(Outline) if one.name not in _TABLES)
 _UNREADABLE: Final = (OSError, ValueError, KeyError, TypeError)
 

@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ampsim.runtime import Schedule
+from ampsim.study.display import result_html
 from ampsim.study.model import Model
 from ampsim.study.outline import Outline, rate_of
-from ampsim.trace import Bounds, Recorder, bounds_of, window_of
+from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, window_of
 
 BOUND_RECORDS: Final = 20_000
 """Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
@@ -98,6 +99,17 @@ class Result:
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
 
+    @cached_property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """One row a worker: worker, and the shares of the makespan in update, backward, forward.
+
+        The mean over workers of a row's sum is `utilisation`; NaN where no time passed.
+        """
+        makespan_s = self.makespan_s or np.nan
+        shares = pd.DataFrame(self.recorder.summary.worked_s / makespan_s, columns=list(DIRECTIONS))
+        shares.insert(0, "worker", np.arange(self.workers))
+        return shares
+
     @property
     def max_active_keys(self) -> int:
         """Instances in flight at most: the schedule's limit, or as many as there are stages."""
@@ -123,7 +135,8 @@ class Result:
         window = window_of(
             first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
         )
-        return bounds_of(window, self.max_active_keys)
+        limits = self.recorder.columns("limits")
+        return bounds_of(window, (limits["time_s"], limits["in_flight"]))
 
     @property
     def staleness_mean(self) -> float:
@@ -192,6 +205,9 @@ class Result:
             f"epochs={len(self.epochs)}, makespan_s={self.makespan_s:.6g})"
         )
 
+    def _repr_html_(self) -> str:
+        return result_html(self)
+
     @cached_property
     def update_interval(self) -> int | None:
         """Gradients between updates, if all nodes that learn have the same; else None."""
@@ -222,4 +238,5 @@ class Result:
             epochs=self.epochs,
             spans=self.spans,
             staleness=self.staleness,
+            utilisation_by_worker=self.utilisation_by_worker,
         )

@@ -6,30 +6,35 @@ import dataclasses
 from typing import Any
 
 from ampsim.errors import OptionError, UnknownNameError, one_of
-from ampsim.options import require_count
 from ampsim.runtime import SCHEDULES, Schedule
 
 
-def schedules_of(
-    names: str, *, max_active_keys: int | None = None, min_update_interval: int | None = None
-) -> list[Schedule]:
+def schedules_of(names: str, **options: Any) -> list[Schedule]:
     """Make the schedules that a list of names asks for.
 
     Args:
         names: one name, or several separated by commas; case does not matter.
-        max_active_keys: for each schedule that takes it; None for its own default.
-        min_update_interval: likewise.
+        options: for each schedule that takes them, by the names of `option_names`; None for its
+            own default. One that no schedule of `names` takes must make sense to one that does.
 
     Raises:
-        UnknownNameError: no schedule has such a name.
-        OptionError: a name is empty or comes twice, or a number is below 1.
+        UnknownNameError: no schedule has such a name, or an option names nothing that there is.
+        OptionError: a name is empty or comes twice, or an option has a value that it cannot have.
 
     >>> schedules_of("sequential,amp", max_active_keys=4)
-    [Sequential(), Amp(max_active_keys=4, min_update_interval=None)]
+    [Sequential(), Amp(max_active_keys=4, min_update_interval=None, remedy='none')]
     """
-    given = {"max_active_keys": max_active_keys, "min_update_interval": min_update_interval}
-    options = {key: require_count(key, value) for key, value in given.items() if value is not None}
-    return [_make(name, options) for name in _split(names)]
+    given = {key: value for key, value in options.items() if value is not None}
+    made = [_make(name, given) for name in _split(names)]
+    for option in without_effect(made, list(given)):
+        _make(next(name for name in SCHEDULES if option in _options_of(SCHEDULES[name])), given)
+    return made
+
+
+def option_names() -> list[str]:
+    """Names of all options that any schedule takes."""
+    every = (option for kind in SCHEDULES.values() for option in _options_of(kind))
+    return list(dict.fromkeys(every))
 
 
 def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:
@@ -57,7 +62,7 @@ def _split(names: str) -> list[str]:
     return parts
 
 
-def _make(name: str, options: dict[str, int]) -> Schedule:
+def _make(name: str, options: dict[str, Any]) -> Schedule:
     kind: Any = SCHEDULES[name]
     return kind(**{key: options[key] for key in _options_of(kind) if key in options})
 

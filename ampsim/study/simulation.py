@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache
 from typing import Literal, TypeAlias
 
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.options import require_count
-from ampsim.rng import stream
 from ampsim.runtime import (
     Engine,
-    Job,
     PassReport,
     Placement,
-    Probe,
     Schedule,
-    Situation,
     average_replicas,
     placement_of,
-    probe,
 )
 from ampsim.study.model import Model
+from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.undisturbed import undisturbed
@@ -75,19 +70,20 @@ class Simulation:
         instances = None if instances is None else require_count("instances", instances)
         placed = placement_of(placement)
         self._model = model
-        self._cluster = cluster
+        self._workers = cluster.workers
         self._schedule = schedule
         self._seed = seed
         self._graph = model.graph(seed)
         self._data = model.make_data(seed, instances)
         self._error_scale = model.error_scale_of(self._data)
-        workers = self._place(placed)
+        probed = prober(model, cluster, seed, lambda: self._data)
+        workers = workers_of(placed, self._graph, cluster, seed, probed)
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
         with undisturbed():  # a wall clock's workers keep the NumPy settings that they start with
             self._engine = Engine(
-                Job(self._graph, model.pump, model.optimizer, model.update_interval),
+                job_of(model, self._graph),
                 cluster,
                 workers,
                 schedule,
@@ -105,20 +101,6 @@ class Simulation:
             "placement": placement_origin(placed, names, workers),
         }
         self.epoch = 0
-
-    def _place(self, placement: Placement) -> list[int]:
-        """Return a worker for each node; a probe has a graph of its own."""
-        model, seed = self._model, self._seed
-
-        @cache
-        def probed() -> Probe:
-            job = Job(model.graph(seed), model.pump, model.optimizer, model.update_interval)
-            batches = self._data.batches("train", epoch=0, seed=seed)
-            with undisturbed():
-                return probe(job, self._cluster.devices[0], batches)
-
-        generator = stream(seed, "placement")
-        return placement.place(Situation(self._graph, self._cluster, generator, probed))
 
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.
@@ -163,7 +145,7 @@ class Simulation:
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
-            workers=self._cluster.workers,
+            workers=self._workers,
             origin=self._origin,
             recorder=self._recorder,
         )

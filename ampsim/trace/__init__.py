@@ -2,7 +2,16 @@
 
 from ampsim.trace.bounds import Bounds, bounds_of
 from ampsim.trace.recorder import Recorder, to_frame
-from ampsim.trace.summary import Summary
+from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.window import Window, window_of
 
-__all__ = ["Bounds", "Recorder", "Summary", "Window", "bounds_of", "to_frame", "window_of"]
+__all__ = [
+    "DIRECTIONS",
+    "Bounds",
+    "Recorder",
+    "Summary",
+    "Window",
+    "bounds_of",
+    "to_frame",
+    "window_of",
+]

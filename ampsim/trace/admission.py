@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from ampsim.trace.window import Window
 
+Limit: TypeAlias = "int | tuple[np.ndarray, np.ndarray]"
+"""How many may be in flight: one number, or (from which moments on, how many), ascending."""
 
-def starved_s(window: Window, busy_s: tuple[np.ndarray, np.ndarray], max_active_keys: int) -> float:
+
+def starved_s(
+    window: Window, busy_s: tuple[np.ndarray, np.ndarray], max_active_keys: Limit
+) -> float:
     """Return the seconds in which some part idles and admission could be why.
 
     That is while as many instances are in flight as may be, or while all workers idle. An instance
@@ -23,15 +30,22 @@ def starved_s(window: Window, busy_s: tuple[np.ndarray, np.ndarray], max_active_
     spans = window.spans
     takes_time = window.seconds > 0
     first_s, last_s = _lives(window)
+    from_s, limits = _steps(max_active_keys)
     intervals = [
         busy_s,
         (spans["start_s"][takes_time], spans["end_s"][takes_time]),
         (first_s, last_s),
+        (from_s, from_s),
     ]
     times, counts = _counts(intervals, window.end_s)
-    works, some_work, alive = counts[:, :-1]
-    is_starved = (works == 0) & ((some_work == 0) | (alive >= max_active_keys))
+    works, some_work, alive, _limit = counts[:, :-1]
+    limit = limits[np.maximum(np.searchsorted(from_s, times[:-1], side="right") - 1, 0)]
+    is_starved = (works == 0) & ((some_work == 0) | (alive >= limit))
     return float(np.diff(times)[is_starved].sum())
+
+
+def _steps(limit: Limit) -> tuple[np.ndarray, np.ndarray]:
+    return (np.zeros(1), np.array([limit])) if isinstance(limit, int) else limit
 
 
 def _lives(window: Window) -> tuple[np.ndarray, np.ndarray]:

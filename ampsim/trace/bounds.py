@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from ampsim.trace.admission import starved_s
+from ampsim.trace.admission import Limit, starved_s
 from ampsim.trace.critical_path import critical_path_s
 from ampsim.trace.links import held_s
 from ampsim.trace.window import HOST, Window
@@ -50,7 +50,7 @@ class Bounds:
     window_s: float
 
 
-def bounds_of(window: Window, max_active_keys: int) -> Bounds:
+def bounds_of(window: Window, max_active_keys: Limit) -> Bounds:
     """Say what bounds the run in `window`, where at most `max_active_keys` may be in flight."""
     if not window.end_s:
         return Bounds(None, math.nan, math.nan, math.nan, math.nan, 0.0)

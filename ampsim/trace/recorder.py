@@ -9,10 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.states import States
-from ampsim.trace.summary import Summary
+from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Kept, Sink, Table
-
-DIRECTIONS: Final = ("update", "backward", "forward")
 
 SPAN_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
@@ -45,6 +43,7 @@ STASH_SCHEMA: Final[dict[str, Any]] = {
     "time_s": np.float64,
     "bytes": np.int64,
 }
+LIMIT_SCHEMA: Final[dict[str, Any]] = {"time_s": np.float64, "in_flight": np.int64}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -63,7 +62,9 @@ NODE_COLUMNS: Final = ("node", "source", "target")
 
 
 class Recorder:
-    """Five tables that grow during a run, and a summary of the spans that needs none of them.
+    """Six tables that grow during a run, and a summary of the spans that needs none of them.
+
+    `limits` has a row whenever the number of instances that may be in flight changes.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -89,6 +90,7 @@ class Recorder:
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
             "stashes": Kept(STASH_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
+            "limits": Kept(LIMIT_SCHEMA, spans_kept),
         }
         sinks = (self._kept["spans"], self.summary, *span_sinks)
         self.spans = Table(SPAN_SCHEMA, sinks, {"state": self.states.codes})
@@ -96,6 +98,7 @@ class Recorder:
         self.updates = Table(UPDATE_SCHEMA, (self._kept["updates"], self.summary.take_updates))
         self.stashes = Table(STASH_SCHEMA, (self._kept["stashes"],))
         self.epochs = Table(EPOCH_SCHEMA, (self._kept["epochs"],))
+        self.limits = Table(LIMIT_SCHEMA, (self._kept["limits"],))
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
@@ -103,14 +106,16 @@ class Recorder:
         self.transfers.flush_if_full()
         self.updates.flush_if_full()
         self.stashes.flush_if_full()
+        self.limits.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        for table in (self.spans, self.transfers, self.updates, self.stashes, self.epochs):
+        tables = (self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.limits)
+        for table in tables:
             table.flush()
 
     def columns(self, table: str) -> Columns:
-        """Return what is kept of one table, such as ``"spans"`` or ``"stashes"``."""
+        """Return what is kept of a table; its name is that of the attribute."""
         self.flush()
         return self._kept[table].columns()
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from ampsim.trace.table import Columns
 
+DIRECTIONS: Final = ("update", "backward", "forward")
+"""Names of the codes of a span's direction."""
+
 UPDATE_CODE: Final = 0
 
 
@@ -16,7 +19,7 @@ class Summary:
 
     Attributes:
         messages: messages served, updates among them.
-        busy_s: seconds of service, per worker.
+        worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
         end_s: end of the last span.
         flop: FLOP charged in all.
         staleness: per node, {staleness in updates: count of gradients}.
@@ -29,7 +32,7 @@ class Summary:
     def __init__(self, nodes: int, workers: int) -> None:
         """Start at zero."""
         self.messages = 0
-        self.busy_s = np.zeros(workers)
+        self.worked_s = np.zeros((workers, len(DIRECTIONS)))
         self.end_s = 0.0
         self.flop = 0
         self.staleness: dict[int, dict[int, int]] = {}
@@ -41,7 +44,9 @@ class Summary:
         """Add one chunk of spans."""
         duration_s = spans["end_s"] - spans["start_s"]
         self.messages += len(duration_s)
-        self.busy_s += np.bincount(spans["worker"], weights=duration_s, minlength=len(self.busy_s))
+        cell = spans["worker"] * len(DIRECTIONS) + spans["direction"]
+        sums_s = np.bincount(cell, weights=duration_s, minlength=self.worked_s.size)
+        self.worked_s += sums_s.reshape(self.worked_s.shape)
         self.end_s = max(self.end_s, float(spans["end_s"].max()))
         self.flop += int(spans["flop"].sum())
         is_gradient = spans["staleness"] >= 0
@@ -54,6 +59,11 @@ class Summary:
     def take_updates(self, updates: Columns) -> None:
         """Add one chunk of updates."""
         self.update_count += np.bincount(updates["node"], minlength=len(self.update_count))
+
+    @property
+    def busy_s(self) -> np.ndarray:
+        """Seconds of service, per worker."""
+        return self.worked_s.sum(axis=1)
 
     @property
     def staleness_mean(self) -> float:

@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when NumPy is imported
@@ -186,6 +187,27 @@ def compare_sums(rounds: int) -> None:
         print(f"sum of {rows} rows into {size}: {mine:.1f} µs, np.add.at {other:.1f}")
 
 
+def compare_transposed(rounds: int) -> None:
+    """g Wᵀ with a copy of Wᵀ against a view, and what the copy costs, once per update."""
+    random = np.random.default_rng(0)
+    for d_in, d_out in ((100, 100), (100, 300), (300, 504)):
+        view = random.standard_normal((d_in, d_out)).astype(np.float32).T
+        copy = view.copy()
+        made = statistics.median(us_per_call(view.copy, 50) for _ in range(rounds))
+        print(
+            f"copy of a transpose of {d_in} x {d_out}: {made:.1f} µs; products with copy and view:"
+        )
+        for rows in (1, 8, 18, 100):
+            gradient = random.standard_normal((rows, d_out)).astype(np.float32)
+            ours, other = (
+                statistics.median(
+                    us_per_call(partial(np.matmul, gradient, one), 50) for _ in range(rounds)
+                )
+                for one in (copy, view)
+            )
+            print(f"    {rows:4} rows: {ours:.1f}, {other:.1f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -198,6 +220,7 @@ def main() -> None:
     compare_cells(options.hidden, options.rows, options.messages, options.rounds)
     compare_accumulation(options.hidden, options.messages, options.rounds)
     compare_sums(options.rounds)
+    compare_transposed(options.rounds)
 
 
 if __name__ == "__main__":

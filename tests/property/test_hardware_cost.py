@@ -10,7 +10,9 @@ from ampsim.hardware.efficiency import fraction_at
 from ampsim.ir.work import Work
 
 COUNTS = st.integers(0, 10**15)
-WORKS = st.builds(Work, flop=COUNTS, bytes=COUNTS)
+WORKS = st.tuples(COUNTS, COUNTS, st.integers(1, 100), st.floats(0, 1)).map(
+    lambda parts: Work(*parts[:3], weight_bytes=int(parts[1] * parts[3]))
+)
 RATES = st.floats(1e-6, 1e24)
 SECONDS = st.floats(0, 1e9)
 DEVICES = st.builds(
@@ -19,6 +21,16 @@ DEVICES = st.builds(
     flop_per_s=RATES,
     operation_overhead_s=SECONDS,
     memory_bandwidth_bytes_per_s=st.none() | RATES,
+)
+CACHES = st.tuples(DEVICES, st.integers(1, 10**15), st.floats(1, 1e3)).map(
+    lambda parts: parts[0].model_copy(
+        update={
+            "memory_bandwidth_bytes_per_s": parts[0].memory_bandwidth_bytes_per_s or 1.0,
+            "cache_bytes": parts[1],
+            "cache_bandwidth_bytes_per_s": parts[2]
+            * (parts[0].memory_bandwidth_bytes_per_s or 1.0),
+        }
+    )
 )
 LINKS = st.builds(Link, latency_s=SECONDS, bandwidth_bytes_per_s=st.none() | RATES)
 PAPERS = st.builds(Device, name=st.just("paper"), flop_per_s=RATES)
@@ -63,6 +75,18 @@ def test_naming_a_bandwidth_never_makes_a_heavy_step_faster(device, work):
     assert occupancy_s(device, work, is_light=False) >= occupancy_s(
         free_memory, work, is_light=False
     )
+
+
+@given(CACHES, WORKS, COUNTS, COUNTS)
+def test_a_cache_only_ever_saves_time_and_fewer_weights_never_cost_more(device, work, less, more):
+    few_s, many_s, none_s = (
+        occupancy_s(device, work, is_light=False, resident_bytes=size)
+        for size in (less, less + more, None)
+    )
+    assert is_at_most(few_s, many_s)
+    assert is_at_most(many_s, none_s)
+    plain = device.model_copy(update={"cache_bytes": None, "cache_bandwidth_bytes_per_s": None})
+    assert none_s == occupancy_s(plain, work, is_light=False, resident_bytes=less)
 
 
 @given(LINKS, COUNTS, COUNTS)

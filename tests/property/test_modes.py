@@ -45,7 +45,8 @@ def tiny(name: str, workers: int, replicas: int, dtype: str = "float32") -> Any:
 def schedule_of(name: str, in_flight: int) -> Any:
     kind: Any = SCHEDULES[name]
     takes = [field.name for field in fields(kind)]
-    return kind(max_active_keys=in_flight) if "max_active_keys" in takes else kind()
+    options = {"max_active_keys": in_flight, "staleness_budget": in_flight / 4}
+    return kind(**{key: value for key, value in options.items() if key in takes})
 
 
 def require_same_trace(model: Any, cluster: Any, schedule: Any, **options: Any) -> None:
@@ -100,6 +101,15 @@ def test_numeric_and_sleep_give_the_same_trace(
 def test_every_schedule_on_every_kind_of_cluster_gives_the_same_trace(name, replicas, cluster):
     model = tiny(name, cluster.workers, replicas)
     require_same_trace(model, cluster, schedule_of(name, 5), epochs=2)
+
+
+@pytest.mark.parametrize("name", ["amp", "amp-budget"])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_a_remedy_takes_the_same_time_in_both_modes(name, replicas):
+    cluster = load_cluster("cpu-core", workers=5, latency_s=1e-8)
+    kind: Any = SCHEDULES[name]
+    schedule = kind(5, remedy="weight-prediction")
+    require_same_trace(tiny(name, 5, replicas), cluster, schedule, epochs=2)
 
 
 class ReLUThatLooks(ReLU):

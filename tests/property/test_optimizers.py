@@ -61,6 +61,25 @@ def test_it_writes_into_none_of_its_arguments_and_returns_none(
 
 
 @every_optimizer
+@given(seed=st.integers(0, 2**32), cut=st.integers(1, 8))
+def test_parts_stepped_in_place_of_their_gradient_have_the_bits_of_a_whole_step(
+    name: str, seed: int, cut: int
+) -> None:
+    random = np.random.default_rng(seed)
+    theta, gradients = random.standard_normal(9), random.standard_normal((3, 9))
+    optimizer = OPTIMIZERS[name](0.1)
+    whole = _walk(optimizer, theta, gradients)[-1]
+    for part in (slice(None, cut), slice(cut, None)):
+        weights, state = theta[part], optimizer.init(theta[part])
+        for gradient in gradients.copy():
+            out, arrays = gradient[part], _arrays(state)
+            weights, state = optimizer.update(out, state, weights, 0.1, in_place=True)
+            assert weights is out
+            assert all(a is b for a, b in zip(arrays, _arrays(state), strict=True))
+        np.testing.assert_array_equal(weights, whole[part])
+
+
+@every_optimizer
 @given(seed=st.integers(0, 2**32))
 def test_the_same_step_twice_gives_the_same_bits(name: str, seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import ampsim
-from ampsim import Amp, Pipeline, Sequential, forecast, simulate
+from ampsim import (
+    Amp,
+    InterleavedOneFOneB,
+    PipeDream,
+    PipeDream2BW,
+    Pipeline,
+    Sequential,
+    forecast,
+    simulate,
+)
 from ampsim.errors import OptionError
 from ampsim.optim import sgd
 
@@ -52,6 +61,52 @@ def test_one_schedule_without_a_list_is_refused(model, cluster):
     for single in (ampsim.Amp(), "amp"):
         with pytest.raises(OptionError, match=text):
             forecast(model, cluster, single)  # pyright: ignore  # the mistake
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        (PipeDream(), "pipedream gives each stage a worker of its own, got 3 stages on 2 workers"),
+        (PipeDream2BW(2), "pipedream-2bw gives each stage a worker of its own, got 3 stages on 2"),
+        (InterleavedOneFOneB(), "1f1b-interleaved deals stages out in turn, equally many to each"),
+        (Amp(min_update_interval={"x": 1}), "min_update_interval: no node that learns named 'x'"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused_before_anything_runs(chain, last, text, mode):
+    told = []
+    model = chain(((10, 20, 5),) * 3).model()
+
+    def no_data(seed, count):
+        raise AssertionError("data were read")
+
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}"):
+        forecast(
+            replace(model, make_data=no_data),
+            ampsim.load_cluster("tflops-1", workers=2),
+            [Sequential(), Amp(3), last],
+            mode=mode,
+            on_progress=told.append,
+        )
+    assert told == []
+
+
+def test_a_placement_decides_whether_a_schedule_fits(chain, make_cluster, tmp_path):
+    """On two workers of three, where the file puts two stages on one."""
+    place = tmp_path / "p.toml"
+    names = [node.name for node in chain(HEAVY).model().graph().nodes[1:]]
+    place.write_text("".join(f"{name} = 2\n" for name in names))
+    text = "^pipedream gives each stage a worker of its own, got 2 stages on 3 workers"
+    with pytest.raises(OptionError, match=text):
+        forecast(chain(HEAVY).model(), make_cluster(3), [Amp(), PipeDream()], placement=place)
+    made = forecast(
+        chain(HEAVY).model(),
+        make_cluster(3),
+        [Amp(), PipeDream()],
+        placement="balanced",  # which asks for data
+        max_epochs=1,
+    )
+    assert made.table["schedule"].tolist() == ["amp", "pipedream"]
 
 
 def test_a_row_says_what_its_runs_say(model, cluster):

@@ -47,6 +47,27 @@ def test_roofline_is_the_larger_of_arithmetic_and_traffic():
         assert occupancy_s(ROOFLINE, compute_bound, is_light=is_light) == 1e-6 + 1e-5
 
 
+CACHED = ROOFLINE.model_copy(
+    update={"cache_bytes": 10_000, "cache_bandwidth_bytes_per_s": 1e10},
+)
+
+
+@pytest.mark.parametrize(
+    ("resident_bytes", "memory_s"), [(None, 5e-6), (10_001, 5e-6), (10_000, 1.4e-6), (0, 1.4e-6)]
+)
+def test_weights_come_from_a_cache_that_has_room_for_all_of_the_worker_s(resident_bytes, memory_s):
+    work = Work(bytes=5000, weight_bytes=4000)
+    for is_light in (True, False):
+        seconds = occupancy_s(CACHED, work, is_light=is_light, resident_bytes=resident_bytes)
+        assert seconds == pytest.approx(1e-6 + memory_s)
+
+
+def test_overhead_is_charged_for_every_operation_of_a_step():
+    work = Work(flop=2_000_000, operations=5)
+    assert occupancy_s(OVERHEAD, work, is_light=False) == pytest.approx(7e-6)
+    assert occupancy_s(PAPER, work, is_light=False) == 2e-6
+
+
 def test_transfer_lasts_latency_plus_bytes_over_bandwidth():
     link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
     assert serialization_s(link, 4000) == 4e-6
@@ -75,15 +96,22 @@ def test_charges_of_the_papers_device_are_formula_and_assumption():
 
 def test_charges_of_the_cpu_core_are_measured():
     heavy, light, *numbers = charges(load_device("cpu-core"))
-    step = "operation_overhead_s + max(FLOP / flop_per_s, bytes / memory_bandwidth_bytes_per_s)"
+    step = (
+        "operations x operation_overhead_s + max(FLOP / (flop_per_s x efficiency of the rows), "
+        "bytes / memory_bandwidth_bytes_per_s); weights with cache_bandwidth_bytes_per_s instead, "
+        "if all weights on the worker, without sparse tables, fit into cache_bytes"
+    )
     assert (light.kind, light.text) == ("formula", step)
     assert heavy.text == f"roofline over the FLOP of AMPNet, Appendix C: {step}"
-    assert [row.kind for row in numbers] == ["measured"] * 3
+    kinds = ["measured", "measured", "measured", "datasheet", "measured", "measured"]
+    assert [row.kind for row in numbers] == kinds
+    assert numbers[3].what == "cache_bytes = 2097152"
+    numbers.pop(3)
     assert all("NumPy 2.4" in row.text or "Same core" in row.text for row in numbers)
 
 
 def test_overhead_alone_is_said_to_be_added():
-    assert charges(OVERHEAD)[1].text == "operation_overhead_s + FLOP / flop_per_s"
+    assert charges(OVERHEAD)[1].text == "operations x operation_overhead_s + FLOP / flop_per_s"
 
 
 CURVE = Device(name="curve", flop_per_s=1e12, efficiency=((4, 0.25), (64, 0.75)))
@@ -118,7 +146,7 @@ def test_charges_say_that_rows_matter():
     assert light.kind == "assumed"
     assert curve.what == "efficiency = 0.25 at 4 to 0.75 at 64 rows"
     assert [charge.kind for charge in charges(load_device("p100"))[2:]] == [
-        "datasheet", "assumed", "datasheet", "assumed",
+        "datasheet", "measured", "datasheet", "assumed",
     ]  # fmt: skip
 
 

@@ -179,7 +179,8 @@ def test_source_that_is_no_table_is_rejected(rejection):
             "description",
             "colour",
             "unknown key 'colour'; known: name, description, flop_per_s, operation_overhead_s, "
-            "memory_bandwidth_bytes_per_s, efficiency, sources",
+            "memory_bandwidth_bytes_per_s, cache_bytes, cache_bandwidth_bytes_per_s, efficiency, "
+            "sources",
         ),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.nodes import Embedding, Linear
-from ampsim.nodes.accumulate import ROWS_HELD
+from ampsim.nodes.accumulate import LARGE_ROWS, ROWS_HELD
 
 
 class One(NamedTuple):
@@ -51,24 +51,42 @@ def test_linear_sends_no_gradient_where_none_is_needed():
     assert linear.backward(0, One(0), np.ones((4, 3))) == ((0, One(0), None),)
 
 
-def accumulated(rows):
-    """Gradient of 3 messages of `rows` rows, and the same by hand."""
+def accumulated(*rows_of_each):
+    """Gradient of messages of so many rows, and the same by hand."""
     random = np.random.default_rng(1)
     linear, by_hand = ready(Linear("l", 2, 3)), np.zeros(9)
-    for instance in range(3):
+    for instance, rows in enumerate(rows_of_each):
         x, g = random.standard_normal((rows, 2)), random.standard_normal((rows, 3))
         linear.forward(0, One(instance), x)
         linear.backward(0, One(instance), g)
         by_hand += np.concatenate([(x.T @ g).ravel(), g.sum(axis=0)])
-    assert linear.gradient_count == 3
+    assert linear.gradient_count == len(rows_of_each)
     return linear, by_hand
 
 
-@pytest.mark.parametrize("rows", [1, 5, ROWS_HELD // 2, ROWS_HELD])
+FEW, MANY = LARGE_ROWS - 1, LARGE_ROWS
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        *[(rows,) * 3 for rows in (1, 5, ROWS_HELD // 2, ROWS_HELD)],
+        *[(MANY,), (FEW, MANY), (MANY, FEW), (MANY, MANY), (MANY, FEW, MANY, FEW)],
+        *[(FEW,) * 300, (MANY, *(FEW,) * 300)],
+    ],
+    ids=lambda rows: f"{len(rows)} from {rows[0]} to {rows[-1]}",
+)
 def test_linear_sums_its_gradients_however_many_rows_wait(rows):
-    linear, by_hand = accumulated(rows)
+    linear, by_hand = accumulated(*rows)
     assert linear.take_gradient() == pytest.approx(by_hand, rel=1e-9, abs=1e-9)
     assert not linear.take_gradient().any()
+
+
+def test_linear_keeps_no_more_than_one_message_of_many_rows():
+    linear, _ = accumulated(*[MANY] * 20, *[FEW] * 20)
+    pairs = linear._pairs
+    kept = [*pairs._inputs, *(pairs._first or ()), *(pairs._sums or ())]
+    assert sum(len(one) for one in kept if one.ndim == 2) <= 20 * FEW + 2 + MANY
 
 
 def test_staleness_counts_the_updates_since_the_forward_step():
@@ -126,9 +144,31 @@ def test_embedding_of_no_extent_is_refused(vocabulary, width):
 
 def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     embedding = ready(Embedding("e", 10, 4))
-    assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * 30 * 4 * 8)
-    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8)
+    looked_up = 30 * 4 * 8
+    assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2, looked_up)
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12)
+    embedding.state_arrays = 2
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 7 * 40 * 8, 20)
+    sparse = ready(Embedding("e", 10, 4, is_sparse=True))
+    assert sparse.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2)
+    assert sparse.work(Direction.UPDATE, (3,)) == Work(12, 3 * 12 * 8, 12)
+
+
+def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_step():
+    linear = ready(Linear("l", 3, 2))
+    payloads, weights = 5 * (3 + 2) * 8, (3 * 2 + 2) * 8
+    flop = 2 * 5 * 3 * 2
+    assert linear.work(Direction.FORWARD, (5, 3)) == Work(flop, payloads + weights, 2, weights)
+    back = Work(2 * flop, 2 * payloads + weights, 2, weights)
+    assert linear.work(Direction.BACKWARD, (5, 2)) == back
+    assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6)
+    linear.state_arrays = 2
+    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14)
+    first, second = linear.work_of_halves((5, 2))
+    assert first + second == back
+    assert second == Work(flop, payloads)
 
 
 def test_work_adds_up():
-    assert Work(1, 2) + Work(10, 20) == Work(11, 22)
+    assert Work(1, 2) + Work(10, 20) == Work(11, 22, 2)
+    assert Work(1, 2, 3, 1) + Work(10, 20, 30, 10) == Work(11, 22, 33, 11)

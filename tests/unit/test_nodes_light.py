@@ -8,7 +8,17 @@ import pytest
 
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, LossReport, Standin, Work
-from ampsim.nodes import Concat, ReLU, SoftmaxCrossEntropy, Ungroup
+from ampsim.nodes import (
+    Columns,
+    Concat,
+    Group,
+    ReLU,
+    Replicate,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Split,
+    Ungroup,
+)
 
 
 class Step(NamedTuple):
@@ -138,10 +148,33 @@ def test_nothing_comes_back_to_a_loss():
         SoftmaxCrossEntropy("l").backward(0, Step(0), None)
 
 
-@pytest.mark.parametrize("node", [ReLU("n"), Ungroup("n", numbered), SoftmaxCrossEntropy("n")])
-def test_light_nodes_charge_bytes_and_no_flop(node):
-    assert node.work(Direction.FORWARD, (5, 3)) == Work(0, 2 * 4 * 15)
+@pytest.mark.parametrize(
+    ("node", "operations"), [(ReLU("n"), 1), (Sigmoid("n"), 4), (SoftmaxCrossEntropy("n"), 16)]
+)
+def test_light_nodes_charge_bytes_and_operations_and_no_flop(node, operations):
+    assert node.work(Direction.FORWARD, (5, 3)) == Work(0, 2 * 4 * 15, operations)
     assert node.work(Direction.FORWARD, None) == Work(0, 0)
+
+
+def test_a_loss_of_one_row_takes_fewer_operations():
+    assert SoftmaxCrossEntropy("n").work(Direction.FORWARD, (1, 3)) == Work(0, 2 * 4 * 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("node", "of_views"),
+    [
+        (Ungroup("n", numbered), Direction.FORWARD),
+        (Replicate("n", numbered, lambda _state: 2), Direction.FORWARD),
+        (Split("n", (1, 2)), Direction.FORWARD),
+        (Columns("n", 3, 0, 3), Direction.FORWARD),
+        (Concat("n", (1, 2)), Direction.BACKWARD),
+        (Group("n", lambda state: (state, 0, 1)), Direction.BACKWARD),
+    ],
+)
+def test_views_move_no_bytes_and_what_joins_them_does(node, of_views):
+    back = Direction.BACKWARD if of_views is Direction.FORWARD else Direction.FORWARD
+    assert node.work(of_views, (5, 3)) == Work()
+    assert node.work(back, (5, 3)).bytes == 2 * 4 * 15
 
 
 def test_concat_charges_for_the_whole_of_what_it_joins():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
+from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.hardware import Link
 from ampsim.study import provenance
 
@@ -29,11 +29,22 @@ def test_a_result_names_everything_that_decided_it(chain, make_cluster):
         (Pipeline(5), {"name": "pipeline", "max_active_keys": 5}),
         (
             Amp(2),
-            {"name": "amp", "max_active_keys": 2, "min_update_interval": "as the model prefers"},
+            {
+                "name": "amp",
+                "max_active_keys": 2,
+                "min_update_interval": "as the model prefers",
+                "remedy": "none",
+            },
         ),
         (
-            Amp(2, {"l": 3}),
-            {"name": "amp", "max_active_keys": 2, "min_update_interval": {"l": 3}},
+            AmpBudget(2, {"l": 3}),
+            {
+                "name": "amp-budget",
+                "max_active_keys": 2,
+                "min_update_interval": {"l": 3},
+                "staleness_budget": 4.0,
+                "remedy": "none",
+            },
         ),
     ],
 )

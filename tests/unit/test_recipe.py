@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ampsim import AmpBudget
 from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
+from ampsim.runtime.placements.balanced import Balanced
+from ampsim.runtime.placements.paper import Paper
 from ampsim.study.recipe import read_recipe
 from ampsim.study.recipe_places import recipe_folder, recipe_names
 from ampsim.study.recipe_plan import make_rows
@@ -96,6 +99,57 @@ def test_paths_are_those_beside_the_recipe(write, tmp_path):
     (folder / "c.toml").write_text('[[device]]\nname = "tflops-1"\ncount = 3\n')
     rows = make_rows(read_recipe(folder))
     assert (rows.model.origin["file"], rows.cluster.workers) == ("mine.py", 3)
+
+
+def test_a_row_takes_every_option_of_its_schedule(write):
+    tuned = 'max_active_keys = 4\nstaleness_budget = 2\nremedy = "weight-prediction"'
+    content = GOOD.replace("max_active_keys = 4", tuned)
+    content = content.replace('name = "amp"', 'name = "amp-budget"')
+    (_first, second) = make_rows(read_recipe(write(content))).rows
+    assert second.schedule == AmpBudget(4, staleness_budget=2, remedy="weight-prediction")
+    assert second.origin["staleness_budget"] == 2
+
+
+def test_a_row_may_have_a_placement_of_its_own_which_decides_the_run(write):
+    plain = make_rows(read_recipe(write(GOOD))).rows
+    content = GOOD.replace("max_active_keys = 4", 'max_active_keys = 4\nplacement = "balanced"')
+    first, second = make_rows(read_recipe(write(content))).rows
+    assert (first.plan.placement, second.plan.placement) == (Paper(), Balanced())
+    assert first.decided_by(0) == plain[0].decided_by(0)
+    assert second.decided_by(0) != plain[1].decided_by(0)
+    assert "placement" not in first.origin
+    assert second.origin["placement"] == {"name": "balanced"}
+
+
+def test_a_placement_file_is_one_beside_the_recipe(write):
+    content = GOOD.replace("max_active_keys = 4", 'max_active_keys = 4\nplacement = "p.toml"')
+    folder = write(content)
+    text = rf"recipe.toml: schedules\[1\]: {re.escape(str(folder / 'p.toml'))}: cannot be read: no"
+    with pytest.raises(FileFormatError, match=text):
+        make_rows(read_recipe(folder))
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("staleness_budget = 3", "staleness_budget has no effect on amp; leave it out"),
+        ("vertical_sync = true", "vertical_sync has no effect on amp; leave it out"),
+        ("staleness_budget = -3.0", "staleness_budget must be a number >= 0, got -3.0"),
+        ('remedy = "x"', "no remedy named 'x'; known: none, weight-prediction"),
+        ('placement = "x"', "placement: no placement named 'x'; known: balanced, communication-"),
+    ],
+)
+def test_an_option_that_does_not_fit_its_row_is_refused(write, option, said):
+    content = GOOD.replace("max_active_keys = 4", f"max_active_keys = 4\n{option}")
+    with pytest.raises(FileFormatError, match=rf"schedules\[1\]: {re.escape(said)}"):
+        make_rows(read_recipe(write(content)))
+
+
+def test_a_schedule_that_does_not_fit_the_graph_is_refused_before_anything_runs(write):
+    content = GOOD.replace('name = "amp"', 'name = "pipedream"')
+    said = r"recipe.toml: schedules\[1\]: pipedream needs a chain of stages, but rnn is none: it"
+    with pytest.raises(FileFormatError, match=said):
+        make_rows(read_recipe(write(content)))
 
 
 @pytest.mark.parametrize(

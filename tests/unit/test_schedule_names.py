@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.cli.options import SCHEDULE_OPTIONS
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.runtime import SCHEDULES
 from ampsim.study import Forecast
 from ampsim.study.forecast_json import KEYS, to_json
-from ampsim.study.schedule_names import schedules_of, without_effect
+from ampsim.study.recipe import ScheduleEntry
+from ampsim.study.schedule_names import option_names, schedules_of, without_effect
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -41,6 +43,31 @@ def test_empty_names_are_refused(names):
 def test_a_name_that_comes_twice_is_refused():
     with pytest.raises(OptionError, match="schedules must differ, got amp twice"):
         schedules_of("amp,sequential,amp")
+
+
+def test_options_of_any_schedule_are_passed_by_their_names():
+    made = schedules_of("amp,amp-budget,pipedream", staleness_budget=2.5, vertical_sync=True)
+    assert made == [
+        ampsim.Amp(),
+        ampsim.AmpBudget(staleness_budget=2.5),
+        ampsim.PipeDream(vertical_sync=True),
+    ]
+    made = schedules_of("amp,amp-budget", remedy="weight-prediction")
+    assert [schedule.remedy for schedule in made] == ["weight-prediction"] * 2
+    assert without_effect(made, ["vertical_sync", "remedy"]) == ["vertical_sync"]
+
+
+def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes():
+    assert set(option_names()) == set(SCHEDULE_OPTIONS)
+    assert set(option_names()) <= set(ScheduleEntry.model_fields)
+    assert {"max_active_keys", "staleness_budget", "remedy"} <= set(option_names())
+
+
+def test_an_option_that_makes_no_sense_is_refused_even_if_no_schedule_takes_it():
+    with pytest.raises(OptionError, match="staleness_budget must be a number >= 0, got -1"):
+        schedules_of("sequential", staleness_budget=-1)
+    with pytest.raises(UnknownNameError, match="no remedy named 'x'"):
+        schedules_of("sequential", remedy="x")
 
 
 def test_counts_below_one_are_refused_even_if_no_schedule_takes_them():

@@ -146,6 +146,26 @@ def test_idling_counts_only_at_the_limit_or_when_all_idle():
     assert starved_s(found, busy, 1) == pytest.approx(3.0)
 
 
+def test_a_limit_that_changes_counts_from_when_it_does():
+    spans = [
+        (1, "forward", 0, 0, 4),
+        (2, "forward", 0, 4, 5),
+        (3, "forward", 1, 4.5, 6),  # from 4.5 to 5 two in flight
+        (1, "backward", 1, 7, 8),  # from 6 to 7 all idle
+    ]
+    found = window(spans)
+    busy = (np.array([0.0, 7.0]), np.array([4.0, 8.0]))
+
+    def limits(*steps):
+        from_s, counts = zip(*steps, strict=True)
+        return np.array(from_s), np.array(counts)
+
+    assert starved_s(found, busy, limits((0.0, 3))) == pytest.approx(1.0)
+    assert starved_s(found, busy, limits((0.0, 3), (4.75, 2))) == pytest.approx(1.25)
+    assert starved_s(found, busy, limits((0.0, 2), (4.75, 3))) == pytest.approx(1.25)
+    assert starved_s(found, busy, limits((0.0, 1), (4.0, 3), (5.5, 1))) == pytest.approx(1.5)
+
+
 def test_an_instance_is_in_flight_on_its_way_from_and_to_the_host():
     spans = [(1, "forward", 0, 2, 3), (2, "forward", 0, 3, 5), (1, "forward", 1, 9, 10)]
     sent = [(0, 1, 8, 0.0, 2.0), (2, 0, 8, 5.0, 6.5)]

@@ -1,6 +1,7 @@
 """The schedules, one file each."""
 
 from ampsim.runtime.schedules.amp import Amp
+from ampsim.runtime.schedules.amp_budget import AmpBudget
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule
 from ampsim.runtime.schedules.gpipe import GPipe
 from ampsim.runtime.schedules.interleaved import InterleavedOneFOneB
@@ -15,6 +16,7 @@ from ampsim.runtime.schedules.zero_bubble import ZeroBubbleH1
 __all__ = [
     "SCHEDULES",
     "Amp",
+    "AmpBudget",
     "ChainSchedule",
     "GPipe",
     "InterleavedOneFOneB",

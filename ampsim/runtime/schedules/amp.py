@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST, interval_of
+from ampsim.runtime.remedies import NONE, require_remedy
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, interval_of, require_intervals
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,16 @@ class Amp:
         max_active_keys: instances in flight at most.
         min_update_interval: gradients per update: one number for all nodes, or a mapping from
             node names; None, and nodes that a mapping omits, take what the model prefers.
+        remedy: what is done about delayed gradients: a name of `ampsim.runtime.remedies`.
 
     Raises:
         OptionError: a number is below 1.
+        UnknownNameError: there is no such remedy.
     """
 
     max_active_keys: int = 8
     min_update_interval: int | Mapping[str, int] | None = None
+    remedy: str = NONE
     name: ClassVar[str] = "amp"
     drains: ClassVar[bool] = False
     averages: ClassVar[bool] = False
@@ -39,11 +43,12 @@ class Amp:
     def __post_init__(self) -> None:
         """Check the options."""
         require_count("max_active_keys", self.max_active_keys)
-        if isinstance(self.min_update_interval, Mapping):
-            for node, interval in self.min_update_interval.items():
-                require_count(f"min_update_interval of {node}", interval)
-        elif self.min_update_interval is not None:
-            require_count("min_update_interval", self.min_update_interval)
+        require_intervals(self.min_update_interval)
+        require_remedy(self.remedy)
+
+    @property
+    def staleness_budget(self) -> None:
+        """Greedy: as many as may be in flight."""
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The interval asked for, or the model's."""

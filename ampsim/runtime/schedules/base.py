@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias, cast
 
 from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
+from ampsim.options import require_count
+from ampsim.runtime.remedies import NONE
 from ampsim.runtime.schedules.turns import Ledger, Post, Turns
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
@@ -47,6 +49,19 @@ class Schedule(Protocol):
         """Admits an instance only while fewer than this are in flight; None: than stages."""
         ...
 
+    @property
+    def staleness_budget(self) -> float | None:
+        """And only while it expects gradients at most this many updates old; None: no matter.
+
+        That is in training, and of the oldest nodes; see `ampsim.runtime.budget.Budget`.
+        """
+        ...
+
+    @property
+    def remedy(self) -> str:
+        """Name of what is done about delayed gradients; see `ampsim.runtime.remedies`."""
+        ...
+
     def update_interval(self, node: str, preferred: int) -> int | None:
         """Gradients after which `node` updates itself; None where the controller decides.
 
@@ -55,6 +70,20 @@ class Schedule(Protocol):
             preferred: what the model asks for.
         """
         ...
+
+
+class Plain:
+    """What most schedules leave alone: they admit by number, and take gradients as they come."""
+
+    @property
+    def staleness_budget(self) -> float | None:
+        """None."""
+        return None
+
+    @property
+    def remedy(self) -> str:
+        """None either."""
+        return NONE
 
 
 class ChainSchedule(Schedule, Protocol):
@@ -96,6 +125,19 @@ def interval_of(intervals: int | Mapping[str, int] | None, node: str, preferred:
     if isinstance(intervals, Mapping):
         return intervals.get(node, preferred)
     return intervals
+
+
+def require_intervals(intervals: int | Mapping[str, int] | None) -> None:
+    """Check an option `min_update_interval`: one number for all nodes, one by node, or None.
+
+    Raises:
+        OptionError: a number is below 1.
+    """
+    if isinstance(intervals, Mapping):
+        for node, interval in intervals.items():
+            require_count(f"min_update_interval of {node}", interval)
+    elif intervals is not None:
+        require_count("min_update_interval", intervals)
 
 
 def require_known_nodes(schedule: Schedule, nodes: list[str]) -> None:

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 
 
 @dataclass(frozen=True)
-class GPipe:
+class GPipe(Plain):
     """Synchronous pipeline of m micro-batches, forwards first.
 
     A gradient leaves its loss when the forward steps of all micro-batches have ended, that of the

@@ -9,12 +9,12 @@ from typing import ClassVar
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.runtime.schedules.turns import Ledger, Post, Script, Turn
 
 
 @dataclass(frozen=True)
-class InterleavedOneFOneB:
+class InterleavedOneFOneB(Plain):
     """Synchronous pipeline of m micro-batches over W workers with v stages each.
 
     Worker w has stages w, W + w, 2W + w and so on. It serves a stage for W micro-batches, then the

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
@@ -17,7 +17,7 @@ from ampsim.runtime.schedules.turns import (
 
 
 @dataclass(frozen=True)
-class OneFOneB:
+class OneFOneB(Plain):
     """Synchronous pipeline of m micro-batches; each stage alternates forward and backward.
 
     Stage s of p first serves p − s forwards, then one backward and one forward in turn, and holds

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count, require_flag
-from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
@@ -17,7 +17,7 @@ from ampsim.runtime.schedules.turns import (
 
 
 @dataclass(frozen=True)
-class PipeDream:
+class PipeDream(Plain):
     """Asynchronous pipeline with weight stashing.
 
     As many instances are in flight as there are stages. A stage updates after each backward step,

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
@@ -18,7 +18,7 @@ from ampsim.runtime.schedules.turns import (
 
 
 @dataclass(frozen=True)
-class PipeDream2BW:
+class PipeDream2BW(Plain):
     """Asynchronous pipeline with double-buffered weights.
 
     m micro-batches in a row are a mini-batch; a stage applies their mean gradient after the last.

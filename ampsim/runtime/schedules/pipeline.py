@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Plain):
     """Synchronous pipelined model parallelism.
 
     The controller sends the updates at the drain; each node applies the mean, over the instances

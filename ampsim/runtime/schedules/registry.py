@@ -3,6 +3,7 @@
 from typing import Final
 
 from ampsim.runtime.schedules.amp import Amp
+from ampsim.runtime.schedules.amp_budget import AmpBudget
 from ampsim.runtime.schedules.gpipe import GPipe
 from ampsim.runtime.schedules.interleaved import InterleavedOneFOneB
 from ampsim.runtime.schedules.one_forward_one_backward import OneFOneB
@@ -24,5 +25,6 @@ SCHEDULES: Final = {
         PipeDream,
         PipeDream2BW,
         Amp,
+        AmpBudget,
     )
 }

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.ir import Direction
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 
 
 @dataclass(frozen=True)
-class Sequential:
+class Sequential(Plain):
     """Plain synchronous stochastic gradient descent, spread over devices; the baseline."""
 
     name: ClassVar[str] = "sequential"

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from ampsim.ir import Direction
 from ampsim.options import require_count
-from ampsim.runtime.schedules.base import BACKWARD_FIRST
+from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.runtime.schedules.turns import Ledger, Post, Script, Turn, one_stage_a_worker
 
 
 @dataclass(frozen=True)
-class ZeroBubbleH1:
+class ZeroBubbleH1(Plain):
     """Synchronous pipeline of m micro-batches; a `Linear` forms its weight gradient later.
 
     The stage before needs only the gradient of the input. Stage s of p forms a weight gradient s

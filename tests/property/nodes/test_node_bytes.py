@@ -43,5 +43,8 @@ def test_a_step_is_charged_for_no_more_than_it_touches(trial, direction):
         answers = [trial.answer(message) for message in sent]
         back = trial.send_back(node, answers)
         took, gave = [answer.payload for answer in answers], list(back.values())
+    work = node.work(direction, took[-1].shape)
+    assert work.operations >= 1
+    assert 0 <= work.weight_bytes <= (work.bytes if node.is_parameterized else 0)
     most = TOUCHES * ELEMENT_BYTES * (size(took) + size(gave) + held(node))
     assert 0 <= charged(node, direction, took, gave) <= most

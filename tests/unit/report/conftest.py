@@ -154,6 +154,13 @@ def staleness_counts(schedule: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["node", "staleness", "count"])
 
 
+def shares(workers: int) -> pd.DataFrame:
+    """Workers that are the busier the later, in thirds of update, backward and forward."""
+    part = np.arange(workers) / workers / 3
+    columns = {"worker": np.arange(workers), "update": part, "backward": part, "forward": part}
+    return pd.DataFrame(columns)
+
+
 def table_of(**changes: Any) -> pd.DataFrame:
     """A forecast's table of three schedules; `changes` replace whole columns."""
     nan = float("nan")
@@ -199,6 +206,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
             epochs=learning(name, repeat),
             spans=spans[name],
             staleness=staleness_counts(name),
+            utilisation_by_worker=shares(workers),
         )
         for name in spans
         for repeat in range(3)

@@ -52,7 +52,7 @@ def test_of_three_repeats_the_median_one_is_thick(make_epochs):
     thick = [line for line in lines(figure.axes[1], "amp") if line.get_linewidth() > 1.5]
     assert len(thick) == 1
     assert thick[0].get_xdata()[-1] == 9  # of 8, 9, 10 epochs
-    assert legend_texts(figure) == ["amp: 97 % at 450 ms, epoch 9 (thick: the median of 3 repeats)"]
+    assert legend_texts(figure) == ["amp: 97 % at 450 ms, epoch 9 (median of 3 repeats, band: all)"]
 
 
 def test_the_point_of_reaching_is_marked_and_the_target_labelled(make_epochs):

@@ -30,8 +30,9 @@ def written(result, tmp_path_factory):
 
 def test_the_folder_holds_table_page_figures_and_manifest(written):
     assert [path.name for path in written] == [
-        "manifest.toml", "forecast.csv", "convergence.png", "throughput.png", "staleness.png",
-        "gantt.png", "gantt-sequential.png", "gantt-pipeline.png", "gantt-amp.png", "forecast.md",
+        "manifest.toml", "forecast.csv", "convergence.png", "throughput.png", "plane.png",
+        "utilisation.png", "staleness.png", "gantt.png", "gantt-sequential.png",
+        "gantt-pipeline.png", "gantt-amp.png", "forecast.md",
         "index.html",
     ]  # fmt: skip
     assert set(written[0].parent.iterdir()) == set(written)
@@ -60,9 +61,13 @@ def test_the_same_forecast_gives_the_same_bytes(written, result, tmp_path):
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
-def test_without_accuracy_and_spans_their_figures_are_left_out(make_forecast, figure_1, tmp_path):
-    forecast = make_forecast(figure_1, 3, target=None)
+def test_without_accuracy_and_spans_their_figures_are_left_out(
+    make_forecast, make_table, figure_1, tmp_path
+):
+    table = make_table(epochs_to_target=None)
+    forecast = make_forecast(figure_1, 3, target=None, table=table)
     for run in forecast.runs:
+        run.utilisation_by_worker = run.utilisation_by_worker.assign(forward=float("nan"))
         run.epochs = run.epochs.assign(accuracy=float("nan"))
         run.spans = run.spans.iloc[:0]
         run.staleness = run.staleness.iloc[:0]

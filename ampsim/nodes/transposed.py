@@ -1,0 +1,36 @@
+"""Products with Wᵀ, on the way back through a product with W."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+FEW_ROWS: Final = 8  # measured: up to about these, nothing is faster than a view of Wᵀ
+SMALL_WEIGHT: Final = 1 << 18  # chosen: larger ones cost more to copy than one product gains
+
+
+class Transposed:
+    """Wᵀ of one version of W, multiplied in the way that is fastest for the number of rows.
+
+    OpenBLAS is slow where the right matrix is transposed (`tests/benchmark/bench_cells.py`). Of a
+    small W, Wᵀ is copied once there are rows enough to pay for it: between about 8 and 100 rows a
+    product then takes half as long. Of a large W, (W gᵀ)ᵀ is formed, which saves a tenth; its
+    columns lie one after the other, which suits the products that follow.
+    """
+
+    __slots__ = ("_copy", "_weight")
+
+    def __init__(self, weight: np.ndarray) -> None:
+        self._weight = weight
+        self._copy: np.ndarray | None = None
+
+    def after(self, gradient: np.ndarray) -> np.ndarray:
+        """Return g Wᵀ, for g of (rows, d_out)."""
+        if len(gradient) <= FEW_ROWS:
+            return gradient @ self._weight.T
+        if self._copy is None:
+            if self._weight.size > SMALL_WEIGHT:
+                return (self._weight @ gradient.T).T
+            self._copy = np.ascontiguousarray(self._weight.T)
+        return gradient @ self._copy

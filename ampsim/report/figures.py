@@ -1,0 +1,105 @@
+"""Figures of results and forecasts, for notebooks and scripts: `ampsim.figures.gantt(result)`.
+
+Each gives a matplotlib Figure, which shows itself in a notebook after ``%matplotlib inline``, and
+which `save` writes as PNG, SVG or PDF.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+
+from ampsim.errors import OptionError
+from ampsim.report.frames import distinct
+from ampsim.report.gantt import gantt as gantt_of_one
+from ampsim.report.gantt import gantt_comparison
+from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.result_figures import result_figures
+from ampsim.report.saving import save
+from ampsim.report.staleness import staleness_histogram
+from ampsim.report.utilisation import utilisation as utilisation_of_each
+
+if TYPE_CHECKING:
+    from ampsim.study import Forecast, Result
+
+__all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisation"]
+
+
+def gantt(*results: Result, window_s: tuple[float, float] | None = None) -> Figure:
+    """Who works when, the results above each other on one time axis.
+
+    Args:
+        results: runs on equally many workers.
+        window_s: start and end in virtual seconds; the first four instances unless given.
+
+    Raises:
+        OptionError: there is no result, their workers differ, or the window is empty.
+    """
+    spans = {name: result.spans for name, result in _named(results).items()}
+    counts = {result.workers for result in results}
+    if len(counts) > 1:
+        raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
+    window_s = choose_window(spans) if window_s is None else window_s
+    if len(spans) == 1:
+        ((name, only),) = spans.items()
+        return gantt_of_one(only, workers=results[0].workers, window_s=window_s, title=name)
+    return gantt_comparison(spans, workers=results[0].workers, window_s=window_s)
+
+
+def staleness(*results: Result) -> Figure:
+    """How stale each node's gradients were.
+
+    Raises:
+        OptionError: there is no result.
+    """
+    return staleness_histogram({name: one.staleness for name, one in _named(results).items()})
+
+
+def utilisation(*results: Result) -> Figure:
+    """The share of the run that each worker spends on steps of each direction.
+
+    Raises:
+        OptionError: there is no result.
+    """
+    named = _named(results)
+    return utilisation_of_each({name: one.utilisation_by_worker for name, one in named.items()})
+
+
+def convergence(forecast: Forecast) -> Figure:
+    """What validation measured over virtual time and over epochs, with bands over repeats.
+
+    Raises:
+        OptionError: nothing was measured, as in mode "sleep".
+    """
+    return of(forecast, "convergence")
+
+
+def plane(forecast: Forecast) -> Figure:
+    """Epochs to the target over throughput, with lines of equal time.
+
+    Raises:
+        OptionError: no schedule reached the target.
+    """
+    return of(forecast, "plane")
+
+
+def of(forecast: Forecast, name: str) -> Figure:
+    """The figure of that name, as recipes name them: "throughput", "bounds", ...
+
+    Raises:
+        OptionError: the forecast has no data for it, or there is none of that name.
+    """
+    found = [figure for _picture, figure in result_figures(forecast, wanted=[name])]
+    if not found:
+        raise OptionError(f"this forecast has no data for a figure {name!r}")
+    return found[0]
+
+
+def _named(results: tuple[Result, ...]) -> dict[str, Result]:
+    if not results:
+        raise OptionError("a figure needs at least one result, got none")
+    names = [result.schedule.name for result in results]
+    if len(set(names)) < len(names):
+        names = [f"{one.schedule.name}, mak {one.max_active_keys}" for one in results]
+    return dict(zip(distinct(names), results, strict=True))

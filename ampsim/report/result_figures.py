@@ -1,0 +1,123 @@
+"""The figures that a forecast, or a report, has data for, under the names that recipes use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from ampsim.report.bounds import bounds, has_bounds
+from ampsim.report.convergence import convergence, has_scores, is_blind
+from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast_text import Picture
+from ampsim.report.frames import floats, joined
+from ampsim.report.plane import has_points, plane
+from ampsim.report.staleness import staleness_histogram
+from ampsim.report.throughput import throughput
+from ampsim.report.throughput_over_mak import has_lines, throughput_over_mak
+from ampsim.report.utilisation import utilisation
+
+_HEADINGS = {
+    "convergence": ("Convergence", "Validation over virtual time, and over epochs"),
+    "throughput": ("Throughput", "Items per second of each schedule"),
+    "throughput-over-mak": (
+        "Throughput over instances in flight",
+        "Training items per second over max_active_keys, a line for each schedule",
+    ),
+    "plane": (
+        "Throughput and epochs",
+        "Epochs to the target over throughput, with lines of equal time",
+    ),
+    "utilisation": ("Utilisation", "Share of the run that each worker is busy, by direction"),
+    "bounds": (
+        "What bounds the throughput",
+        "Shares of busiest worker, path, link and admission limit",
+    ),
+    "staleness": ("Staleness", "Staleness of each node's gradients"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What figures are made of; `names` are the schedules of the table's rows."""
+
+    forecast: Forecast
+    runs: Mapping[str, Sequence[Run]]
+    names: Sequence[str] | None
+
+
+def result_figures(
+    forecast: Forecast,
+    *,
+    wanted: Collection[str] | None = None,
+    names: Sequence[str] | None = None,
+) -> Iterator[tuple[Picture, Figure]]:
+    """Each figure that there are data for, with its file, heading and what it shows.
+
+    Args:
+        forecast: whose numbers they show.
+        wanted: names of those to draw; all unless given.
+        names: the schedule of each row of the table; its column `schedule` unless given.
+    """
+    source = _Source(forecast, runs_by_row(forecast), names)
+    for name, draw in _DRAW.items():
+        if wanted is None or name in wanted:
+            figure = draw(source)
+            if figure is not None:
+                yield Picture(f"{name}.png", *_HEADINGS[name]), figure
+
+
+def _convergence(source: _Source) -> Figure | None:
+    metric = source.forecast.metric
+    epochs = {name: [run.epochs for run in repeats] for name, repeats in source.runs.items()}
+    epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
+    if not has_scores(epochs, metric):
+        return None
+    return convergence(epochs, target=source.forecast.target, metric=metric)
+
+
+def _throughput(source: _Source) -> Figure | None:
+    return throughput(source.forecast.table) if len(source.forecast.table) else None
+
+
+def _throughput_over_mak(source: _Source) -> Figure | None:
+    table = source.forecast.table
+    return throughput_over_mak(table, source.names) if has_lines(table, source.names) else None
+
+
+def _plane(source: _Source) -> Figure | None:
+    table = source.forecast.table
+    items = [
+        count for repeats in source.runs.values() for run in repeats
+        for count in floats(run.epochs, "instances").tolist() if count > 0
+    ]  # fmt: skip
+    return plane(table, int(items[0]), source.names) if items and has_points(table) else None
+
+
+def _utilisation(source: _Source) -> Figure | None:
+    shares = {name: repeats[0].utilisation_by_worker for name, repeats in source.runs.items()}
+    shares = {name: frame for name, frame in shares.items() if frame.notna().all(axis=None)}
+    return utilisation(shares) if shares else None
+
+
+def _bounds(source: _Source) -> Figure | None:
+    return bounds(source.forecast.table) if has_bounds(source.forecast.table) else None
+
+
+def _staleness(source: _Source) -> Figure | None:
+    counts = {
+        name: joined([run.staleness for run in repeats]) for name, repeats in source.runs.items()
+    }
+    return staleness_histogram(counts) if any(map(len, counts.values())) else None
+
+
+_DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
+    "convergence": _convergence,
+    "throughput": _throughput,
+    "throughput-over-mak": _throughput_over_mak,
+    "plane": _plane,
+    "utilisation": _utilisation,
+    "bounds": _bounds,
+    "staleness": _staleness,
+}

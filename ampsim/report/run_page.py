@@ -1,0 +1,223 @@
+"""A run that was kept as pages beside its trace: index.html, report.md and figures."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from ampsim.files import write_text
+from ampsim.metric import Goal, Metric
+from ampsim.report import markdown
+from ampsim.report.columns import format_count
+from ampsim.report.forecast_html import Words, html_page
+from ampsim.report.forecast_page import gantt_together
+from ampsim.report.forecast_text import LEGEND, Picture, assumptions, origin, picture_parts, setting
+from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.result_figures import result_figures
+from ampsim.report.saving import save
+from ampsim.report.table import to_markdown
+from ampsim.report.verdict import verdict
+from ampsim.study.kept_run import Outcome
+from ampsim.study.outline import Outline
+from ampsim.study.row import row_of
+from ampsim.units import format_rate, format_seconds
+
+PAGE: Final = "report.md"
+INDEX: Final = "index.html"
+SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
+EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
+FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
+_TABLES: Final = ("spans", "transfers", "updates", "epochs")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run as a forecast of one row, which is what the pages show.
+
+    Attributes:
+        outline: its numbers and tables, of the spans the leading ones.
+        table: the one row.
+        target: value of the metric at which it was to end; None without one.
+        metric: what was measured.
+        model: the model's name.
+        cluster: the cluster's name.
+        manifest: where it came from.
+        interrupted: how it ended, unless it went to its end.
+    """
+
+    schedule: str
+    outline: Outline
+    table: DataFrame
+    target: float | None
+    metric: Metric
+    model: str
+    cluster: str
+    manifest: Mapping[str, Any]
+    interrupted: str | None
+
+    repeat = 1
+
+    @property
+    def workers(self) -> int:
+        """How many workers there were."""
+        return self.outline.workers
+
+    @property
+    def runs(self) -> Sequence[RunView]:
+        """The run itself."""
+        return [self]
+
+    @property
+    def epochs(self) -> DataFrame:
+        """One row an epoch."""
+        return self.outline.epochs
+
+    @property
+    def spans(self) -> DataFrame:
+        """The leading spans."""
+        return self.outline.spans
+
+    @property
+    def staleness(self) -> DataFrame:
+        """The histogram of all gradients."""
+        return self.outline.staleness
+
+    @property
+    def utilisation_by_worker(self) -> DataFrame:
+        """The share of the run that each worker spends on steps of each direction."""
+        return self.outline.utilisation_by_worker
+
+
+def view_of(outcome: Outcome, target: float | None = None) -> RunView:
+    """The run as the pages show it.
+
+    Args:
+        outcome: what was kept.
+        target: value of the metric at which it was to end, if any.
+    """
+    result = outcome.result
+    whole = result.outline()
+    outline = replace(whole, spans=whole.spans.head(SPANS_SHOWN))
+    metric = result.model.measure
+    failures = [outcome.failure] if outcome.failure else []
+    row = row_of(result.schedule.name, Goal(metric, target), [outline], failures)
+    return RunView(
+        schedule=result.schedule.name,
+        outline=outline,
+        table=DataFrame([row]),
+        target=target,
+        metric=metric,
+        model=result.model.name,
+        cluster=str(result.origin["cluster"]["name"]),
+        manifest=result.origin,
+        interrupted=None if outcome.ended == "finished" else f"The run was {outcome.ended}.",
+    )
+
+
+def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
+    """Writes figures, report.md and index.html beside the trace; gives the files as written.
+
+    Figures that an earlier run left there, and that this one has no data for, are removed.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    place, view = Path(folder), view_of(outcome, target)
+    figures = list(result_figures(view, wanted=FIGURES))
+    charts = gantt_together(view, {view.schedule: [view]})
+    written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
+    for name in {f"{one}.png" for one in ("gantt", *FIGURES)} - {path.name for path in written}:
+        with contextlib.suppress(OSError):
+            (place / name).unlink()
+    write_text(place / PAGE, page(view, [picture for picture, _figure in [*charts, *figures]]))
+    write_text(place / INDEX, index(view, figures))
+    return [*written, place / PAGE, place / INDEX]
+
+
+def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
+    """The page of HTML, which holds everything itself."""
+    spans = {view.schedule: view.spans} if len(view.spans) else {}
+    words = Words(
+        "Run",
+        f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
+        "The whole trace is beside this page, in",
+        tuple(f"{name}.parquet" for name in _TABLES),
+        ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
+        verdict_of(view),
+    )  # fmt: skip
+    return html_page(view, figures, spans, words)
+
+
+def page(view: RunView, pictures: Sequence[Picture]) -> str:
+    """The page in Markdown."""
+    model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
+    headings, *lines = epochs_table(view)
+    table = markdown.table(headings, lines, left=()).rstrip("\n")
+    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in _TABLES)
+    parts = [
+        f"# Run: {model} on {cluster}",
+        f"**{markdown.escape(verdict_of(view))}**",
+        setting(view),
+        markdown.escape(view.interrupted or ""),
+        to_markdown(view.table, has_target=view.target is not None).rstrip("\n"),
+        LEGEND,
+        *([f"## {_epochs_heading(view)}", table] if lines else []),
+        *(part for picture in pictures for part in picture_parts(picture)),
+        *assumptions(view.manifest),
+        *origin(view.manifest, "epochs.parquet"),
+        f"The whole trace: {files}.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verdict_of(view: RunView) -> str:
+    """How fast it trains, and how far it came."""
+    said = verdict(view.table, view.target, view.metric)
+    if not len(view.epochs):
+        return said
+    last, count = rows(view.epochs)[-1], len(view.epochs)
+    score = number(last, view.metric.kind)
+    time_s = format_seconds(number(last, "time_s"))
+    after = f"After {count} epoch{'' if count == 1 else 's'}, at {time_s}"
+    if math.isnan(score):
+        return said
+    return f"{said} {after}, its validation {view.metric.kind} is {view.metric.text(score)}."
+
+
+def epochs_table(view: RunView) -> list[list[str]]:
+    """Headings, then a line for each of the last epochs."""
+    kind = view.metric.kind
+    headings = ["epoch", "virtual time", "training loss", "validation loss", f"validation {kind}"]
+    return [[*headings, "training"], *(_line(row, view.metric) for row in _last_epochs(view))]
+
+
+def _last_epochs(view: RunView) -> list[Row]:
+    return rows(view.epochs)[-EPOCHS_SHOWN:]
+
+
+def _epochs_heading(view: RunView) -> str:
+    count = len(view.epochs)
+    return "Epochs" if count <= EPOCHS_SHOWN else f"The last {EPOCHS_SHOWN} of {count} epochs"
+
+
+def _line(row: Row, metric: Metric) -> list[str]:
+    spent_s = number(row, "train_s")
+    rate = number(row, "instances") / spent_s if spent_s > 0 else None
+    return [
+        format_count(number(row, "epoch")),
+        format_seconds(number(row, "time_s")),
+        _three_digits(number(row, "loss")),
+        _three_digits(number(row, "valid_loss")),
+        metric.text(number(row, metric.kind)),
+        format_rate(rate),
+    ]
+
+
+def _three_digits(value: float) -> str:
+    return format_count(float(f"{value:.3g}"))

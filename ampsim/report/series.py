@@ -1,0 +1,39 @@
+"""Rows of a table that belong on one line: the same schedule over `max_active_keys`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ampsim.report.columns import format_count
+from ampsim.report.frames import DataFrame, Row, number, rows, text
+
+_MARKS = (("mui", "min_update_interval"), ("replicas", "replicas"))
+
+
+def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
+    """The rows of each line, those with fewer instances in flight first.
+
+    A line is a schedule, and, where rows of one schedule differ in it, its update interval and
+    count of replicas.
+
+    Args:
+        table: one row a schedule.
+        names: the schedule of each row; the column `schedule` unless given.
+    """
+    records = rows(table)
+    names = [text(row, "schedule") for row in records] if names is None else list(names)
+    for short, column in _MARKS:
+        values = [format_count(number(row, column)) for row in records]
+        counts = Counter(name for name, _value in set(zip(names, values, strict=True)))
+        names = [
+            f"{name}, {short} {value}" if counts[name] > 1 else name
+            for name, value in zip(names, values, strict=True)
+        ]
+    lines: dict[str, list[Row]] = {name: [] for name in names}
+    for name, row in zip(names, records, strict=True):
+        lines[name].append(row)
+    return {
+        name: sorted(own, key=lambda row: number(row, "max_active_keys"))
+        for name, own in lines.items()
+    }

@@ -1,0 +1,44 @@
+"""Whether schedules fit: tried out before the first run, so that no run is lost to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ampsim.clock import SimClock
+from ampsim.runtime import Engine, Schedule
+from ampsim.study.attempt import Plan
+from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.trace import Recorder
+
+
+def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
+    """Check that each schedule fits the model's graph, the cluster and the placement.
+
+    Engines are put together and thrown away: no time passes, and no data is read unless the
+    placement asks for it.
+
+    Args:
+        plan: on what they are to run.
+        schedules: what is to run.
+        seed: of the first run.
+
+    Raises:
+        OptionError: one does not fit; the message says why.
+        GraphError: the model's graph breaks a rule.
+        FileFormatError: a placement file does not fit graph or cluster.
+    """
+    model, cluster = plan.model, plan.cluster
+    graph = model.graph(seed)
+    probed = prober(model, cluster, seed, lambda: model.make_data(seed, plan.instances))
+    workers = workers_of(plan.placement, graph, cluster, seed, probed)
+    names = [node.name for node in graph.nodes]
+    for schedule in schedules:
+        Engine(
+            job_of(model, graph),
+            cluster,
+            workers,
+            schedule,
+            clock=SimClock(),
+            recorder=Recorder(names, cluster.workers),
+            is_abstract=plan.mode == "sleep",
+        )

@@ -1,0 +1,46 @@
+"""Where a model's nodes go: what a placement may look at, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from ampsim.data import Dataset
+from ampsim.hardware import Cluster
+from ampsim.ir import Graph
+from ampsim.rng import stream
+from ampsim.runtime import Job, Placement, Probe, Situation, probe
+from ampsim.study.model import Model
+from ampsim.study.undisturbed import undisturbed
+
+
+def job_of(model: Model, graph: Graph) -> Job:
+    """What an engine runs of a model, on a graph of it."""
+    return Job(graph, model.pump, model.optimizer, model.update_interval)
+
+
+def workers_of(
+    placement: Placement,
+    graph: Graph,
+    cluster: Cluster,
+    seed: int,
+    probed: Callable[[], Probe],
+) -> list[int]:
+    """Return a worker for each node of `graph`, in their order; `probed` is asked at need."""
+    return placement.place(Situation(graph, cluster, stream(seed, "placement"), probed))
+
+
+def prober(
+    model: Model, cluster: Cluster, seed: int, make_data: Callable[[], Dataset[Any]]
+) -> Callable[[], Probe]:
+    """Return what probes a model, once: it needs data, and a graph of its own."""
+
+    @cache
+    def probed() -> Probe:
+        job = job_of(model, model.graph(seed))
+        batches = make_data().batches("train", epoch=0, seed=seed)
+        with undisturbed():
+            return probe(job, cluster.devices[0], batches)
+
+    return probed

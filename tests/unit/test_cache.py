@@ -1,0 +1,118 @@
+"""What a worker's cache keeps, and which steps read their weights from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ampsim import Amp, simulate
+from ampsim.hardware import Device
+from ampsim.ir import Direction
+from ampsim.nodes import Embedding, Linear, ReLU
+from ampsim.runtime.site import Site, keep_weights
+
+MEMORY, CACHE = 1e3, 1e6
+WEIGHTS = 4 * (10 * 10 + 10)  # bytes of Linear("l", 10, 10) in single precision
+PAYLOADS = 4 * (10 + 10)  # bytes of a row of input and a row of output
+FROM_MEMORY = (WEIGHTS + PAYLOADS) / MEMORY
+FROM_CACHE = WEIGHTS / CACHE + PAYLOADS / MEMORY
+FORWARD, BACKWARD, UPDATE = Direction.FORWARD, Direction.BACKWARD, Direction.UPDATE
+
+
+def device(cache_bytes: int) -> Device:
+    """Arithmetic is free beside its memory."""
+    return Device(
+        name="d",
+        flop_per_s=1e24,
+        memory_bandwidth_bytes_per_s=MEMORY,
+        cache_bytes=cache_bytes,
+        cache_bandwidth_bytes_per_s=CACHE,
+    )
+
+
+def linear(name: str = "l") -> Linear:
+    return Linear(name, 10, 10)
+
+
+def sites(cache_bytes, *placed):
+    """A site for each (node, worker)."""
+    made = []
+    for index, (node, worker) in enumerate(placed):
+        if node.is_parameterized:
+            node.adopt(np.zeros(node.parameter_count, np.float32))
+        made.append(Site(node, index, worker, device(cache_bytes)))
+    keep_weights(made)
+    return made
+
+
+def seconds(site, direction, shape=(1, 10)):
+    return pytest.approx(site.price(direction, shape)[0])
+
+
+def test_weights_that_fit_exactly_are_read_from_the_cache_and_payloads_from_memory():
+    for cache_bytes, expected in ((WEIGHTS, FROM_CACHE), (WEIGHTS - 1, FROM_MEMORY)):
+        (site,) = sites(cache_bytes, (linear(), 0))
+        assert seconds(site, FORWARD) == expected
+        assert seconds(site, BACKWARD) == expected + PAYLOADS / MEMORY
+
+
+def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
+    (site,) = sites(10**9, (linear(), 0))
+    assert seconds(site, UPDATE, None) == 4 * WEIGHTS / MEMORY
+    site.node.state_arrays = 2
+    (site,) = sites(10**9, (site.node, 0))
+    assert seconds(site, UPDATE, None) == 8 * WEIGHTS / MEMORY
+
+
+def test_nodes_of_one_worker_share_its_cache_and_those_of_others_do_not():
+    for workers, expected in (((0, 1), FROM_CACHE), ((0, 0), FROM_MEMORY)):
+        placed = zip((linear("l"), linear("m")), workers, strict=True)
+        for site in sites(2 * WEIGHTS - 1, *placed):
+            assert seconds(site, FORWARD) == expected
+
+
+def test_light_steps_move_payloads_alone_and_gain_nothing_from_a_cache():
+    (site,) = sites(10**9, (ReLU("r"), 0))
+    assert seconds(site, FORWARD, (1, 125)) == 1000 / MEMORY
+
+
+def test_a_sparse_table_takes_no_room_and_its_rows_come_from_memory():
+    row = 4 * 10
+    table = Embedding("e", 1000, 10, is_sparse=True)
+    embedding, other = sites(WEIGHTS, (table, 0), (linear(), 0))
+    assert seconds(embedding, FORWARD, (1,)) == 2 * row / MEMORY
+    assert seconds(other, FORWARD) == FROM_CACHE
+
+
+def test_a_table_that_is_not_sparse_takes_room_as_all_weights_do():
+    row = 4 * 10
+    for cache_bytes, rows_s, expected in (
+        (WEIGHTS + 1000 * row, row / CACHE + row / MEMORY, FROM_CACHE),
+        (WEIGHTS + 1000 * row - 1, 2 * row / MEMORY, FROM_MEMORY),
+    ):
+        embedding, other = sites(cache_bytes, (Embedding("e", 1000, 10), 0), (linear(), 0))
+        assert seconds(embedding, FORWARD, (1,)) == rows_s
+        assert seconds(other, FORWARD) == expected
+
+
+def test_in_a_run_a_cache_helps_only_where_the_weights_fit(mlp_on):
+    """The engine tells every site what its worker hosts."""
+    plain, small, large = mlp_on(None), mlp_on(1), mlp_on(10**9)
+    assert plain == small > large > 0
+
+
+@pytest.fixture
+def mlp_on(make_cluster):
+    """Makespan of a small perceptron on one worker with a cache of so many bytes."""
+    from ampsim import load_model
+
+    def makespan_s(cache_bytes):
+        one = Device(name="d", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e9)
+        if cache_bytes is not None:
+            cache = {"cache_bytes": cache_bytes, "cache_bandwidth_bytes_per_s": 1e12}
+            one = one.model_copy(update=cache)
+        cluster = make_cluster(1).model_copy(update={"devices": (one,)})
+        model = load_model("mlp", data="synthetic", hidden=8)
+        return simulate(model, cluster, Amp(2), mode="sleep", instances=200).makespan_s
+
+    return makespan_s
