@@ -26,6 +26,7 @@ from ampsim.report.verdict import verdict
 from ampsim.study.kept_run import Outcome
 from ampsim.study.outline import Outline
 from ampsim.study.row import row_of
+from ampsim.study.run_dir import TABLES
 from ampsim.units import format_rate, format_seconds
 
 PAGE: Final = "report.md"
@@ -33,7 +34,6 @@ INDEX: Final = "index.html"
 SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
-_TABLES: Final = ("spans", "transfers", "updates", "epochs")
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         "Run",
         f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
-        tuple(f"{name}.parquet" for name in _TABLES),
+        tuple(f"{name}.parquet" for name in TABLES),
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
@@ -159,7 +159,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
     headings, *lines = epochs_table(view)
     table = markdown.table(headings, lines, left=()).rstrip("\n")
-    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in _TABLES)
+    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in TABLES)
     parts = [
         f"# Run: {model} on {cluster}",
         f"**{markdown.escape(verdict_of(view))}**",
