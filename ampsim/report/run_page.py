@@ -116,8 +116,15 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
         model=result.model.name,
         cluster=str(result.origin["cluster"]["name"]),
         manifest=result.origin,
-        interrupted=None if outcome.ended == "finished" else f"The run was {outcome.ended}.",
+        interrupted=_ending(outcome),
     )
+
+
+def _ending(outcome: Outcome) -> str | None:
+    """A sentence on how the run ended, unless it went to its end."""
+    if outcome.is_interrupted:
+        return f"The run was {outcome.ended}."
+    return f"The run {outcome.ended}." if outcome.failure else None
 
 
 def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
