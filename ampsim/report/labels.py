@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ampsim.report.style import Axes, text_width_pt
+from ampsim.report.style import FAINT_INK, Axes, text_width_pt
 
 SIZE_PT = 7.5
 _HEIGHT_PT = 1.3 * SIZE_PT  # with what is above and below letters
@@ -19,6 +19,10 @@ _STEP_PT = 3.0  # chosen: a line counts as dots this far apart
 _LINE_PT = 1.0
 _PLACES = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))
 _REACHES = (1.0, 2.2, 3.6, 5.4, 7.5)  # chosen: first beside the point, then farther away
+
+_LEADER: dict[str, Any] = {
+    "arrowstyle": "-", "color": FAINT_INK, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 4.0,
+}  # fmt: skip
 
 _Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right, top in points."""
@@ -33,7 +37,12 @@ class Label:
     text: str
 
 
-def place_labels(figure: Any, axes: Axes, lines: Sequence[Sequence[Label]]) -> None:
+def place_labels(
+    figure: Any,
+    axes: Axes,
+    lines: Sequence[Sequence[Label]],
+    others: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
+) -> None:
     """Writes each label beside its point, in the first place where it covers nothing.
 
     Where there is no such place within reach, it stands beside its point all the same.
@@ -42,6 +51,7 @@ def place_labels(figure: Any, axes: Axes, lines: Sequence[Sequence[Label]]) -> N
         figure: drawn to its full size by now, but for the labels.
         axes: what they are in.
         lines: labels of the points of each line, in order along the line.
+        others: ends of straight lines that are to be kept clear too, in data coordinates.
     """
     figure.draw_without_rendering()
     points: list[Any] = []
@@ -51,9 +61,9 @@ def place_labels(figure: Any, axes: Axes, lines: Sequence[Sequence[Label]]) -> N
         points += places.tolist()
         taken += [_around(point, _POINT_PT) for point in places.tolist()]
         for begin, end in itertools.pairwise(places):
-            steps = max(2, int(np.hypot(*(end - begin)) / _STEP_PT))
-            inner = begin + np.linspace(0.0, 1.0, steps)[:, None] * (end - begin)
-            taken += [_around(point, _LINE_PT) for point in inner.tolist()]
+            taken += _along(begin, end)
+    for ends in others:
+        taken += _along(*(axes.transData.transform(ends) * 72.0 / figure.dpi))
     labels = [label for line in lines for label in line]
     for label, (x, y) in zip(labels, points, strict=True):
         across, up = _offset(label.text, (x, y), taken)
@@ -61,7 +71,21 @@ def place_labels(figure: Any, axes: Axes, lines: Sequence[Sequence[Label]]) -> N
         axes.annotate(
             label.text, (label.x, label.y), xytext=(across, up), textcoords="offset points",
             fontsize=SIZE_PT, ha="center", va="center", annotation_clip=False,
+            arrowprops=_LEADER if _is_far(label.text, (across, up)) else None,
         )  # fmt: skip
+
+
+def _is_far(text: str, offset: tuple[float, float]) -> bool:
+    """Whether words need a thin line to their point."""
+    gaps = abs(offset[0]) - text_width_pt(text, SIZE_PT) / 2, abs(offset[1]) - _HEIGHT_PT / 2
+    return max(gaps) > _REACHES[1] * _GAP_PT
+
+
+def _along(begin: Any, end: Any) -> list[_Box]:
+    """A straight line as dots."""
+    steps = max(2, int(np.hypot(*(end - begin)) / _STEP_PT))
+    inner = begin + np.linspace(0.0, 1.0, steps)[:, None] * (end - begin)
+    return [_around(point, _LINE_PT) for point in inner.tolist()]
 
 
 def _around(point: Sequence[float], half_pt: float) -> _Box:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.axis import Scale, rate_scale
 from ampsim.report.columns import format_count
@@ -60,17 +61,18 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     axes = figure.add_subplot(1, 1, 1)
     axes.set_xlim(0.0, _ROOM * rate_max * scale.factor)
     axes.set_ylim(0.0, _ROOM * epochs_max)
-    for seconds in iso_times([epoch_items * one.epochs / one.rate_per_s for one in points]):
-        _draw_iso(axes, seconds, seconds / epoch_items / scale.factor)
+    times_s = iso_times([epoch_items * one.epochs / one.rate_per_s for one in points])
+    ends = [_draw_iso(axes, time_s, time_s / epoch_items / scale.factor) for time_s in times_s]
     labels = [
         _draw(axes, plain(name, 40), lines[name], (style, scale))
         for name, style in line_styles(lines).items()
     ]
     axes.set_xlabel(scale.label("training items per second of virtual time"))
     axes.set_ylabel("epochs to the target")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
     figure.legend(loc="outside upper left", ncols=3)
-    place_labels(figure, axes, labels)
+    place_labels(figure, axes, labels, [((0.0, 0.0), end) for end in ends])
     return figure
 
 
@@ -112,8 +114,8 @@ def _draw(
     ]
 
 
-def _draw_iso(axes: Axes, seconds: float, slope: float) -> None:
-    """A line through the origin, labelled where it leaves the axes."""
+def _draw_iso(axes: Axes, seconds: float, slope: float) -> tuple[float, float]:
+    """A line through the origin, labelled where it leaves the axes, which is returned."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
     is_steep = slope * width > height
     end = (height / slope, height) if is_steep else (width, slope * width)
@@ -124,3 +126,4 @@ def _draw_iso(axes: Axes, seconds: float, slope: float) -> None:
         ha="center" if is_steep else "left", va="bottom" if is_steep else "center",
         annotation_clip=False,
     )  # fmt: skip
+    return end
