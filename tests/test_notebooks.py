@@ -63,11 +63,9 @@ def test_only_public_names_are_used(path):
             assert node.module in {"ampsim", *OTHERS}
             if node.module == "ampsim":
                 assert {name.name for name in node.names} <= set(ampsim.__all__)
-        is_ours = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        if is_ours and node.value.id == "ampsim":
-            assert node.attr in ampsim.__all__
-        if is_ours and node.value.id == "figures":
-            assert node.attr in ampsim.figures.__all__
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = {"ampsim": ampsim.__all__, "figures": ampsim.figures.__all__}
+            assert node.attr in names.get(node.value.id, [node.attr])
 
 
 @pytest.mark.slow

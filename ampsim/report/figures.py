@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import distinct
+from ampsim.report.gantt import Schedule, gantt_comparison
 from ampsim.report.gantt import gantt as gantt_of_one
-from ampsim.report.gantt import gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
@@ -36,15 +36,19 @@ def gantt(*results: Result, window_s: tuple[float, float] | None = None) -> Figu
     Raises:
         OptionError: there is no result, their workers differ, or the window is empty.
     """
-    spans = {name: result.spans for name, result in _named(results).items()}
+    named = _named(results)
     counts = {result.workers for result in results}
     if len(counts) > 1:
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
+    workers = results[0].workers
+    spans = {name: result.spans for name, result in named.items()}
     window_s = choose_window(spans) if window_s is None else window_s
-    if len(spans) == 1:
-        ((name, only),) = spans.items()
-        return gantt_of_one(only, workers=results[0].workers, window_s=window_s, title=name)
-    return gantt_comparison(spans, workers=results[0].workers, window_s=window_s)
+    sent = {name: [result.transfers] for name, result in named.items()}
+    if len(spans) > 1:
+        drawn = {name: Schedule(spans[name], sent[name]) for name in named}
+        return gantt_comparison(drawn, workers=workers, window_s=window_s)
+    ((name, only),) = spans.items()
+    return gantt_of_one(only, workers=workers, window_s=window_s, title=name, transfers=sent[name])
 
 
 def staleness(*results: Result) -> Figure:

@@ -12,12 +12,13 @@ import numpy as np
 from ampsim.report.style import Axes, text_width_pt
 
 SIZE_PT = 7.5
+_HEIGHT_PT = 1.3 * SIZE_PT  # with what is above and below letters
 _GAP_PT = 6.0
 _POINT_PT = 4.0  # chosen: half the width of a marker
 _STEP_PT = 3.0  # chosen: a line counts as dots this far apart
 _LINE_PT = 1.0
 _PLACES = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1), (-1, -1))
-_REACHES = (1.0, 2.2, 3.6)  # chosen: first beside the point, then farther away
+_REACHES = (1.0, 2.2, 3.6, 5.4, 7.5)  # chosen: first beside the point, then farther away
 
 _Box: TypeAlias = tuple[float, float, float, float]
 """Left, bottom, right, top in points."""
@@ -74,7 +75,7 @@ def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tup
     for reach in _REACHES:
         for side, rise in _PLACES:
             gap = _GAP_PT * reach
-            offset = (side * (gap + half), rise * (gap + SIZE_PT / 2))
+            offset = (side * (gap + half), rise * (gap + _HEIGHT_PT / 2))
             box = _box(text, point, offset)
             if not any(_overlap(box, other) for other in taken):
                 return offset
@@ -86,7 +87,7 @@ def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tup
 def _box(text: str, point: tuple[float, float], offset: tuple[float, float]) -> _Box:
     half = text_width_pt(text, SIZE_PT) / 2
     x, y = point[0] + offset[0], point[1] + offset[1]
-    return x - half, y - SIZE_PT / 2, x + half, y + SIZE_PT / 2
+    return x - half, y - _HEIGHT_PT / 2, x + half, y + _HEIGHT_PT / 2
 
 
 def _overlap(one: _Box, other: _Box) -> bool:

@@ -26,6 +26,7 @@ from ampsim.report.verdict import verdict
 from ampsim.study.kept_run import Outcome
 from ampsim.study.outline import Outline
 from ampsim.study.row import row_of
+from ampsim.study.run_dir import TABLES
 from ampsim.units import format_rate, format_seconds
 
 PAGE: Final = "report.md"
@@ -33,7 +34,6 @@ INDEX: Final = "index.html"
 SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
-_TABLES: Final = ("spans", "transfers", "updates", "epochs")
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,15 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
         model=result.model.name,
         cluster=str(result.origin["cluster"]["name"]),
         manifest=result.origin,
-        interrupted=None if outcome.ended == "finished" else f"The run was {outcome.ended}.",
+        interrupted=_ending(outcome),
     )
+
+
+def _ending(outcome: Outcome) -> str | None:
+    """A sentence on how the run ended, unless it went to its end."""
+    if outcome.is_interrupted:
+        return f"The run was {outcome.ended}."
+    return f"The run {outcome.ended}." if outcome.failure else None
 
 
 def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
@@ -147,7 +154,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         "Run",
         f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
-        tuple(f"{name}.parquet" for name in _TABLES),
+        tuple(f"{name}.parquet" for name in TABLES),
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
@@ -159,7 +166,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
     headings, *lines = epochs_table(view)
     table = markdown.table(headings, lines, left=()).rstrip("\n")
-    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in _TABLES)
+    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in TABLES)
     parts = [
         f"# Run: {model} on {cluster}",
         f"**{markdown.escape(verdict_of(view))}**",

@@ -38,12 +38,12 @@ UPDATE_SCHEMA: Final[dict[str, Any]] = {
     "staleness": np.float64,
     "staleness_max": np.int64,
 }
-LIMIT_SCHEMA: Final[dict[str, Any]] = {"time_s": np.float64, "in_flight": np.int64}
 STASH_SCHEMA: Final[dict[str, Any]] = {
     "node": np.int32,
     "time_s": np.float64,
     "bytes": np.int64,
 }
+LIMIT_SCHEMA: Final[dict[str, Any]] = {"time_s": np.float64, "in_flight": np.int64}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -110,14 +110,8 @@ class Recorder:
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        for table in (
-            self.spans,
-            self.transfers,
-            self.updates,
-            self.stashes,
-            self.epochs,
-            self.limits,
-        ):
+        tables = (self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.limits)
+        for table in tables:
             table.flush()
 
     def columns(self, table: str) -> Columns:

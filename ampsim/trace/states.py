@@ -32,6 +32,10 @@ class States:
         self._codes: dict[str, int] = {"": 0}
         self._kinds: dict[type, _Kind] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to another process: not the types, which a user's file may define."""
+        return {"texts": self.texts, "_codes": self._codes, "_kinds": {}}
+
     def codes(self, states: Iterable[tuple[Any, ...]]) -> Iterator[int]:
         """Return the code of each state, a named tuple whose first field is its instance."""
         kinds = self._kinds

@@ -8,6 +8,8 @@ import pytest
 from ampsim.study.run_dir import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
+PAGES = {"index.html", "report.md", "gantt.png", "convergence.png", "utilisation.png"}
+PAGES |= {"bounds.png", "staleness.png"}
 TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "stashes", "epochs")}
 
 
@@ -16,8 +18,9 @@ def test_run_keeps_manifest_and_tables(call):
     assert ended.code == 0
     assert ended.out.startswith("rnn, pipeline, 16 workers: 2 epochs in ")
     assert "wrote kept: " in ended.out
+    assert "open kept/index.html for table and figures" in ended.out
     assert ended.err.splitlines()[-1].startswith("ampsim: pipeline, epoch 2 done, accuracy ")
-    assert {path.name for path in Path("kept").iterdir()} == {"manifest.toml", *TABLES}
+    assert {path.name for path in Path("kept").iterdir()} == {"manifest.toml", *TABLES, *PAGES}
     kept = read_run("kept")
     assert (kept.model, kept.schedule, kept.workers) == ("rnn", "pipeline", 16)
     assert kept.manifest["ended"] == "finished"

@@ -1,5 +1,6 @@
 """Traces: rows become columns chunk by chunk, and the summary says what the frames say."""
 
+import pickle
 from typing import NamedTuple
 
 import numpy as np
@@ -157,6 +158,18 @@ def test_states_beyond_the_most_are_not_told_apart(monkeypatch):
     texts = [known.texts[code] for code in codes]
     assert texts == ["step 1", "step 2", "...", "...", "step 1", "..."]
     assert known.texts == ["", "step 1", "step 2", "..."]
+
+
+def test_known_states_go_to_another_process_without_their_types():
+    class Local(NamedTuple):
+        instance: int
+        step: int
+
+    known = States()
+    before = [*known.codes([Local(0, 1), Local(0, 2)])]
+    sent = pickle.loads(pickle.dumps(known))
+    assert [*sent.codes([Local(0, 1), Local(0, 3), Local(0, 2)])] == [before[0], 3, before[1]]
+    assert sent.texts == ["", "step 1", "step 2", "step 3"]
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -9,8 +9,11 @@ import shutil
 import pandas as pd
 import pytest
 
+import ampsim
 from ampsim.report.forecast_html import html_page
 from ampsim.report.gantt_html import write_gantt_page
+from ampsim.report.run_page import write_run_page
+from ampsim.study.kept_run import RunOptions, run_to_keep
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -276,6 +279,27 @@ def report(browser, figure_1, make_forecast, tmp_path):
 
 def test_the_page_of_a_forecast_says_nothing_to_the_console_and_asks_for_nothing(report):
     assert (report.complaints(), report.requests()) == ([], [])
+
+
+def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
+    browser, chain, make_cluster, tmp_path
+):
+    model = chain(((1000, 2000, 500),) * 2, instances=8, valid=4).model()
+    cluster = make_cluster(2, flop_per_s=1e9)
+    outcome = run_to_keep(model, cluster, ampsim.Amp(2), RunOptions(epochs=2))
+    page = Page(browser, write_run_page(outcome, tmp_path)[-1])
+    assert (page.complaints(), page.requests()) == ([], [])
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    page.settle()
+    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    names = "return [...document.querySelectorAll('img')].map(i => i.alt && i.naturalWidth)"
+    try:
+        assert page.browser.execute_script(wide) == 0
+        assert all(width > 0 for width in page.browser.execute_script(names))
+        assert len(page.browser.find_elements("css selector", "img")) == 4
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_on_a_page_with_more_than_charts_the_wheel_scrolls_until_a_chart_is_clicked(report):

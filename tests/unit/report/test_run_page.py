@@ -1,0 +1,142 @@
+"""The pages beside a run's trace: what they tell, whatever became of the run, and safely."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.report.run_page import (
+    EPOCHS_SHOWN,
+    SPANS_SHOWN,
+    epochs_table,
+    index,
+    page,
+    verdict_of,
+    view_of,
+    write_run_page,
+)
+from ampsim.study.kept_run import Outcome, RunOptions, run_to_keep
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def model(chain):
+    return chain(((1000, 2000, 500),) * 3, instances=8, valid=4).model()
+
+
+@pytest.fixture(scope="module")
+def kept(model, make_cluster):
+    """`kept(schedule, **options)`: what `ampsim run` keeps of the chain on three devices."""
+
+    def keep(schedule: ampsim.Amp | ampsim.Pipeline | None = None, **options) -> Outcome:
+        cluster = make_cluster(3, flop_per_s=1e9)
+        return run_to_keep(model, cluster, schedule or ampsim.Amp(2), RunOptions(**options))
+
+    return keep
+
+
+@pytest.fixture(scope="module")
+def finished(kept):
+    return kept(epochs=3)
+
+
+def test_the_folder_gets_figures_and_two_pages(finished, tmp_path):
+    written = [path.name for path in write_run_page(finished, tmp_path)]
+    assert written == [
+        "gantt.png", "convergence.png", "utilisation.png", "bounds.png", "staleness.png",
+        "report.md", "index.html",
+    ]  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == set(written)
+
+
+def test_both_pages_tell_verdict_table_epochs_bound_assumptions_and_origin(finished):
+    view = view_of(finished)
+    for text in (page(view, []), index(view, [])):
+        for told in (
+            "Run: chain on test", "amp trains ", "After 3 epochs, at ", "3 workers",
+            "validation accuracy", "Epochs", "busy", "What is assumed", "How this was made",
+            "spans.parquet", "epochs.parquet",
+        ):  # fmt: skip
+            assert told in text
+        assert "time to" not in text.partition("All times are virtual")[0].partition("mak:")[0]
+
+
+def test_what_bounds_it_is_told(finished):
+    bound_by = finished.result.bounds.bound_by
+    assert bound_by == "worker 1"
+    assert f"| {bound_by} (" in page(view_of(finished), [])
+    assert "amp: bound by worker 1, which is busy " in index(view_of(finished), [])
+
+
+def test_with_a_target_the_time_to_it_is_told(kept):
+    outcome = kept(epochs=9, target=0.01)
+    view = view_of(outcome, 0.01)
+    assert len(view.epochs) < 9
+    assert "and reaches 1 % in " in verdict_of(view)
+    assert "time to target" in page(view, [])
+
+
+def test_a_line_for_each_epoch_and_of_many_the_last(finished, kept):
+    headings, *lines = epochs_table(view_of(finished))
+    assert headings[-2:] == ["validation accuracy", "training"]
+    assert [line[0] for line in lines] == ["1", "2", "3"]
+    assert all(line[-1].endswith("/s") for line in lines)
+    many = view_of(kept(epochs=EPOCHS_SHOWN + 2))
+    assert len(epochs_table(many)) == 1 + EPOCHS_SHOWN
+    assert f"The last {EPOCHS_SHOWN} of {EPOCHS_SHOWN + 2} epochs" in index(many, [])
+
+
+def test_without_numbers_there_is_no_convergence_and_an_older_figure_goes(kept, tmp_path):
+    (tmp_path / "convergence.png").write_bytes(b"old")
+    (tmp_path / "mine.png").write_bytes(b"mine")
+    written = {path.name for path in write_run_page(kept(mode="sleep"), tmp_path)}
+    assert "convergence.png" not in written
+    assert not (tmp_path / "convergence.png").exists()
+    assert (tmp_path / "mine.png").exists()
+
+
+def test_a_run_that_was_interrupted_at_once_has_pages_too(finished, tmp_path):
+    recorder = type(finished.result.recorder)(finished.result.recorder.nodes, 3)
+    result = dataclasses.replace(finished.result, recorder=recorder)
+    outcome = Outcome(result, 3, is_interrupted=True)
+    written = [path.name for path in write_run_page(outcome, tmp_path)]
+    assert written == ["report.md", "index.html"]
+    for name in written:
+        text = (tmp_path / name).read_text("utf-8")
+        assert "The run was interrupted after 0 of 3 epochs." in text
+        assert not re.search(r"\bnan\b", text, re.IGNORECASE)
+
+
+def test_a_run_that_failed_says_why(finished):
+    outcome = Outcome(finished.result, 9, failure="the loss is NaN")
+    for text in (page(view_of(outcome), []), index(view_of(outcome), [])):
+        assert "The run failed after 3 of 9 epochs: the loss is NaN." in text
+
+
+def test_a_page_shows_the_leading_steps_only(finished):
+    spans = pd.concat([finished.result.spans] * (SPANS_SHOWN // 50), ignore_index=True)
+    assert len(spans) > SPANS_SHOWN
+    result = finished.result
+    longer = dataclasses.replace(result)
+    vars(longer)["spans"] = spans
+    view = view_of(Outcome(longer, 3))
+    assert len(view.spans) == SPANS_SHOWN
+    assert math.isclose(view.outline.makespan_s, result.makespan_s)
+
+
+def test_names_of_a_user_do_no_harm(finished, tmp_path):
+    model = dataclasses.replace(finished.result.model, name=HOSTILE)
+    origin = {**finished.result.origin, "cluster": {"name": "../../x"}}
+    result = dataclasses.replace(finished.result, model=model, origin=origin)
+    written = write_run_page(Outcome(result, 3), tmp_path)
+    assert {path.parent for path in written} == {tmp_path}
+    for name in ("report.md", "index.html"):
+        text = (tmp_path / name).read_text("utf-8")
+        assert HOSTILE not in text
+        assert "&lt;script&gt;" in text
