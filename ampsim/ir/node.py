@@ -103,23 +103,23 @@ class Node(ABC):
 class Join:
     """Waits until a payload has arrived at each of `ports` ports for one state, in any order."""
 
-    __slots__ = ("_ports", "waiting")
+    __slots__ = ("_empty", "waiting")
 
     def __init__(self, ports: int) -> None:
         """Wait for `ports` payloads a state."""
-        self._ports = ports
+        self._empty = [*[MISSING] * ports, ports]  # last: how many are missing
         self.waiting: dict[State, list[Any]] = {}
 
     def put(self, port: int, state: State, payload: Payload) -> list[Payload] | None:
         """Take one payload; return all of them in port order once the last has arrived."""
         parts = self.waiting.get(state)
         if parts is None:
-            parts = self.waiting[state] = [MISSING] * self._ports
-            parts.append(self._ports)  # last: how many are missing
+            parts = self.waiting[state] = self._empty.copy()
         assert parts[port] is MISSING, f"port {port} got {state} twice"
         parts[port] = payload
-        parts[-1] -= 1
-        if parts[-1]:
+        left = parts[-1] - 1
+        if left:
+            parts[-1] = left
             return None
         del self.waiting[state]
         parts.pop()
@@ -141,7 +141,7 @@ class Join:
         parts = self.waiting.get(state)
         if parts is None:
             return ""
-        arrived = [part is not MISSING for part in parts[: self._ports]]
+        arrived = [part is not MISSING for part in parts[:-1]]
         missing = [name for name, is_there in zip(names, arrived, strict=True) if not is_there]
         there = [name for name, is_there in zip(names, arrived, strict=True) if is_there]
         return f"{kind} {_few(missing)} (has {_few(there)})"

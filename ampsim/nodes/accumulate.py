@@ -122,10 +122,11 @@ class MatrixNode(ParameterizedNode):
         widths: columns that each input contributes to the product.
         d_in: columns of the product's left side, the sum of `widths`.
         d_out: columns of the product.
-        operations: of a forward step, and of a backward step that sends every input a gradient.
+        operations: of a forward step (least: product and bias), and of a backward step that sends
+            every input a gradient (least: the pair's share of a product, and a product).
     """
 
-    operations: tuple[int, int]
+    operations: tuple[int, int] = (2, 2)
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ class Elementwise(Node):
         operations: of a forward and of a backward step.
     """
 
-    operations: ClassVar[tuple[int, int]]
+    operations: ClassVar[tuple[int, int]] = (1, 1)
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -36,7 +36,6 @@ class Linear(MatrixNode):
         super().__init__(name, {"weight": (d_in, d_out), "bias": (d_out,)}, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
-        self.operations = (2, 2)  # product and bias; the pair's share of a product, and a product
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""
