@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ampsim.study.recipe import read_recipe
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
@@ -30,4 +32,15 @@ def test_every_command_of_the_readme_exists():
     text = README.read_text(encoding="utf-8")
     named = set(re.findall(r"ampsim (forecast|run|gantt|devices|models|check|data|report)\b", text))
     assert named == {"forecast", "run", "gantt", "devices", "models", "check", "data", "report"}
-    assert (README.parent / "docs" / "pictures" / "gantt.png").is_file()
+
+
+def test_the_pictures_of_the_readme_are_made_by_the_command_that_it_names():
+    text = README.read_text(encoding="utf-8")
+    (command,) = re.findall(r"<!-- command: pictures -->\n```sh\n(.*)\n```", text)
+    program, verb, *named = command.split()
+    assert (program, verb) == ("ampsim", "report")
+    pictures = re.findall(r"!\[[^\]]+\]\(reports/([\w-]+)/([\w-]+)\.png\)", text)
+    assert len(pictures) == text.count("![") == 2
+    for name, figure in pictures:
+        assert name in named
+        assert figure in read_recipe(README.parent / "reports" / name).file.figures
