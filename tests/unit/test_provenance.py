@@ -34,6 +34,8 @@ def test_a_result_names_everything_that_decided_it(chain, make_cluster):
                 "max_active_keys": 2,
                 "min_update_interval": "as the model prefers",
                 "remedy": "none",
+                "max_group": 1,
+                "group_wait_s": 0.0,
             },
         ),
         (
@@ -44,6 +46,8 @@ def test_a_result_names_everything_that_decided_it(chain, make_cluster):
                 "min_update_interval": {"l": 3},
                 "staleness_budget": 4.0,
                 "remedy": "none",
+                "max_group": 1,
+                "group_wait_s": 0.0,
             },
         ),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim import AmpBudget
+from ampsim import Amp, AmpBudget
 from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
 from ampsim.runtime.placements.balanced import Balanced
@@ -108,6 +108,12 @@ def test_a_row_takes_every_option_of_its_schedule(write):
     (_first, second) = make_rows(read_recipe(write(content))).rows
     assert second.schedule == AmpBudget(4, staleness_budget=2, remedy="weight-prediction")
     assert second.origin["staleness_budget"] == 2
+
+
+def test_a_row_may_merge_messages(write):
+    tuned = "max_active_keys = 4\nmax_group = 8\ngroup_wait_s = 1e-6"
+    rows = make_rows(read_recipe(write(GOOD.replace("max_active_keys = 4", tuned)))).rows
+    assert rows[1].schedule == Amp(4, max_group=8, group_wait_s=1e-6)
 
 
 def test_a_row_may_have_a_placement_of_its_own_which_decides_the_run(write):
