@@ -64,8 +64,8 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     times_s = iso_times([epoch_items * one.epochs / one.rate_per_s for one in points])
     ends = [_draw_iso(axes, time_s, time_s / epoch_items / scale.factor) for time_s in times_s]
     labels = [
-        _draw(axes, plain(name, 40), lines[name], (style, scale))
-        for name, style in line_styles(lines).items()
+        _draw(axes, plain(name, 40), lines[name], (style, scale, max(5.0, 9.5 - index)))
+        for index, (name, style) in enumerate(line_styles(lines).items())
     ]
     axes.set_xlabel(scale.label("training items per second of virtual time"))
     axes.set_ylabel("epochs to the target")
@@ -99,14 +99,17 @@ def _points(rows: Sequence[Row]) -> list[Point]:
 
 
 def _draw(
-    axes: Axes, name: str, points: Sequence[Point], look: tuple[LineStyle, Scale]
+    axes: Axes, name: str, points: Sequence[Point], look: tuple[LineStyle, Scale, float]
 ) -> list[Label]:
-    """A line through the points; gives what they are to be labelled with."""
-    style, scale = look
+    """A line through the points; gives what they are to be labelled with.
+
+    Later lines have smaller markers, so that equal points of earlier ones can be seen.
+    """
+    style, scale, size_pt = look
     rates = [point.rate_per_s * scale.factor for point in points]
     axes.plot(
         rates, [point.epochs for point in points], color=style.colour, linestyle=style.dash,
-        linewidth=1.1, marker=style.marker, markersize=7.5, label=name, zorder=3,
+        linewidth=1.1, marker=style.marker, markersize=size_pt, label=name, zorder=3,
     )  # fmt: skip
     return [
         Label(rate, point.epochs, f"mak {format_count(point.mak)}")

@@ -52,7 +52,8 @@ _WORDS = {
 }
 
 
-_SHOWN = ("replicas", "min_update_interval")
+_SHOWN = ("replicas", "min_update_interval", "max_active_keys")
+_OF_ROW = ("name", "label", "mode", "set")
 
 
 class File(Protocol):
@@ -187,12 +188,12 @@ def _line(record: Row) -> list[str]:
 def _figures(findings: Findings, file: File) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
     wanted = set(file.figures)
-    figures = list(result_figures(findings, wanted=wanted, names=_line_names(file)))
+    figures = list(result_figures(findings, wanted=wanted, names=line_names(file)))
     together = gantt_together(findings, runs_by_row(findings)) if "gantt" in wanted else []
     return [*figures, *together]
 
 
-def _line_names(file: File) -> list[str]:
+def line_names(file: File) -> list[str]:
     """The schedule of each row, with those options of the model that the table does not show."""
     return [
         ", ".join([entry.name, *(f"{key} {value}" for key, value in _hidden(entry).items())])
@@ -201,7 +202,9 @@ def _line_names(file: File) -> list[str]:
 
 
 def _hidden(entry: Any) -> dict[str, Any]:
-    return {key: value for key, value in entry.set.items() if key not in _SHOWN}
+    """Options of schedule and model that tell a line from another and have no column."""
+    given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW))
+    return {key: value for key, value in {**given, **entry.set}.items() if key not in _SHOWN}
 
 
 def _files_of(folder: Path) -> set[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import FileFormatError
-from ampsim.report.recipe_page import write_report
+from ampsim.report.recipe_page import line_names, write_report
 from ampsim.study import recipe_check, recipe_run
 from ampsim.study.recipe import Published, read_recipe
 from ampsim.study.recipe_check import check_numbers, check_report, read_manifest
@@ -265,3 +265,12 @@ def test_comments_docstrings_and_layout_do_not_change_what_code_means():
     assert meaning_of(plain) == meaning_of(told)
     assert meaning_of(plain) != meaning_of(plain.replace("= 1", "= 2"))
     assert meaning_of("'text'") == meaning_of("")
+
+
+def test_lines_of_a_recipe_tell_options_that_no_column_shows(folder):
+    entry = 'label = "amp, mak 4"\n'
+    assert entry in RECIPE
+    more = f'{entry}remedy = "weight-prediction"\nset = {{ decay = 0.5, replicas = 1 }}\n'
+    (folder / "recipe.toml").write_text(RECIPE.replace(entry, more))
+    file = read_recipe(folder).file
+    assert line_names(file) == ["amp", "amp, remedy weight-prediction, decay 0.5"]
