@@ -46,7 +46,8 @@ class Run(Protocol):
 class Forecast(Protocol):
     """A table with a row per schedule, the runs behind it, and where it came from.
 
-    One that was interrupted may say so in an attribute `interrupted`, a sentence.
+    One that was interrupted may say so in an attribute `interrupted`, a sentence. A run may have
+    `transfers`, or a `result` that has, and `cluster.groups` in the manifest the workers' devices.
     """
 
     @property
@@ -92,6 +93,18 @@ class Forecast(Protocol):
         `costs`, a list of tables with the same keys, saying what was charged and how it is known.
         """
         ...
+
+
+def devices_of(forecast: Forecast) -> list[str]:
+    """The name of each worker's device; none where the manifest does not say."""
+    groups = forecast.manifest.get("cluster", {}).get("groups", ())
+    return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+
+
+def transfers_of(run: Run) -> list[DataFrame]:
+    """The leading transfers of a run, or of its result; none where it kept none."""
+    kept = getattr(getattr(run, "result", run), "transfers", None)
+    return [] if kept is None or not len(kept) else [kept]
 
 
 def runs_by_row(forecast: Forecast) -> dict[str, list[Run]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.forecast import Forecast
+from ampsim.report.forecast import Forecast, devices_of
 from ampsim.report.forecast_text import LEGEND, Picture, assumed, charged, origin_values, setting
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt_data import gantt_view
@@ -58,6 +58,7 @@ def html_page(
     figures: Sequence[tuple[Picture, Figure]],
     spans_by_schedule: Mapping[str, DataFrame],
     words: Words = FORECAST,
+    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
@@ -68,6 +69,7 @@ def html_page(
         figures: pictures of it with their headings and what they show in words.
         spans_by_schedule: spans of a run of each schedule; no chart where there are none.
         words: what it says of itself.
+        transfers: of the same runs, to be drawn as arrows.
     """
     is_known = len(forecast.table) > 0
     headings, *lines = (
@@ -84,7 +86,12 @@ def html_page(
         "best": best_row(forecast.table) if len(lines) > 1 else None,
         "notes": notes(forecast.table),
         "legend": LEGEND if is_known else "",
-        "view": gantt_view(spans_by_schedule, workers=forecast.workers)
+        "view": gantt_view(
+            spans_by_schedule,
+            workers=forecast.workers,
+            devices=devices_of(forecast),
+            transfers=transfers,
+        )
         if spans_by_schedule
         else None,
         "pictures": [(picture, _embedded(figure), _is_wide(figure)) for picture, figure in figures],

@@ -7,11 +7,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ampsim.files import prepare_folder, write_text
-from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast import Forecast, Run, devices_of, runs_by_row, transfers_of
 from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
 from ampsim.report.frames import DataFrame
-from ampsim.report.gantt import gantt, gantt_comparison
+from ampsim.report.gantt import Schedule, gantt, gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.naming import slugs
 from ampsim.report.result_figures import result_figures
@@ -47,7 +47,7 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
         pictures.append(picture)
     text, index = place / "forecast.md", place / "index.html"
     write_text(text, page(forecast, pictures))
-    write_text(index, html_page(forecast, learning, _spans(runs)))
+    write_text(index, html_page(forecast, learning, _spans(runs), transfers=_transfers(runs)))
     return [*written, text, index]
 
 
@@ -57,7 +57,13 @@ def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple
     if not spans:
         return []
     window_s = choose_window(spans, _INSTANCES)
-    together = gantt_comparison(spans, workers=forecast.workers, window_s=window_s)
+    sent = _transfers(runs)
+    together = gantt_comparison(
+        {name: Schedule(one, sent[name]) for name, one in spans.items()},
+        workers=forecast.workers,
+        window_s=window_s,
+        devices=devices_of(forecast),
+    )
     picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
     return [(picture, together)]
 
@@ -65,12 +71,23 @@ def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple
 def _gantt_each(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
     """Each schedule in a window of its own; first repeats only."""
     figures: list[tuple[Picture, Figure]] = []
-    spans = _spans(runs)
+    spans, sent = _spans(runs), _transfers(runs)
     for name, part in slugs(spans).items():
-        window_s = choose_window({name: spans[name]}, _INSTANCES)
-        chart = gantt(spans[name], workers=forecast.workers, window_s=window_s, title=name)
+        chart = gantt(
+            spans[name],
+            workers=forecast.workers,
+            window_s=choose_window({name: spans[name]}, _INSTANCES),
+            title=name,
+            devices=devices_of(forecast),
+            transfers=sent[name],
+        )
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
+
+
+def _transfers(runs: dict[str, list[Run]]) -> dict[str, list[DataFrame]]:
+    """Transfers of the same runs as `_spans`."""
+    return {name: transfers_of(runs[name][0]) for name in _spans(runs)}
 
 
 def _spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:

@@ -15,6 +15,7 @@ from ampsim.files import write_text
 from ampsim.metric import Goal, Metric
 from ampsim.report import markdown
 from ampsim.report.columns import format_count
+from ampsim.report.forecast import transfers_of
 from ampsim.report.forecast_html import Words, html_page
 from ampsim.report.forecast_page import gantt_together
 from ampsim.report.forecast_text import LEGEND, Picture, assumptions, origin, picture_parts, setting
@@ -42,6 +43,7 @@ class RunView:
 
     Attributes:
         outline: its numbers and tables, of the spans the leading ones.
+        transfers: the leading ones.
         table: the one row.
         target: value of the metric at which it was to end; None without one.
         metric: what was measured.
@@ -53,6 +55,7 @@ class RunView:
 
     schedule: str
     outline: Outline
+    transfers: DataFrame
     table: DataFrame
     target: float | None
     metric: Metric
@@ -110,6 +113,7 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
     return RunView(
         schedule=result.schedule.name,
         outline=outline,
+        transfers=result.transfers.head(SPANS_SHOWN),
         table=DataFrame([row]),
         target=target,
         metric=metric,
@@ -158,7 +162,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
-    return html_page(view, figures, spans, words)
+    return html_page(view, figures, spans, words, {view.schedule: transfers_of(view)})
 
 
 def page(view: RunView, pictures: Sequence[Picture]) -> str:
