@@ -18,6 +18,7 @@ from ampsim.report.words import plain
 from ampsim.units import format_seconds
 
 _WIDTH_IN = 10.0
+_BANDS_MAX = 6  # chosen: of more schedules, bands and thin lines hide one another
 _LIFT = 0.02  # chosen: room above and below the curves, as a share of their range
 
 
@@ -55,7 +56,7 @@ def convergence(
     Of several repeats the line is a run that was really made: the one whose epochs to the target
     are the lower median, runs that never reached it counting last. A band reaches from the lowest
     to the highest of all repeats, at each moment of those that are still running; thin lines are
-    the others.
+    the others. Of more than six schedules only the lines are drawn.
 
     Args:
         epochs_by_schedule: for each schedule the epochs of its repeats.
@@ -72,8 +73,9 @@ def convergence(
     figure = new_figure(_WIDTH_IN, 4.1 + 0.2 * len(curves))
     by_time = figure.add_subplot(1, 2, 1)
     by_epoch = figure.add_subplot(1, 2, 2, sharey=by_time)
+    is_banded = len(curves) <= _BANDS_MAX
     handles = [
-        _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal))
+        _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal, is_banded))
         for name, style in line_styles(curves).items()
     ]
     by_time.set_xlabel(scale.label("virtual time"))
@@ -97,11 +99,13 @@ def _draw_schedule(
     panels: tuple[Axes, Axes],
     name: str,
     runs: list[Curve],
-    look: tuple[LineStyle, Scale, Goal],
+    look: tuple[LineStyle, Scale, Goal, bool],
 ) -> Line2D:
-    """Draws all repeats of a schedule into both panels; gives the entry of the legend."""
-    style, scale, goal = look
-    median = _median_run(runs, goal)
+    """Draws a schedule's repeats, or one of them, into both panels; gives the legend's entry."""
+    style, scale, goal, is_banded = look
+    every, median = runs, _median_run(runs, goal)
+    if not is_banded:
+        runs, median = [every[median]] if every else [], 0
     for axes, xs in zip(panels, ([run.time_s * scale.factor for run in runs],
                                  [run.epoch for run in runs]), strict=True):  # fmt: skip
         _draw_band(axes, xs, runs, style)
@@ -118,7 +122,7 @@ def _draw_schedule(
                 _mark_reaching(axes, x, run, (style, goal))
     return Line2D(
         [], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.0,
-        linewidth=2.0, label=_entry(name, runs, median, goal),
+        linewidth=2.0, label=_entry(name, every, goal, is_banded),
     )  # fmt: skip
 
 
@@ -167,18 +171,26 @@ def _median_run(runs: list[Curve], goal: Goal) -> int:
     return order[(len(order) - 1) // 2]
 
 
-def _entry(name: str, runs: list[Curve], median: int, goal: Goal) -> str:
+def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
     """What the legend says of a schedule: its median run in words."""
-    run = runs[median]
+    run = runs[_median_run(runs, goal)]
     index = goal.reached_by(run.score)
     which = "median" if len(runs) % 2 else "lower median"
-    thick = f" ({which} of {len(runs)} repeats, band: all)" if len(runs) > 1 else ""
+    band = ", band: all" if is_banded else _epochs_of_all(runs, goal)
+    thick = f" ({which} of {len(runs)} repeats{band})" if len(runs) > 1 else ""
     if goal.target is None:
         return f"{plain(name)}{thick}"
     if index is None:
         return f"{plain(name)}: {_words(goal)} not reached{thick}"
     when = format_seconds(float(run.time_s[index]))
     return f"{plain(name)}: {_words(goal)} at {when}, epoch {run.epoch[index]:g}{thick}"
+
+
+def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:
+    """How many epochs the repeats took to the target, where all reached it."""
+    reached = [goal.reached_by(run.score) for run in runs]
+    took = [run.epoch[i] for run, i in zip(runs, reached, strict=True) if i is not None]
+    return f", {min(took):g} to {max(took):g} epochs" if len(took) == len(runs) else ""
 
 
 def _words(goal: Goal) -> str:

@@ -1,8 +1,9 @@
 """The look that all figures share: fonts, colours, second cues, and text that is safe to draw.
 
-Colours come from Okabe and Ito's palette ("Color Universal Design", 2008), which stays apart under
-the common kinds of colour blindness. No meaning hangs on colour alone: directions also differ in
-lightness and hatch, schedules also in marker and dash.
+The first eight colours are Okabe and Ito's ("Color Universal Design", 2008), which stay apart under
+the common kinds of colour blindness; the rest are of Tol's palettes ("Colour Schemes", 2021). No
+meaning hangs on colour alone: directions also differ in lightness and hatch, schedules also in
+marker and dash.
 """
 
 from __future__ import annotations
@@ -100,10 +101,18 @@ LINES: tuple[LineStyle, ...] = (
     LineStyle("#56B4E9", "P", (0, (6, 1, 1, 1, 1, 1))),
     LineStyle("#E69F00", "X", (0, (8, 2))),
     LineStyle("#8C8C8C", "h", (0, (2, 2))),
+    LineStyle("#332288", "<", (0, (4, 1, 1, 1))),
+    LineStyle("#999933", ">", (0, (3, 3))),
+    LineStyle("#882255", "p", (0, (10, 1))),
+    LineStyle("#117733", "d", (0, (1, 2))),
+    LineStyle("#661100", "*", (0, (5, 3))),
+    LineStyle("#44AA99", "H", (0, (7, 1, 2, 1))),
+    LineStyle("#AA4499", "8", (0, (2, 1, 6, 1))),
+    LineStyle("#6699CC", "D", (0, (9, 3))),
 )
 _USUAL: dict[str, int] = {
     "sequential": 0, "pipeline": 1, "amp": 2, "gpipe": 3, "1f1b": 4, "pipedream": 5,
-    "pipedream-2bw": 6,
+    "pipedream-2bw": 6, "zb-h1": 8, "1f1b-interleaved": 9, "amp-budget": 10,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from ampsim import runtime
 from ampsim.metric import ACCURACY, Metric
 from ampsim.report import convergence as convergence_figure
 from ampsim.report import staleness
@@ -75,11 +76,10 @@ def test_a_run_that_misses_the_target_has_no_mark_and_says_so(make_epochs):
 
 
 def test_schedules_differ_in_colour_and_in_marker_and_dash():
-    names = ["sequential", "pipeline", "gpipe", "1f1b", "pipedream", "pipedream-2bw", "amp", "mine"]
+    names = [*runtime.SCHEDULES, "mine", "mine too", "amp, mak 16"]
     styles = line_styles(names)
     assert len({style.colour for style in styles.values()}) == len(names)
-    assert len({style.marker for style in styles.values()}) == len(names)
-    assert len({str(style.dash) for style in styles.values()}) >= len(names) - 1
+    assert len({(style.marker, str(style.dash)) for style in styles.values()}) == len(names)
 
 
 def test_more_schedules_than_styles_still_have_styles():
@@ -88,6 +88,15 @@ def test_more_schedules_than_styles_still_have_styles():
 
 def test_a_schedule_looks_the_same_whichever_others_there_are():
     assert line_styles(["amp"])["amp"] == line_styles(["mine", *SCHEDULES])["amp"]
+
+
+def test_bands_and_thin_lines_are_left_out_where_they_would_hide_one_another(make_epochs):
+    few, many = ({f"mine {i}": [make_epochs("amp", 0)] * 3 for i in range(n)} for n in (6, 7))
+    banded, plain = convergence(few, target=0.97), convergence(many, target=0.97)
+    assert len(banded.axes[0].collections) - len(plain.axes[0].collections) == 6 - 1
+    assert all(text.endswith("(median of 3 repeats, band: all)") for text in legend_texts(banded))
+    assert all("(median of 3 repeats, " in text for text in legend_texts(plain))
+    assert all(text.endswith(" epochs)") for text in legend_texts(plain))
 
 
 def test_runs_without_accuracy_are_known_as_such(make_epochs):
