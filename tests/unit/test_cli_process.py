@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import ampsim
+from ampsim.study.jobs import can_fork
 
 PROGRAM = (sys.executable, "-c", "from ampsim.cli import main; main()")
+FORKS = pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
 SMALL = ("--instances", "200", "--set", "hidden=8")
 
 
@@ -71,10 +73,11 @@ def test_without_a_command_it_helps(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path):
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=FORKS)])
+def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
     words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "100000")
-    process = start(tmp_path, *words, "--target", "0.001")
-    out, err = interrupt_when(process, "ampsim: sequential 2/100000")
+    process = start(tmp_path, *words, "--target", "0.001", "--jobs", str(jobs))
+    out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/100000")  # one has ended
     assert process.returncode == 130
     assert "sequential" in out
     assert err.splitlines()[-1].startswith("ampsim: interrupted: ")
