@@ -72,7 +72,7 @@ def forecast(
                 seed=seed,
                 mode=mode.value,
                 placement=placement,
-                jobs=study.jobs_here() if jobs is None else jobs,
+                jobs=options.make_jobs(jobs),
                 on_progress=on_progress,
             )
         return _deliver(made, folder, json, seed)

@@ -258,6 +258,13 @@ def with_schedule_options(command: Callable[..., Code]) -> Callable[..., Code]:
     return wrapped
 
 
+def make_jobs(jobs: int | None) -> int:
+    """How many runs to make at a time: as told, else as many as there are cores."""
+    from ampsim.study import jobs_here, require_jobs
+
+    return require_jobs(jobs_here() if jobs is None else jobs)
+
+
 def make_schedules(names: str, tuning: Tuning) -> list[Schedule]:
     """The schedules that the command line names; says so where an option concerns none of them."""
     from ampsim.study.schedule_names import schedules_of, without_effect

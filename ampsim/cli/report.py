@@ -59,7 +59,6 @@ def report(
     Without a name, or with --list, it lists the recipes. --check ends with 1 where a report does
     not follow any more.
     """
-    from ampsim.study import jobs_here, require_jobs
     from ampsim.study.recipe import read_recipe
     from ampsim.study.recipe_places import recipe_folder, recipe_names
 
@@ -72,7 +71,7 @@ def report(
         return Code.FINE
     recipes = [read_recipe(recipe_folder(name)) for name in names]
     make = _check_numbers if rerun else _check if check else _write
-    how = _How(require_jobs(jobs_here() if jobs is None else jobs), quiet)
+    how = _How(options.make_jobs(jobs), quiet)
     codes: list[Code] = []
     for recipe in recipes:
         codes.append(make(recipe, recipe.folder if out is None else out / recipe.name, how))

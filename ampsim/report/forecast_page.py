@@ -40,56 +40,60 @@ def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
     written = [manifest, values]
     runs = runs_by_row(forecast)
     learning = list(result_figures(forecast))
-    charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, runs)]
+    shown = _shown(runs)
+    charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, shown)]
     pictures: list[Picture] = []
     for picture, figure in [*learning, *charts]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
     text, index = place / "forecast.md", place / "index.html"
     write_text(text, page(forecast, pictures))
-    write_text(index, html_page(forecast, learning, _spans(runs), transfers=_transfers(runs)))
+    spans, sent = _spans(shown), {name: one.transfers for name, one in shown.items()}
+    write_text(index, html_page(forecast, learning, spans, transfers=sent))
     return [*written, text, index]
 
 
 def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
     """The schedules on one time axis; first repeats only."""
-    spans = _spans(runs)
-    if not spans:
+    shown = _shown(runs)
+    if not shown:
         return []
-    window_s = choose_window(spans, _INSTANCES)
-    sent = _transfers(runs)
     together = gantt_comparison(
-        {name: Schedule(one, sent[name]) for name, one in spans.items()},
+        shown,
         workers=forecast.workers,
-        window_s=window_s,
+        window_s=choose_window(_spans(shown), _INSTANCES),
         devices=devices_of(forecast),
     )
     picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
     return [(picture, together)]
 
 
-def _gantt_each(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Picture, Figure]]:
     """Each schedule in a window of its own; first repeats only."""
     figures: list[tuple[Picture, Figure]] = []
-    spans, sent = _spans(runs), _transfers(runs)
-    for name, part in slugs(spans).items():
+    devices = devices_of(forecast)
+    for name, part in slugs(shown).items():
+        one = shown[name]
         chart = gantt(
-            spans[name],
+            one.spans,
             workers=forecast.workers,
-            window_s=choose_window({name: spans[name]}, _INSTANCES),
+            window_s=choose_window({name: one.spans}, _INSTANCES),
             title=name,
-            devices=devices_of(forecast),
-            transfers=sent[name],
+            devices=devices,
+            transfers=one.transfers,
         )
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
 
 
-def _transfers(runs: dict[str, list[Run]]) -> dict[str, list[DataFrame]]:
-    """Transfers of the same runs as `_spans`."""
-    return {name: transfers_of(runs[name][0]) for name in _spans(runs)}
+def _shown(runs: dict[str, list[Run]]) -> dict[str, Schedule]:
+    """The first repeat of each row that has spans."""
+    return {
+        name: Schedule(repeats[0].spans, transfers_of(repeats[0]))
+        for name, repeats in runs.items()
+        if len(repeats[0].spans)
+    }
 
 
-def _spans(runs: dict[str, list[Run]]) -> dict[str, DataFrame]:
-    """Spans of the first repeat of each row that has any."""
-    return {name: repeats[0].spans for name, repeats in runs.items() if len(repeats[0].spans)}
+def _spans(shown: dict[str, Schedule]) -> dict[str, DataFrame]:
+    return {name: one.spans for name, one in shown.items()}
