@@ -14,7 +14,15 @@ from ampsim.report.columns import format_count
 from ampsim.report.frames import DataFrame, Row, number
 from ampsim.report.labels import Label, place_labels
 from ampsim.report.series import series
-from ampsim.report.style import FAINT_INK, Axes, LineStyle, line_styles, new_figure, styled
+from ampsim.report.style import (
+    FAINT_INK,
+    Axes,
+    LineStyle,
+    line_styles,
+    marker_pt,
+    new_figure,
+    styled,
+)
 from ampsim.report.words import plain
 from ampsim.units import format_seconds
 
@@ -64,7 +72,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     times_s = iso_times([epoch_items * one.epochs / one.rate_per_s for one in points])
     ends = [_draw_iso(axes, time_s, time_s / epoch_items / scale.factor) for time_s in times_s]
     labels = [
-        _draw(axes, plain(name, 40), lines[name], (style, scale, max(5.0, 9.5 - index)))
+        _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
         for index, (name, style) in enumerate(line_styles(lines).items())
     ]
     axes.set_xlabel(scale.label("training items per second of virtual time"))
@@ -101,10 +109,7 @@ def _points(rows: Sequence[Row]) -> list[Point]:
 def _draw(
     axes: Axes, name: str, points: Sequence[Point], look: tuple[LineStyle, Scale, float]
 ) -> list[Label]:
-    """A line through the points; gives what they are to be labelled with.
-
-    Later lines have smaller markers, so that equal points of earlier ones can be seen.
-    """
+    """A line through the points; gives what they are to be labelled with."""
     style, scale, size_pt = look
     rates = [point.rate_per_s * scale.factor for point in points]
     axes.plot(

@@ -130,6 +130,15 @@ def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
     return {name: LINES[_USUAL.get(name, turns.get(name, 0))] for name in wanted}
 
 
+def marker_pt(index: int) -> float:
+    """Size of the markers of line `index`, drawn in order: equal points of earlier lines show.
+
+    >>> marker_pt(0) > marker_pt(1)
+    True
+    """
+    return max(5.0, 9.5 - index)
+
+
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
     """Runs `draw` under ampsim's settings whatever the user's matplotlibrc says, then restores."""
 

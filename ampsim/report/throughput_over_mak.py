@@ -13,7 +13,7 @@ from ampsim.report.axis import Scale, rate_scale
 from ampsim.report.columns import format_count
 from ampsim.report.frames import DataFrame, Row, floats, number
 from ampsim.report.series import series
-from ampsim.report.style import Axes, LineStyle, line_styles, new_figure, styled
+from ampsim.report.style import Axes, LineStyle, line_styles, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
 _WIDTH_IN = 7.0
@@ -39,8 +39,8 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     lines = {name: _points(own) for name, own in series(table, names).items()}
     figure = new_figure(_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
     axes = figure.add_subplot(1, 1, 1)
-    for name, style in reversed(line_styles(lines).items()):  # the first on top
-        _draw(axes, plain(name, 40), lines[name], (style, scale))
+    for index, (name, style) in enumerate(line_styles(lines).items()):
+        _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
     axes.set_xlabel("instances in flight, at most (max_active_keys)")
@@ -49,8 +49,7 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     first = float(rates[0]) * scale.factor if len(rates) else 0.0
     if first > 0:
         _speed_up(axes, first)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles[::-1], labels[::-1], loc="outside upper left", ncols=2)
+    figure.legend(loc="outside upper left", ncols=2)
     return figure
 
 
@@ -61,12 +60,12 @@ def _points(own: Sequence[Row]) -> list[tuple[float, float]]:
 
 
 def _draw(
-    axes: Axes, name: str, points: list[tuple[float, float]], look: tuple[LineStyle, Scale]
+    axes: Axes, name: str, points: list[tuple[float, float]], look: tuple[LineStyle, Scale, float]
 ) -> None:
-    style, scale = look
+    style, scale, size_pt = look
     axes.plot(
         [mak for mak, _rate in points], [rate * scale.factor for _mak, rate in points],
-        color=style.colour, linestyle=style.dash, marker=style.marker, markersize=6.0,
+        color=style.colour, linestyle=style.dash, marker=style.marker, markersize=size_pt,
         linewidth=1.8, label=name,
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from ampsim.report.style import (
     Axes,
     new_figure,
     styled,
+    text_width_pt,
 )
 from ampsim.report.words import plain
 from ampsim.units import format_percent
@@ -26,6 +27,7 @@ _COLUMNS = 3  # chosen: panels beside each other before a new line of them begin
 _ROW_IN = 0.2
 _ROWS_IN_MAX = 5.5  # chosen: more workers than fit into this height become lower
 _TICKS = 32  # chosen: more names above each other cannot be read
+_TITLE_PT = 126.0  # a panel's width less the mean, and bold letters are a tenth wider
 _BAR = 0.78  # chosen: of a row; all of it where there are many
 
 
@@ -44,7 +46,7 @@ def utilisation(shares_by_schedule: Mapping[str, DataFrame]) -> Figure:
     figure = new_figure(1.2 + 2.9 * across, 0.7 + down * (rows_in + 0.65))
     for index, (name, frame) in enumerate(shares_by_schedule.items()):
         axes = figure.add_subplot(down, across, index + 1)
-        axes.set_title(plain(name, 30))
+        axes.set_title(_fitting(name))
         _draw(axes, frame)
         _set_up(axes, workers)
         axes.tick_params(labelleft=index % across == 0)
@@ -54,6 +56,12 @@ def utilisation(shares_by_schedule: Mapping[str, DataFrame]) -> Figure:
             axes.set_xlabel("share of the run (%)")
     figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=4)
     return figure
+
+
+def _fitting(name: str) -> str:
+    """As much of a name as has room beside the mean."""
+    longest = next(n for n in range(30, 0, -1) if text_width_pt(plain(name, n), 10.0) <= _TITLE_PT)
+    return plain(name, longest)
 
 
 def _draw(axes: Axes, frame: DataFrame) -> None:

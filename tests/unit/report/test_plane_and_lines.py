@@ -188,6 +188,19 @@ def test_utilisation_is_a_bar_a_worker_of_three_parts(make_forecast, figure_1):
     assert inside(figure)
 
 
+@pytest.mark.parametrize("name", ["amp", "amp, mak 8, weights predicted", "W" * 60])
+def test_a_panel_of_utilisation_has_room_for_its_name_and_the_mean(name, make_forecast, figure_1):
+    shares = make_forecast(figure_1, 3).runs[0].utilisation_by_worker
+    figure = utilisation({name: shares, "b": shares, "c": shares})
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    (left,), (right,) = (
+        [text for text in axes.get_children() if isinstance(text, Text) and text.get_text() == said]
+        for said in (axes.get_title(loc="left"), axes.get_title(loc="right"))
+    )
+    assert left.get_window_extent().x1 < right.get_window_extent().x0
+
+
 def test_utilisation_of_many_workers_stays_on_a_page():
     workers = np.arange(256)
     part = np.full(256, 0.25)
