@@ -50,6 +50,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Tanh,
     Ungroup,
+    compose,
 )
 from ampsim.optim import adam
 
@@ -73,6 +74,7 @@ class Config:
         tags: as many as the data has.
         learning_rate: of Adam.
         min_update_interval: gradients between updates under AMP, of nodes in loops.
+        cell: "fused", or "composed" of single operations, each on a worker, as in the paper.
         data: "wikiner", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
         dtype: of parameters and activations.
@@ -87,6 +89,7 @@ class Config:
     tags: Count = 9
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Count = 50
+    cell: Literal["fused", "composed"] = "fused"
     data: Literal["wikiner", "synthetic"] = "wikiner"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -169,6 +172,7 @@ class Level(NamedTuple):
     tag: Callable[[Text, int], Reading]
     place: Callable[[Reading], tuple[Text, int, int]]
     rows: str
+    cell: str
     says_each: bool = False
 
 
@@ -187,7 +191,8 @@ def both_ways(graph: Graph, level: Level, read: Wire, start: Wire) -> Wire:
         name = f"{level.name}-{direction}"
         each = graph.add(Ungroup(f"{name}-ungroup", tag, keep_axis=True), read)
         entry = Phi(f"{name}-phi", ("start", "again"))
-        state = graph.add(LSTMCell(name, level.width, units), each, graph.add(entry, start))
+        add_cell = partial(compose, graph) if level.cell == "composed" else graph.add
+        state = add_cell(LSTMCell(name, level.width, units), each, graph.add(entry, start))
         again, last = graph.branch(Cond(f"{name}-more", more, ("again", "last")), state)
         count = Isu(f"{name}-isu", partial(moved, 1), partial(moved, -1))
         graph.connect(graph.add(count, again), entry, "again")
@@ -200,10 +205,8 @@ def both_ways(graph: Graph, level: Level, read: Wire, start: Wire) -> Wire:
 
 def table(name: str, rows: int, width: int) -> Embedding:
     """Make an embedding that starts as DyNet's do."""
-    bound = math.sqrt(6 / width)
-    return Embedding(
-        name, rows, width, is_sparse=True, start=lambda g: g.uniform(-bound, bound, (rows, width))
-    )
+    bound, shape = math.sqrt(6 / width), (rows, width)
+    return Embedding(name, *shape, is_sparse=True, start=lambda g: g.uniform(-bound, bound, shape))
 
 
 def tagger_graph(config: Config) -> Graph:
@@ -222,10 +225,10 @@ def tagger_graph(config: Config) -> Graph:
     known = graph.add(table("word-embedding", config.words, width), frequent)
     letters = graph.add(table("character-embedding", config.characters, narrow), rare)
     begun = graph.add(Ungroup("character-starts", to_rare_word, keep_axis=True), starts)
-    level = Level("character", narrow, width // 2, to_character, nth_rare_word, "rare")
+    level = Level("character", narrow, width // 2, to_character, nth_rare_word, "rare", config.cell)
     spelled = both_ways(graph, level, letters, begun)
     words = graph.add(Collect("collect", 2), known, spelled, order)
-    level = Level("word", width, config.hidden, to_word, nth_word, "words", says_each=True)
+    level = Level("word", width, config.hidden, to_word, nth_word, "words", config.cell, True)
     both = both_ways(graph, level, words, start)
     hidden = graph.add(Linear("hidden", 2 * config.hidden, config.tanh_units), both)
     tanh = graph.add(Tanh("tanh"), hidden)
@@ -241,17 +244,15 @@ def two_ways(first: np.ndarray) -> Partition:
 
 def pump(config: Config, instance: int, sentence: Sentence) -> list[Send]:
     """Send a sentence: its numbers, the ways that they go, zeros to start from, and the tags."""
-    frequent, words = sentence.frequent.tolist(), sentence.length
     numbers = [
         sentence.words[i : i + 1] if is_frequent else sentence.characters[i]
-        for i, is_frequent in enumerate(frequent)
+        for i, is_frequent in enumerate(sentence.frequent.tolist())
     ]
-    lengths = [len(one) for one in numbers]
-    spelled = tuple(compress(lengths, ~sentence.frequent))
-    text = Text(instance, words, spelled or (1,))
+    spelled = tuple(map(len, compress(sentence.characters, ~sentence.frequent)))
+    text = Text(instance, sentence.length, spelled or (1,))
     return [
         (0, text, np.concatenate(numbers)),
-        (1, text, two_ways(sentence.frequent.repeat(lengths))),
+        (1, text, two_ways(sentence.frequent.repeat([len(one) for one in numbers]))),
         (2, text, two_ways(sentence.frequent)),
         (3, text, np.zeros((len(spelled), config.word_width), config.dtype)),
         (4, to_word(text, 0), np.zeros((1, 2 * config.hidden), config.dtype)),

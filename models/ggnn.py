@@ -43,6 +43,7 @@ from ampsim.nodes import (
     Replicate,
     Sigmoid,
     SquaredError,
+    compose,
 )
 from ampsim.optim import adam, exponential
 
@@ -60,6 +61,8 @@ class Config:
         learning_rate: of Adam, in the first epoch.
         decay: factor on the learning rate after each epoch.
         min_update_interval: gradients between updates under AMP.
+        cell: "fused", the GRU is one node on one worker; or "composed", single operations, of which
+            light ones can be on other workers than products, as in the paper.
         data: "qm9", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
         dtype: of parameters and activations.
@@ -70,6 +73,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 5e-4
     decay: Annotated[float, Field(gt=0, le=1)] = 0.7
     min_update_interval: Annotated[int, Field(ge=1)] = 20
+    cell: Literal["fused", "composed"] = "fused"
     data: Literal["qm9", "synthetic"] = "qm9"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -126,7 +130,8 @@ def figure_4a(config: Config) -> Graph:
         for kind, part in enumerate(parts, 1)
     ]
     received = graph.add(Collect("collect", BOND_TYPES), *sent, gather_steps)
-    updated = graph.add(GRUCell("gru", hidden, hidden), received, state)
+    add_cell = partial(compose, graph) if config.cell == "composed" else graph.add
+    updated = add_cell(GRUCell("gru", hidden, hidden), received, state)
     counted = graph.add(Isu("isu", advance, retreat), updated)
     again, last = graph.branch(Cond("cond", more, ("again", "last")), counted)
     graph.connect(again, loop, "again")

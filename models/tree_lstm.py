@@ -27,7 +27,7 @@ What the paper leaves open, and what is chosen here:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ from ampsim.nodes import (
     Linear,
     SoftmaxCrossEntropy,
     Ungroup,
+    compose,
 )
 from ampsim.optim import adam
 
@@ -65,6 +66,8 @@ class Config:
         learning_rate: of Adam.
         min_update_interval: gradients between updates under AMP, but for the embedding.
         embedding_update_interval: the same for the embedding.
+        cell: "fused", an LSTM is one node on one worker; or "composed", single operations, of which
+            light ones can be on other workers than products, as in the paper.
         vectors: a file of word vectors in GloVe's text format; empty for none.
         data: "sst", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
@@ -77,6 +80,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Annotated[int, Field(ge=1)] = 50
     embedding_update_interval: Annotated[int, Field(ge=1)] = 1000
+    cell: Literal["fused", "composed"] = "fused"
     vectors: str = ""
     data: Literal["sst", "synthetic"] = "sst"
     folder: str = ""
@@ -148,12 +152,13 @@ def tree_graph(config: Config, table: Embedding) -> Graph:
     graph = Graph("tree_lstm")
     word, label = graph.controller(word=("leaves",), label=("nodes",))
     words = graph.add(table, word)
-    leaves = graph.add(LeafLSTM("leaf-lstm", config.embedding, hidden), words)
+    add_cell = partial(compose, graph) if config.cell == "composed" else graph.add
+    leaves = add_cell(LeafLSTM("leaf-lstm", config.embedding, hidden), words)
     leaf = graph.add(Ungroup("leaves", take_place, keep_axis=True), leaves)
     node = Phi("node", ("leaf", "branch"))
     sides = Cond("side", side, ("root", "left", "right"))
     root, left, right = graph.branch(sides, graph.add(node, leaf))
-    branch = graph.add(
+    branch = add_cell(
         BranchLSTM("branch-lstm", hidden),
         graph.add(Isu("from-left", to_parent, to_left), left),
         graph.add(Isu("from-right", to_parent, to_right), right),

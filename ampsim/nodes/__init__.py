@@ -1,8 +1,9 @@
 """The operations: what a node computes, forward and backward, and what that costs."""
 
 from ampsim.ir import Cond, Isu, Phi
-from ampsim.nodes.arithmetic import Product, Sum
+from ampsim.nodes.arithmetic import Difference, Product, Sum
 from ampsim.nodes.columns import Columns
+from ampsim.nodes.composed import compose
 from ampsim.nodes.concat import Concat
 from ampsim.nodes.distribute import Collect, Distribute
 from ampsim.nodes.dropout import Dropout
@@ -24,6 +25,7 @@ __all__ = [
     "Columns",
     "Concat",
     "Cond",
+    "Difference",
     "Distribute",
     "Dropout",
     "Embedding",
@@ -44,4 +46,5 @@ __all__ = [
     "Sum",
     "Tanh",
     "Ungroup",
+    "compose",
 ]

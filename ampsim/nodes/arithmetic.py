@@ -1,4 +1,4 @@
-"""Sum and Product: elementwise, of two or more payloads of equal state and shape (Section 4)."""
+"""Sum, Difference, Product: elementwise, of payloads of equal state and shape (Section 4)."""
 
 from __future__ import annotations
 
@@ -75,6 +75,28 @@ class Sum(Arithmetic):
             (operand, state, gradient if is_needed else None)
             for operand, is_needed in enumerate(self.input_needs_gradient)
         ]
+
+
+class Difference(Arithmetic):
+    """Subtracts the second of two inputs from the first; the second's gradient is negative."""
+
+    def __init__(self, name: str) -> None:
+        """Join two inputs."""
+        super().__init__(name)
+
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Subtract."""
+        first, second = operands
+        return first if self.is_abstract else first - second
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the first input the gradient, the second its negative."""
+        to_first, to_second = self.input_needs_gradient
+        negative = gradient if gradient is None or self.is_abstract else -gradient
+        return (
+            (0, state, gradient if to_first else None),
+            (1, state, negative if to_second else None),
+        )
 
 
 class Product(Arithmetic):

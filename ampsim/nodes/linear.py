@@ -21,8 +21,9 @@ class Linear(MatrixNode):
         name: the node's name.
         d_in: columns of x.
         d_out: columns of y.
-        start: draws the first W, (d_in, d_out); b then starts at 0. By default both are drawn
-            uniformly from ±1/√d_in, as PyTorch's Linear does.
+        start: draws the first W, (d_in, d_out), and b starts at 0; or both, (d_in + 1, d_out), of
+            which b is the last row. By default both are drawn uniformly from ±1/√d_in, as
+            PyTorch's Linear does.
     """
 
     def __init__(self, name: str, d_in: int, d_out: int, *, start: Start | None = None) -> None:
@@ -40,11 +41,13 @@ class Linear(MatrixNode):
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""
         if self._start is not None:
-            weight = self._start(generator)
-            assert weight.shape == (self.d_in, self.d_out), (
-                f"{self.name}: start drew {weight.shape}"
+            drawn = self._start(generator)
+            if drawn.shape == (self.d_in, self.d_out):
+                drawn = np.vstack([drawn, np.zeros(self.d_out)])
+            assert drawn.shape == (self.d_in + 1, self.d_out), (
+                f"{self.name}: start drew {drawn.shape}"
             )
-            return np.concatenate([weight.reshape(-1), np.zeros(self.d_out)])
+            return drawn.reshape(-1)
         bound = 1.0 / math.sqrt(self.d_in)
         return generator.uniform(-bound, bound, self.parameter_count)
 

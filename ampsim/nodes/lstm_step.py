@@ -45,6 +45,7 @@ class LSTMStep(MatrixNode):
 
     Attributes:
         hidden: width of h and of c.
+        reads: the input ports that bring a state.
         forget_bias: added to the initial bias of the forget gates.
     """
 
@@ -64,6 +65,7 @@ class LSTMStep(MatrixNode):
         shapes: dict[str, tuple[int, ...]] = {"weight": (sum(widths), columns), "bias": (columns,)}
         super().__init__(name, shapes, widths, columns)
         self.hidden = hidden
+        self.reads = reads
         self._arrived = Join(len(widths))
         self._pairs = Pairs()
         self.forget_bias = 0.0
@@ -87,6 +89,11 @@ class LSTMStep(MatrixNode):
             (port, np.s_[:, start:stop], np.s_[:, :width])
             for port, ((start, stop), width) in enumerate(zip(pairwise(edges), widths, strict=True))
         ]
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether candidates are dropped in training."""
+        return self._masks is not None
 
     def drop_candidates(self, rate: float, seed: int) -> None:
         """Drop elements of tanh(g) with probability `rate` in training.

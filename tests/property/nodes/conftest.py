@@ -14,6 +14,7 @@ from ampsim.nodes import (
     Collect,
     Columns,
     Concat,
+    Difference,
     Distribute,
     Dropout,
     Embedding,
@@ -157,6 +158,11 @@ CASES: dict[str, Case] = {
         lambda: Sum("node", 3),
         at_ports(normal(5), 2 * normal(5), 3 * normal(5)),
         wrong=((ROWS,), (ROWS,), (ROWS, 1)),
+    ),
+    "Difference": Case(
+        lambda: Difference("node"),
+        at_ports(normal(5, 4), 2 * normal(5, 4)),
+        wrong=((ROWS, 4), (ROWS, 3)),
     ),
     "Product": Case(
         lambda: Product("node"),
