@@ -116,16 +116,17 @@ def tree_loss(p: dict[str, Any], one: Tree) -> Any:
 
 
 def ggnn_loss(p: dict[str, Any], molecule: Molecule) -> Any:
+    (w_input, b_input, w_state, b_state) = (p[key] for key in p if key.startswith("gru"))
     features = torch.tensor(molecule.atoms)
-    hidden = p["gru.weight_state"].shape[0]
+    hidden = len(w_state)
     h = torch.cat([features, torch.zeros(len(features), hidden - features.shape[1])], dim=1)
     for _step in range(4):
         m = torch.zeros(len(features), hidden)
         for kind, edges in enumerate(molecule.edges, 1):
             sent = h[torch.tensor(edges.source)] @ p[f"bond-{kind}.weight"] + p[f"bond-{kind}.bias"]
             m = m.index_add(0, torch.tensor(edges.target), sent)
-        x_r, x_z, x_n = (m @ p["gru.weight_input"] + p["gru.bias_input"]).chunk(3, dim=1)
-        h_r, h_z, h_n = (h @ p["gru.weight_state"] + p["gru.bias_state"]).chunk(3, dim=1)
+        x_r, x_z, x_n = (m @ w_input + b_input).chunk(3, dim=1)
+        h_r, h_z, h_n = (h @ w_state + b_state).chunk(3, dim=1)
         r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
         h = (1 - z) * torch.tanh(x_n + r * h_n) + z * h
     both = torch.cat([h, features], dim=1)
@@ -134,17 +135,20 @@ def ggnn_loss(p: dict[str, Any], molecule: Molecule) -> Any:
     return ((gate * value).sum() - molecule.dipole) ** 2
 
 
+TREE: dict[str, Any] = {"hidden": 4, "embedding": 3, "words": 40}
 CASES: dict[str, tuple[dict[str, Any], Callable[[], Sequence[Any]], Callable[..., Any]]] = {
     "mlp": ({"hidden": 6}, images, mlp_loss),
-    "tree_lstm": ({"hidden": 4, "embedding": 3, "words": 40}, trees, tree_loss),
+    "tree_lstm": (TREE, trees, tree_loss),
+    "tree_lstm, composed": (TREE | {"cell": "composed"}, trees, tree_loss),
     "ggnn": ({"hidden": 12}, molecules, ggnn_loss),
+    "ggnn, composed": ({"hidden": 12, "cell": "composed"}, molecules, ggnn_loss),
 }
 
 
 def model_of(name: str) -> Any:
     """The shipped model; after a pass, its "parameters" are the gradients it accumulated."""
     options, items, _loss = CASES[name]
-    model = load_model(name, data="synthetic", dtype="float64", **options)
+    model = load_model(name.split(",")[0], data="synthetic", dtype="float64", **options)
     data = Given(tuple(items()))
     keep = Optimizer("keep", constant(1.0), lambda _theta: (), lambda g, s, _theta, _rate: (g, s))
     return replace(model, optimizer=keep, make_data=lambda _s, _count: data, error_scale=1.0)

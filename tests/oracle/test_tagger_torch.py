@@ -63,9 +63,9 @@ class EverySize:
         return (sentence_of(SENTENCES[i]) for i in order[: self.batch_count(split)])
 
 
-def tagger() -> Any:
+def tagger(cell: str = "fused") -> Any:
     """The shipped model; after a pass, its "parameters" are the gradients it accumulated."""
-    model = load_model("bilstm_tagger", **SIZES, **ROWS, dtype="float64")
+    model = load_model("bilstm_tagger", **SIZES, **ROWS, cell=cell, dtype="float64")
     keep = Optimizer("keep", constant(1.0), lambda _theta: (), lambda g, s, _theta, _rate: (g, s))
     return replace(model, optimizer=keep, make_data=lambda _seed, _count: EverySize())
 
@@ -126,12 +126,13 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("cell", ["fused", "composed"])
 @pytest.mark.parametrize("in_flight", [1, 8])
 def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
-    random_cluster, oracle, in_flight
+    random_cluster, oracle, in_flight, cell
 ):
     """Of tables, in the rows looked up; the others stay as they were."""
-    model, orders = tagger(), set()
+    model, orders = tagger(cell), set()
     initial = model.parameters()
     for seed in range(20):
         cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)

@@ -29,6 +29,14 @@ def test_linear_starts_within_its_bound_with_weight_and_bias_as_views():
     assert np.shares_memory(linear.bias, linear.theta)
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_linear_starts_from_what_is_drawn_with_a_bias_of_zeros_unless_that_is_drawn_too(rows):
+    drawn = np.arange(1.0, 1 + 3 * rows).reshape(rows, 3)
+    linear = ready(Linear("l", 2, 3, start=lambda _generator: drawn))
+    assert (linear.weight == drawn[:2]).all()
+    assert linear.bias.tolist() == ([0, 0, 0] if rows == 2 else [7, 8, 9])
+
+
 def test_linear_forgets_a_state_once_its_gradient_has_come():
     linear = ready(Linear("l", 2, 3))
     linear.forward(0, One(0), np.ones((4, 2)))
