@@ -13,7 +13,7 @@ import numpy as np
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.light import VIEW, elementwise_work, joined_work
 
 
 class Arithmetic(Node):
@@ -43,8 +43,14 @@ class Arithmetic(Node):
         return ((0, state, self.joined(state, operands)),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once, an operation for each pair of operands."""
-        return elementwise_work(shape, len(self.inputs) - 1)
+        """Read all operands and write one payload, an operation for each pair of operands."""
+        if direction is Direction.BACKWARD:
+            return self.work_back(shape)
+        return joined_work(shape, len(self.inputs))
+
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """What a backward step costs."""
+        return VIEW
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes; keep them."""
@@ -89,6 +95,10 @@ class Difference(Arithmetic):
         first, second = operands
         return first if self.is_abstract else first - second
 
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once, for the negative."""
+        return elementwise_work(shape)
+
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the first input the gradient, the second its negative."""
         to_first, to_second = self.input_needs_gradient
@@ -124,6 +134,13 @@ class Product(Arithmetic):
             (place, state, self._gradient(factors, place, gradient) if is_needed else None)
             for place, is_needed in enumerate(self.input_needs_gradient)
         ]
+
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """For each input that needs a gradient, what the forward step costs."""
+        needed, once = sum(self.input_needs_gradient), joined_work(shape, len(self.inputs))
+        if shape is None or not needed:
+            return VIEW
+        return Work(0, needed * once.bytes, needed * once.operations)
 
     def _gradient(self, factors: list[np.ndarray], place: int, gradient: Payload) -> Payload:
         if gradient is None or self.is_abstract:

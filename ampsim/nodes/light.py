@@ -18,3 +18,10 @@ def elementwise_work(shape: tuple[int, ...] | None, operations: int = 1) -> Work
     if shape is None:
         return NO_WORK
     return Work(0, 2 * ELEMENT_BYTES * math.prod(shape), operations)
+
+
+def joined_work(shape: tuple[int, ...] | None, operands: int) -> Work:
+    """Read so many payloads of `shape` and write one, an operation for each pair of them."""
+    if shape is None:
+        return NO_WORK
+    return Work(0, (operands + 1) * ELEMENT_BYTES * math.prod(shape), operands - 1)

@@ -11,12 +11,15 @@ from ampsim.ir import Direction, LossReport, Standin, Work
 from ampsim.nodes import (
     Columns,
     Concat,
+    Difference,
     Group,
+    Product,
     ReLU,
     Replicate,
     Sigmoid,
     SoftmaxCrossEntropy,
     Split,
+    Sum,
     Ungroup,
 )
 
@@ -179,3 +182,31 @@ def test_views_move_no_bytes_and_what_joins_them_does(node, of_views):
 
 def test_concat_charges_for_the_whole_of_what_it_joins():
     assert Concat("c", (1, 2)).work(Direction.FORWARD, (5, 1)) == Work(0, 2 * 4 * 15)
+
+
+SINGLE = 4 * 2 * 3  # bytes of a payload of 2 x 3
+
+
+@pytest.mark.parametrize(
+    ("node", "forward", "backward"),
+    [
+        # forward reads all operands and writes one; backward is a pass-through, a product for each
+        # input, or one negative
+        (Sum("s", 3), Work(0, 4 * SINGLE, 2), Work(0, 0, 1)),
+        (Product("p"), Work(0, 3 * SINGLE, 1), Work(0, 6 * SINGLE, 2)),
+        (Product("p", 3), Work(0, 4 * SINGLE, 2), Work(0, 12 * SINGLE, 6)),
+        (Difference("d"), Work(0, 3 * SINGLE, 1), Work(0, 2 * SINGLE, 1)),
+    ],
+)
+def test_arithmetic_is_charged_for_the_operations_that_it_does(node, forward, backward):
+    assert node.work(Direction.FORWARD, (2, 3)) == forward
+    assert node.work(Direction.BACKWARD, (2, 3)) == backward
+    assert node.work(Direction.BACKWARD, None) == Work()
+
+
+def test_a_product_is_charged_for_the_gradients_that_are_needed_only():
+    product = Product("p")
+    product.input_needs_gradient = (True, False)
+    assert product.work(Direction.BACKWARD, (2, 3)) == Work(0, 3 * SINGLE, 1)
+    product.input_needs_gradient = (False, False)
+    assert product.work(Direction.BACKWARD, (2, 3)) == Work()
