@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from typing import Any
 
+from ampsim.json_values import finite
 from ampsim.study.compare import Comparison, Number
 from ampsim.study.provenance import own_version
 from ampsim.study.run_dir import KeptRun
@@ -23,7 +23,7 @@ def to_json(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
         "numbers": [_number(one) for one in comparison.numbers],
         "tables": [dataclasses.asdict(one) for one in comparison.tables],
     }
-    return json.dumps(_finite(content), indent=2, allow_nan=False) + "\n"
+    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
 
 def _run(run: KeptRun) -> dict[str, Any]:
@@ -37,14 +37,3 @@ def _number(number: Number) -> dict[str, Any]:
         "difference": number.difference,
         "ratio": number.ratio,
     }
-
-
-def _finite(value: Any) -> Any:
-    """The same with None for numbers that JSON does not know."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any JSON
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]  # pyright: ignore[reportUnknownVariableType]  # any JSON
-    return value

@@ -109,7 +109,7 @@ def _note(goal: Goal, runs: Sequence[Outline], failures: Sequence[str]) -> str:
     ran = max(len(run.epochs) for run in runs)
     return (
         f"{goal.text} not reached in {missed} of {len(runs)} runs "
-        f"within {ran} epochs; best {_best_text(goal.metric, best)}"
+        f"within {ran} epoch{'s' * (ran != 1)}; best {_best_text(goal.metric, best)}"
     )
 
 

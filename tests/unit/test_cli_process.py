@@ -13,7 +13,7 @@ import pytest
 import ampsim
 from ampsim.study.jobs import can_fork
 
-PROGRAM = (sys.executable, "-c", "from ampsim.cli import main; main()")
+PROGRAM = (sys.executable, "-m", "ampsim")
 FORKS = pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
 SMALL = ("--instances", "200", "--set", "hidden=8")
 
