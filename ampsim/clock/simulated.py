@@ -8,7 +8,6 @@ is a million ticks; on a device of 1 EFLOP/s it is still one.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, cast
 
@@ -19,6 +18,11 @@ TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
 SETTLED: Final = cast("EventPriority", 2)
 """Priority of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
+
+
+def _once(event: Event) -> Generator[Event, Any, None]:
+    """Yield `event`, as a generator would, in half the time; SimPy sends nothing but None."""
+    return iter((event,))  # pyright: ignore[reportReturnType]  # does what is asked of it
 
 
 class SimSignal(Event):
@@ -33,12 +37,15 @@ class SimSignal(Event):
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""
-        yield self
+        return _once(self)
 
 
-@types.coroutine
-def _until(event: Event) -> Generator[Event, Any, None]:
-    yield event
+class SimSleep(Timeout):
+    """A SimPy timeout that a coroutine can await."""
+
+    def __await__(self) -> Generator[Event, Any, None]:
+        """Wait until the time is over."""
+        return _once(self)
 
 
 class SimClock:
@@ -51,7 +58,8 @@ class SimClock:
     @property
     def now(self) -> float:
         """Virtual seconds since the clock was made."""
-        return self._environment.now * SECONDS_PER_TICK
+        # As `Environment.now`, without the call of its property: this is read twice a message.
+        return self._environment._now * SECONDS_PER_TICK  # pyright: ignore[reportPrivateUsage]  # see above
 
     @property
     def is_settled(self) -> bool:
@@ -63,7 +71,7 @@ class SimClock:
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
-        return _until(Timeout(self._environment, round(delay_s * TICKS_PER_SECOND)))
+        return SimSleep(self._environment, round(delay_s * TICKS_PER_SECOND))
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""

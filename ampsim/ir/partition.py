@@ -55,21 +55,16 @@ class Partition:
         self.rows = np.concatenate(arrays) if arrays else np.zeros(0, np.intp)
         self.cuts = tuple(map(slice, edges[:-1], edges[1:]))
         self.shape = (size,)
-        self.is_one_to_one = not edges[-1] or self._names_none_twice()
+        # Seen as unsigned, a negative number is the largest: one look finds both kinds of mistake.
+        if edges[-1] and self.rows.view(np.uintp).max() >= size:
+            lowest = int(self.rows.min())
+            raise GraphError(
+                f"Partition: rows must be from 0 to below {size}, the size of the whole, "
+                f"got {lowest if lowest < 0 else self.rows.max()}"
+            )
+        is_short = edges[-1] <= size
+        self.is_one_to_one = is_short and (not edges[-1] or int(np.bincount(self.rows).max()) == 1)
         self._summations: dict[Any, Any] = {}
-
-    def _names_none_twice(self) -> bool:
-        """Whether no row is named twice; check that all are rows of the whole."""
-        wrong = int(self.rows.min())
-        if wrong >= 0:
-            wrong = int(self.rows.max())
-            if wrong < self.size:
-                count = len(self.rows)
-                return count <= self.size and int(np.bincount(self.rows).max()) == 1
-        raise GraphError(
-            f"Partition: rows must be from 0 to below {self.size}, the size of the whole, "
-            f"got {wrong}"
-        )
 
     @property
     def nbytes(self) -> int:

@@ -47,6 +47,8 @@ class Pairs:
     def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
         rows = len(gradients)
+        if not rows:
+            return
         if rows >= LARGE_ROWS:
             self._add_large(inputs, gradients)
             return

@@ -16,7 +16,16 @@ import numpy as np
 
 from ampsim.clock import Clock
 from ampsim.errors import DivergenceError, SimulationError
-from ampsim.ir import LossNode, LossReport, ParameterizedNode, Send, Standin, State
+from ampsim.ir import (
+    LossNode,
+    LossReport,
+    ParameterizedNode,
+    Payload,
+    Send,
+    Sends,
+    Standin,
+    State,
+)
 from ampsim.runtime.budget import Budget
 from ampsim.runtime.faults import fault_of, told
 from ampsim.runtime.schedules.base import Schedule
@@ -222,19 +231,30 @@ class Controller:
         if not self._updating:
             self._admit()
 
-    def take_report(self, node: LossNode, state: State, now_s: float) -> None:
+    def watch(self, site: Site) -> None:
+        """Take what a loss reports at each of its forward steps."""
+        node, forward = site.node, site.forward
+        assert isinstance(node, LossNode)
+
+        def report(port: int, state: State, payload: Payload) -> Sends:
+            sends = forward(port, state, payload)
+            if node.report is not None:
+                self._take_report(node, node.report, state)
+                node.report = None
+            return sends
+
+        site.forward = report
+
+    def _take_report(self, node: LossNode, report: LossReport, state: State) -> None:
         """Add what a loss reported.
 
         Raises:
             DivergenceError: the loss is not a finite number.
         """
-        report, node.report = node.report, None
-        if report is None:
-            return
         if not math.isfinite(report.loss_sum):
             raise DivergenceError(
                 f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]} "
-                f"at {now_s:.9g} s; try a lower learning rate"
+                f"at {self._clock.now:.9g} s; try a lower learning rate"
             )
         self.totals.add(report)
 

@@ -26,7 +26,7 @@ from ampsim.runtime.site import Entry, Route, Site, keep_weights
 from ampsim.runtime.stages import stages_of
 from ampsim.runtime.stash import Stash
 from ampsim.runtime.update import Updater
-from ampsim.runtime.worker import Agenda, Worker, deliver
+from ampsim.runtime.worker import Agenda, Worker, send
 from ampsim.trace import Recorder
 
 
@@ -106,7 +106,13 @@ class Engine:
             for index in range(cluster.workers)
         ]
         self.sites = [
-            Site(node, index, worker, cluster.devices[worker] if worker >= 0 else None)
+            Site(
+                node,
+                index,
+                worker,
+                cluster.devices[worker] if worker >= 0 else None,
+                recorder.kinds,
+            )
             for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
         ]
         keep_weights(self.sites)
@@ -169,7 +175,8 @@ class Engine:
 
     def _split(self, site: Site, desk: Desk, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""
-        second = Site(site.node, site.index, site.worker, self._cluster.devices[site.worker])
+        device = self._cluster.devices[site.worker]
+        second = Site(site.node, site.index, site.worker, device, self._recorder.kinds)
         second.desk, second.resident_bytes = desk, site.resident_bytes
         halves = Halves(site, second, self.controller)
         halves.accept = desk.door(second, stage, Direction.BACKWARD)
@@ -187,6 +194,7 @@ class Engine:
             ]
         for site in sites:
             if site.is_loss:  # it turns the message around: what it sends goes to its inputs
+                self.controller.watch(site)
                 site.forward_routes = site.backward_routes
                 if self._barrier is not None:
                     ways = site.backward_routes
@@ -222,8 +230,8 @@ class Engine:
         return self._channels[pair]
 
     def _make_channel(self, link: Link) -> Channel:
-        def arrive(route: Route, entry: Entry) -> None:
-            deliver(route, entry)
+        def arrive(source: int, route: Route, entry: Entry) -> None:
+            send(((*route[:5], None),), source, ((0, *entry[2:]),))
             self._agenda.serve()
 
         return Channel(link, self._clock, self._recorder, arrive)

@@ -22,8 +22,8 @@ from ampsim.errors import OptionError
 from ampsim.ir import Direction, Sends, State
 from ampsim.runtime.faults import told
 from ampsim.runtime.schedules.base import GroupingSchedule, Schedule
-from ampsim.runtime.site import WAITS, Entry, Extents, Site
-from ampsim.runtime.worker import NO_STALENESS, Worker
+from ampsim.runtime.site import WAITS, Entry, Extents, Price, Site
+from ampsim.runtime.worker import NO_STALENESS, Begun, Worker
 from ampsim.trace import Recorder
 
 _Part: TypeAlias = "tuple[float, float, int, int]"
@@ -39,8 +39,19 @@ class _Member(NamedTuple):
     staleness: int
 
 
+class _Group(NamedTuple):
+    """A step of all `members`: what it costs together, and the FLOP of each alone."""
+
+    site: Site
+    direction: Direction
+    members: list[_Member]
+    own_flop: list[int]
+    start_s: float
+    price: Price
+
+
 class Grouping:
-    """Serves the queues of a worker group by group; takes the place of its `occupy`.
+    """Serves the queues of a worker group by group; takes the place of its `begin` and `end`.
 
     A message that only has to wait for others at its node costs nothing and is no member.
 
@@ -60,51 +71,56 @@ class Grouping:
         self._size_max = schedule.max_group
         self._wait_s = schedule.group_wait_s
         self._has_waited = False
-        self._occupy_alone = worker.occupy
-        worker.occupy = self.occupy
+        self._begin_alone, self._end_alone = worker.begin, worker.end
+        worker.begin, worker.end = self.begin, self.end
 
-    async def occupy(self, direction: Direction, queue: deque[Entry]) -> None:
-        """Serve a group from the head of `queue`, or wait once for more to come."""
+    def begin(self, direction: Direction, queue: deque[Entry]) -> Begun:
+        """Run the steps of a group from the head of `queue`, or wait once for more to come."""
         if direction is Direction.UPDATE:
-            await self._occupy_alone(direction, queue)
-        elif self._wait_s and not self._has_waited and self._is_short(queue):
+            return self._begin_alone(direction, queue)
+        if self._wait_s and not self._has_waited and self._is_short(queue):
             self._has_waited = True
-            await self._clock.sleep(self._wait_s)
-        else:
-            await self._serve(direction, queue)
-
-    def _is_short(self, queue: deque[Entry]) -> bool:
-        """Whether fewer messages than a group may have wait for the node at the head."""
-        site = queue[0][0]
-        return sum(entry[0] is site for entry in queue) < self._size_max
-
-    async def _serve(self, direction: Direction, queue: deque[Entry]) -> None:
-        worker, site = self._worker, queue[0][0]
-        start_s = self._clock.now
+            return self._wait_s, None
+        site, start_s = queue[0][0], self._clock.now
         members = self._taken(direction, queue)
         if not members:
-            return
+            return 0.0, None
         self._has_waited = False
         try:
             price = site.price_of_group(direction, [member.shape for member in members])
             own_flop = [site.price(direction, member.shape)[1] for member in members]
         except Exception as error:
-            raise worker.failed(site, direction, members[0].state, told(error)) from error
-        end_s = start_s
+            raise self._worker.failed(site, direction, members[0].state, told(error)) from error
         if price[0]:
-            worker.is_busy = True
-            await self._clock.sleep(price[0])
-            worker.is_busy = False
-            end_s = self._clock.now
+            self._worker.is_busy = True
+        return price[0], _Group(site, direction, members, own_flop, start_s, price)
+
+    def end(self, step: Begun) -> None:
+        """Record the members of a group whose time has passed, and send what they returned."""
+        seconds, group = step
+        if isinstance(group, _Group):
+            self._end_group(seconds, group)
+        elif group is not None:
+            self._end_alone(step)
+
+    def _end_group(self, seconds: float, group: _Group) -> None:
+        worker, site, members = self._worker, group.site, group.members
+        worker.is_busy = False
+        end_s = self._clock.now if seconds else group.start_s
         self._recorder.summary.count_group(site.index, len(members))
-        parts = _side_by_side((start_s, end_s, *price[1:]), own_flop)
+        parts = _side_by_side((group.start_s, end_s, *group.price[1:3]), group.own_flop)
         for member, part in zip(members, parts, strict=True):
-            self._record(site, direction, member, part)
+            self._record(site, group.direction, member, part)
         for member in members:
-            worker.send_on(site, direction, member.state, member.sends)
+            worker.send_on(site, group.direction, member.state, member.sends)
         learned = [member.state for member in members if member.staleness >= 0]
         if learned and site.learner is not None and site.learner.is_update_due:
             worker.queues[Direction.UPDATE].append((site, 0, learned[-1], None))
+
+    def _is_short(self, queue: deque[Entry]) -> bool:
+        """Whether fewer messages than a group may have wait for the node at the head."""
+        site = queue[0][0]
+        return sum(entry[0] is site for entry in queue) < self._size_max
 
     def _taken(self, direction: Direction, queue: deque[Entry]) -> list[_Member]:
         """Run the steps of a group; what waits for other nodes stays in `queue` as it was.
@@ -142,9 +158,9 @@ class Grouping:
         return []
 
     def _record(self, site: Site, direction: Direction, member: _Member, part: _Part) -> None:
-        state = member.state
-        at = (self._worker.index, site.index, direction, state[0])
-        self._recorder.spans.append((*at, *part, member.staleness, state))
+        start_s, end_s, flop, moved = part
+        kind = site.kind(direction, flop, moved)
+        self._recorder.spans.append((kind, start_s, end_s, member.staleness, member.state))
 
 
 def merge_groups(

@@ -17,18 +17,18 @@ class Channel:
     that two messages never share the bandwidth and the channel never reorders.
     """
 
-    __slots__ = ("_clock", "_deliver", "_free_at_s", "_link", "_recorder")
+    __slots__ = ("_arrive", "_clock", "_free_at_s", "_link", "_recorder")
 
     def __init__(
         self,
         link: Link,
         clock: Clock,
         recorder: Recorder,
-        deliver: Callable[[Route, Entry], None],
+        arrive: Callable[[int, Route, Entry], None],
     ) -> None:
-        """Use `link` from now on; `deliver` puts a message into the inbox at a route's end."""
+        """Use `link` from now on; ``arrive(source, route, entry)`` takes what has crossed it."""
         self._link = link
-        self._deliver = deliver
+        self._arrive = arrive
         self._clock = clock
         self._recorder = recorder
         self._free_at_s = 0.0
@@ -45,4 +45,4 @@ class Channel:
         self._recorder.transfers.append(
             (source, entry[0].index, payload_bytes, now + wait_s, now + delay_s)
         )
-        self._clock.call_later(delay_s, lambda: self._deliver(route, entry))
+        self._clock.call_later(delay_s, lambda: self._arrive(source, route, entry))

@@ -22,6 +22,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.runtime.tally import Tally
+from ampsim.trace import Kinds
 
 if TYPE_CHECKING:
     from ampsim.runtime.desk import Desk
@@ -39,13 +40,11 @@ Route: TypeAlias = "tuple[Callable[[Entry], Any], Site, int, Worker | None, bool
 for it, None where `accept` sees to that; `is_free` tells whether the step will cost nothing;
 `channel` is None where the way costs nothing."""
 
-Price: TypeAlias = "tuple[float, int, int]"
-"""(seconds, FLOP, bytes) charged for one step."""
+Price: TypeAlias = "tuple[float, int, int, int]"
+"""(seconds, FLOP, bytes) charged for one step, and the number of the kind of its span."""
 
 Step: TypeAlias = Callable[[int, State, Payload], Sends]
 """``step(port, state, payload)`` serves a message."""
-
-NOTHING: Price = (0.0, 0, 0)
 
 Extents: TypeAlias = "tuple[int, ...] | None"
 """Shape of the payload that a step is charged for; None where there is none."""
@@ -76,10 +75,12 @@ class Site:
         stash: keeps old versions of the node's weights; None where all steps read the latest.
         desk: where messages wait for their turn; None where there are no turns.
         resident_bytes: weights that the node's worker hosts; they stay in a cache that has room.
+        free: for each direction, the price of a step that costs nothing.
     """
 
     __slots__ = (
         "_device",
+        "_kinds",
         "_prices",
         "acknowledge_route",
         "after_update",
@@ -88,6 +89,7 @@ class Site:
         "desk",
         "forward",
         "forward_routes",
+        "free",
         "index",
         "is_free",
         "is_loss",
@@ -101,7 +103,9 @@ class Site:
         "worker",
     )
 
-    def __init__(self, node: Node, index: int, worker: int, device: Device | None) -> None:
+    def __init__(
+        self, node: Node, index: int, worker: int, device: Device | None, kinds: Kinds
+    ) -> None:
         """Put `node` on `worker`, whose device is `device`; the host has none."""
         self.node = node
         self.index = index
@@ -122,6 +126,8 @@ class Site:
         self.desk: Desk | None = None
         self.resident_bytes = 0
         self._device = device
+        self._kinds = kinds
+        self.free = tuple((0.0, 0, 0, self.kind(direction, 0, 0)) for direction in Direction)
         self._prices: dict[tuple[Direction, Extents], Price] = {}
 
     def charged(self, payload: Payload, sends: Sends) -> Extents:
@@ -145,6 +151,10 @@ class Site:
         elif self.learner is None:
             payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
         return None if payload is None else payload.shape
+
+    def kind(self, direction: Direction, flop: int, moved: int) -> int:
+        """The number of the kind of span of a step that is charged so many FLOP and bytes."""
+        return self._kinds.number((self.worker, self.index, direction, flop, moved))
 
     def price(self, direction: Direction, shape: Extents) -> Price:
         """What a step costs here; depends on the shape of its payload alone, and is remembered."""
@@ -173,20 +183,20 @@ class Site:
         whole += [(rows, *rest) for rest, rows in rows_of.items()]
         work = reduce(add, (self.work(direction, shape) for shape in whole))
         rows = [_rows(shape) for shape in whole if shape is not None]
-        return self._occupancy(work, sum(rows) if rows else None)
+        return self._occupancy(direction, work, sum(rows) if rows else None)
 
     def _work_out(self, direction: Direction, shape: Extents) -> Price:
         rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
-        return self._occupancy(self.work(direction, shape), rows)
+        return self._occupancy(direction, self.work(direction, shape), rows)
 
-    def _occupancy(self, work: Work, rows: int | None) -> Price:
+    def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
         if self._device is None:
-            return NOTHING
+            return self.free[direction]
         is_light = not self.node.is_parameterized
         seconds = occupancy_s(
             self._device, work, is_light=is_light, rows=rows, resident_bytes=self.resident_bytes
         )
-        return (seconds, work.flop, work.bytes)
+        return (seconds, work.flop, work.bytes, self.kind(direction, work.flop, work.bytes))
 
 
 def keep_weights(sites: Sequence[Site]) -> None:

@@ -13,12 +13,12 @@ delivered first (docs/decisions/0004-instants.md).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ampsim.clock import Clock
 from ampsim.errors import AmpsimError, SimulationError
-from ampsim.ir import Direction, LossNode, Sends, State
+from ampsim.ir import Direction, Sends, State
 from ampsim.runtime.faults import fault_of, stray_of, told
 from ampsim.runtime.site import WAITS, Entry, Route, Site
 from ampsim.trace import Recorder
@@ -34,31 +34,37 @@ NO_STALENESS: Final = -1
 BY_CONTROLLER: Final = (-1,)
 """State of an update message that the controller sent; it belongs to no instance."""
 
-Occupy: TypeAlias = "Callable[[Direction, deque[Entry]], Awaitable[None]]"
-"""``occupy(direction, queue)`` serves what has waited longest in a queue of that direction."""
+Begun: TypeAlias = tuple[float, Any]
+"""A step in the middle: (the seconds that it takes, what its end needs to know)."""
+
+Begin: TypeAlias = "Callable[[Direction, deque[Entry]], Begun]"
+"""``begin(direction, queue)`` takes from a queue of that direction what is to be served next."""
+
+End: TypeAlias = "Callable[[Begun], None]"
+"""``end(step)`` is called once the seconds of that step have passed."""
 
 
 class Agenda:
     """Idle workers to which free messages have come, served in that order, at once."""
 
-    __slots__ = ("_is_serving", "_workers")
+    __slots__ = ("_is_serving", "workers")
 
     def __init__(self) -> None:
         """Start empty."""
-        self._workers: deque[Worker] = deque()
+        self.workers: deque[Worker] = deque()
         self._is_serving = False
 
     def add(self, worker: Worker) -> None:
         """Note that `worker` has free messages; it is idle and not on the agenda."""
         worker.is_listed = True
-        self._workers.append(worker)
+        self.workers.append(worker)
 
     def serve(self) -> None:
         """Let every worker on the agenda serve its free messages, and those that they lead to."""
         if self._is_serving:
             return
         self._is_serving = True
-        workers = self._workers
+        workers = self.workers
         while workers:
             worker = workers.popleft()
             worker.is_listed = False
@@ -79,7 +85,7 @@ class Worker:
         is_listed: whether it is on the agenda.
         free_backward, free_forward: messages for nodes that cost nothing.
         queues: messages that take device time, by direction.
-        occupy: serves the next message of a queue; `ampsim.runtime.grouping` puts its own here.
+        begin, end: serve the next message of a queue; `ampsim.runtime.grouping` puts its own here.
     """
 
     def __init__(
@@ -103,7 +109,8 @@ class Worker:
         self.agenda = agenda
         self._record = recorder.spans.append
         self._signal = clock.signal()
-        self.occupy: Occupy = self._occupy
+        self.begin: Begin = self._begin
+        self.end: End = self._end
         self.controller: Controller
         self.updater: Updater
 
@@ -124,7 +131,7 @@ class Worker:
         Where its own signal would be the next thing to happen, the worker goes on without it.
         """
         (_, first), (_, second), (_, third) = self._by_urgency
-        clock = self._clock
+        clock, agenda, begin, end = self._clock, self.agenda, self.begin, self.end
         while True:
             has_work = first or second or third
             if not has_work or not clock.is_settled:
@@ -135,20 +142,23 @@ class Worker:
                 await self._signal
             for direction, queue in self._by_urgency:
                 if queue:
-                    await self.occupy(direction, queue)
+                    step = begin(direction, queue)
+                    if step[0]:
+                        await clock.sleep(step[0])
+                    end(step)
                     break
             self.serve_free()
-            self.agenda.serve()
+            if agenda.workers:
+                agenda.serve()
 
-    async def _occupy(self, direction: Direction, queue: deque[Entry]) -> None:
-        """Run one step, keep the device busy for what it costs, and send what it returned."""
+    def _begin(self, direction: Direction, queue: deque[Entry]) -> Begun:
+        """Run one step; the device is then busy for what it costs."""
         entry = queue.popleft()
         site, _port, state, payload = entry
-        learner = site.learner
         start_s = self._clock.now
         staleness = NO_STALENESS
         sends: Sends = ()
-        price = (0.0, 0, 0)
+        price = site.free[direction]
         if direction is UPDATE:
             price = site.price(direction, self._update(site, state))
         else:
@@ -159,36 +169,33 @@ class Worker:
                     price = site.price(direction, shape)
             except Exception as error:
                 raise self.failed(site, direction, state, told(error)) from error
-            if direction is BACKWARD and learner is not None:
-                staleness = learner.last_staleness
-        seconds, flop, moved = price
-        end_s = start_s
-        if seconds:
+            if direction is BACKWARD and site.learner is not None:
+                staleness = site.learner.last_staleness
+        if price[0]:
             self.is_busy = True
-            await self._clock.sleep(seconds)
-            self.is_busy = False
-            end_s = self._clock.now
-        self._record(
-            (
-                self.index, site.index, direction, state[0], start_s, end_s, flop, moved,
-                staleness, state,
-            )
-        )  # fmt: skip
+        return price[0], (site, direction, state, sends, start_s, price[3], staleness)
+
+    def _end(self, step: Begun) -> None:
+        """Record a step whose time has passed, and send what it returned."""
+        site, direction, state, sends, start_s, kind, staleness = step[1]
+        end_s = self._clock.now if step[0] else start_s
+        self.is_busy = False
+        self._record((kind, start_s, end_s, staleness, state))
         if direction is not UPDATE:
             self.send_on(site, direction, state, sends)
-            if staleness >= 0 and learner is not None and learner.is_update_due:
+            if staleness >= 0 and site.learner is not None and site.learner.is_update_due:
                 self.queues[UPDATE].append((site, 0, state, None))
             if site.desk is not None:
                 site.desk.served()
         elif state is BY_CONTROLLER:
-            send([site.acknowledge_route], site.index, ((0, state, None),))
+            send([site.acknowledge_route], self.index, ((0, state, None),))
 
     def serve_free(self) -> None:
         """Serve everything that takes no device time, backward first."""
         backward, forward = self.free_backward, self.free_forward
         if not backward and not forward:
             return
-        now, index, record = self._clock.now, self.index, self._record
+        now, record = self._clock.now, self._record
         while True:
             if backward:
                 direction, entry = BACKWARD, backward.popleft()
@@ -196,9 +203,9 @@ class Worker:
                 direction, entry = FORWARD, forward.popleft()
             else:
                 return
-            site, _port, state, _payload = entry
+            site, state = entry[0], entry[2]
             sends = self.step(direction, entry)
-            record((index, site.index, direction, state[0], now, now, 0, 0, NO_STALENESS, state))
+            record((site.free[direction][3], now, now, NO_STALENESS, state))
             self.send_on(site, direction, state, sends)
 
     def step(self, direction: Direction, entry: Entry) -> Sends:
@@ -207,14 +214,11 @@ class Worker:
         try:
             if direction is BACKWARD:
                 return site.backward(port, state, payload)
-            sends = site.forward(port, state, payload)
+            return site.forward(port, state, payload)
         except AmpsimError:
             raise
         except Exception as error:
             raise self.failed(site, direction, state, told(error)) from error
-        if site.is_loss:
-            self.controller.take_report(cast("LossNode", site.node), state, self._clock.now)
-        return sends
 
     def _update(self, site: Site, state: State) -> tuple[int, ...] | None:
         """Apply what the node has accumulated; an exception tells where and when it happened."""
@@ -250,25 +254,23 @@ class Worker:
             raise self.failed(site, direction, state, fault) from error
 
 
-def send(routes: list[Route], source: int, sends: Sends) -> None:
-    """Put messages on their way; whoever sends sees that the agenda is served after."""
+def send(routes: Sequence[Route], source: int, sends: Sends) -> None:
+    """Put messages on their way; whoever sends sees that the agenda is served after.
+
+    What costs nothing arrives at once, and its worker is told; a channel sends on what has crossed
+    it by a route that costs nothing.
+    """
     for port, state, payload in sends:
-        route = routes[port]
-        channel = route[5]
-        if channel is None:
-            deliver(route, (route[1], route[2], state, payload))
-        else:
-            channel.carry(source, route, (route[1], route[2], state, payload))
-
-
-def deliver(route: Route, entry: Entry) -> None:
-    """Put one message into the inbox at the end of `route`, and see that it is looked at."""
-    accept, _site, _port, worker, is_free, _channel = route
-    accept(entry)
-    if worker is None:
-        return
-    if is_free:
-        if not worker.is_busy and not worker.is_listed:
+        accept, site, far_port, worker, is_free, channel = routes[port]
+        entry = (site, far_port, state, payload)
+        if channel is not None:
+            channel.carry(source, routes[port], entry)
+            continue
+        accept(entry)
+        if worker is None:
+            continue
+        if not is_free:
+            if worker.is_waiting:
+                worker.wake()
+        elif not worker.is_busy and not worker.is_listed:
             worker.agenda.add(worker)
-    elif worker.is_waiting:
-        worker.wake()

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]  # has none
 
-ALLOCATIONS: Final = 100_000
-"""Allocations between two garbage collections (chosen; Python's own default is 700)."""
+ALLOCATIONS: Final = 400_000
+"""Allocations between two garbage collections (chosen: more than a chunk of a trace's rows needs,
+which then are never searched; Python's own default is 700)."""
 
 
 @contextlib.contextmanager

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from ampsim.trace.kinds import Kinds
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
-from ampsim.trace.table import Columns, Kept, Sink, Table
+from ampsim.trace.table import Columns, Field, Kept, Sink, Table, plain_fields
 
 SPAN_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
@@ -64,7 +67,9 @@ NODE_COLUMNS: Final = ("node", "source", "target")
 class Recorder:
     """Six tables that grow during a run, and a summary of the spans that needs none of them.
 
-    `limits` has a row whenever the number of instances that may be in flight changes.
+    A row of `spans` is (kind, start, end, staleness, state): the number that `kinds` gives (worker,
+    node, direction, FLOP, bytes), seconds, updates, and the message's state. `limits` has a row
+    whenever the number of instances that may be in flight changes.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -93,12 +98,31 @@ class Recorder:
             "limits": Kept(LIMIT_SCHEMA, spans_kept),
         }
         sinks = (self._kept["spans"], self.summary, *span_sinks)
-        self.spans = Table(SPAN_SCHEMA, sinks, {"state": self.states.codes})
-        self.transfers = Table(TRANSFER_SCHEMA, (self._kept["transfers"],))
-        self.updates = Table(UPDATE_SCHEMA, (self._kept["updates"], self.summary.take_updates))
-        self.stashes = Table(STASH_SCHEMA, (self._kept["stashes"],))
-        self.epochs = Table(EPOCH_SCHEMA, (self._kept["epochs"],))
-        self.limits = Table(LIMIT_SCHEMA, (self._kept["limits"],))
+        self.kinds = Kinds()
+        self.spans = Table(self._span_fields(), sinks, self._spelt_out)
+        self.transfers = self._table("transfers", TRANSFER_SCHEMA)
+        self.updates = self._table("updates", UPDATE_SCHEMA, self.summary.take_updates)
+        self.stashes = self._table("stashes", STASH_SCHEMA)
+        self.epochs = self._table("epochs", EPOCH_SCHEMA)
+        self.limits = self._table("limits", LIMIT_SCHEMA)
+
+    def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> Table:
+        return Table(plain_fields(schema), (self._kept[name], *sinks))
+
+    def _span_fields(self) -> dict[str, Field]:
+        """The fields of a span's row: (number of its kind, start, end, staleness, state)."""
+        return {
+            "kind": Field(0, np.int64),
+            "start_s": Field(1, SPAN_SCHEMA["start_s"]),
+            "end_s": Field(2, SPAN_SCHEMA["end_s"]),
+            "staleness": Field(3, SPAN_SCHEMA["staleness"]),
+            "instance": Field(4, SPAN_SCHEMA["instance"], partial(map, itemgetter(0))),
+            "state": Field(4, SPAN_SCHEMA["state"], self.states.codes),
+        }
+
+    def _spelt_out(self, columns: Columns) -> Columns:
+        known = {**columns, **self.kinds.columns(columns["kind"])}
+        return {name: known[name] for name in SPAN_SCHEMA}
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""

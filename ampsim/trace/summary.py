@@ -52,12 +52,18 @@ class Summary:
         self.worked_s += sums_s.reshape(self.worked_s.shape)
         self.end_s = max(self.end_s, float(spans["end_s"].max()))
         self.flop += int(spans["flop"].sum())
-        is_gradient = spans["staleness"] >= 0
-        pairs = np.stack([spans["node"][is_gradient], spans["staleness"][is_gradient]])
-        found, counts = np.unique(pairs, axis=1, return_counts=True)
-        for node, staleness, count in zip(*found, counts, strict=True):
-            of_node = self.staleness.setdefault(int(node), {})
-            of_node[int(staleness)] = of_node.get(int(staleness), 0) + int(count)
+        self._add_staleness(spans["node"], spans["staleness"])
+
+    def _add_staleness(self, node: np.ndarray, staleness: np.ndarray) -> None:
+        is_gradient = staleness >= 0
+        if not is_gradient.any():
+            return
+        node, staleness = node[is_gradient].astype(np.int64), staleness[is_gradient]
+        values = int(staleness.max()) + 1
+        found, counts = np.unique(node * values + staleness, return_counts=True)
+        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
+            of_node = self.staleness.setdefault(pair // values, {})
+            of_node[pair % values] = of_node.get(pair % values, 0) + count
 
     def take_updates(self, updates: Columns) -> None:
         """Add one chunk of updates."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,25 +16,33 @@ Sink: TypeAlias = Callable[[Columns], None]
 Coder: TypeAlias = Callable[[Iterable[Any]], Iterable[int]]
 
 
+class Field(NamedTuple):
+    """How a column is made of rows: from which place, of what type, by whom made numbers."""
+
+    place: int
+    kind: Any
+    coder: Coder | None = None
+
+
 class Table:
     """Takes rows; hands full chunks of columns to its sinks, in order.
 
     Attributes:
-        schema: column names and types.
-        append: adds one row, a tuple in the schema's order. It is a plain list's method, for it
-            runs once a message; `flush_if_full` is called now and then.
+        append: adds one row, a tuple in the order of the fields' places. It is a plain list's
+            method, for it runs once a message; `flush_if_full` is called now and then.
     """
 
     def __init__(
         self,
-        schema: dict[str, Any],
+        fields: Mapping[str, Field],
         sinks: tuple[Sink, ...],
-        coders: Mapping[str, Coder] | None = None,
+        spell_out: Callable[[Columns], Columns] | None = None,
     ) -> None:
-        """Start empty; `coders` make numbers of what rows have in the columns of these names."""
-        self.schema = schema
+        """Start empty; sinks get the columns of `fields`, or what `spell_out` makes of them."""
+        self._fields = fields
+        self._width = 1 + max(field.place for field in fields.values())
         self._sinks = sinks
-        self._coders = coders or {}
+        self._spell_out = spell_out
         self._rows: list[tuple[Any, ...]] = []
         self.append: Callable[[tuple[Any, ...]], None] = self._rows.append
 
@@ -48,18 +56,26 @@ class Table:
         if not self._rows:
             return
         rows = self._rows
-        assert len(rows[0]) == len(self.schema), f"{rows[0]} does not fit {list(self.schema)}"
-        columns = {  # zip(*rows), which makes an iterator for each row, takes twice as long
-            name: np.fromiter(self._values(rows, place, name), kind, len(rows))
-            for place, (name, kind) in enumerate(self.schema.items())
-        }
+        assert len(rows[0]) == self._width, f"{rows[0]} does not fit {list(self._fields)}"
+        columns = {name: _column(rows, field) for name, field in self._fields.items()}
         rows.clear()
+        if self._spell_out is not None:
+            columns = self._spell_out(columns)
         for sink in self._sinks:
             sink(columns)
 
-    def _values(self, rows: list[tuple[Any, ...]], place: int, name: str) -> Iterable[Any]:
-        values = map(itemgetter(place), rows)
-        return self._coders[name](values) if name in self._coders else values
+
+def _column(rows: list[tuple[Any, ...]], field: Field) -> np.ndarray:
+    # zip(*rows), which makes an iterator for each row, takes twice as long
+    values: Iterable[Any] = map(itemgetter(field.place), rows)
+    if field.coder is not None:
+        values = field.coder(values)
+    return np.fromiter(values, field.kind, len(rows))
+
+
+def plain_fields(schema: Mapping[str, Any]) -> dict[str, Field]:
+    """The fields of rows that hold the columns of `schema`, in its order."""
+    return {name: Field(place, kind) for place, (name, kind) in enumerate(schema.items())}
 
 
 class Kept:

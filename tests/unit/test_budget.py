@@ -12,6 +12,7 @@ from ampsim.ir import Graph
 from ampsim.nodes import Linear, SoftmaxCrossEntropy, Sum
 from ampsim.runtime.budget import Budget, Debt, oldest_of
 from ampsim.runtime.site import Site
+from ampsim.trace import Kinds
 
 
 class Step(NamedTuple):
@@ -30,7 +31,7 @@ def make_site():
         node = Linear("layer", 2, 2)
         node.adopt(node.initialise(np.random.default_rng(0)))
         node.min_update_interval = interval
-        return Site(node, 1, 0, Device(name="test", flop_per_s=1.0))
+        return Site(node, 1, 0, Device(name="test", flop_per_s=1.0), Kinds())
 
     return make
 

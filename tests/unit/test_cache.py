@@ -10,6 +10,7 @@ from ampsim.hardware import Device
 from ampsim.ir import Direction
 from ampsim.nodes import Embedding, Linear, ReLU
 from ampsim.runtime.site import Site, keep_weights
+from ampsim.trace import Kinds
 
 MEMORY, CACHE = 1e3, 1e6
 WEIGHTS = 4 * (10 * 10 + 10)  # bytes of Linear("l", 10, 10) in single precision
@@ -40,7 +41,7 @@ def sites(cache_bytes, *placed):
     for index, (node, worker) in enumerate(placed):
         if node.is_parameterized:
             node.adopt(np.zeros(node.parameter_count, np.float32))
-        made.append(Site(node, index, worker, device(cache_bytes)))
+        made.append(Site(node, index, worker, device(cache_bytes), Kinds()))
     keep_weights(made)
     return made
 

@@ -9,7 +9,7 @@ import pytest
 from ampsim.trace import Recorder, Summary, states, table, to_frame
 from ampsim.trace.recorder import SPAN_SCHEMA
 from ampsim.trace.states import States
-from ampsim.trace.table import Kept, Table
+from ampsim.trace.table import Kept, Table, plain_fields
 
 SCHEMA = {"a": np.int64, "b": np.float64}
 
@@ -22,7 +22,7 @@ def small_chunks(monkeypatch):
 def filled(rows_max=None, rows=35):
     kept = Kept(SCHEMA, rows_max)
     chunks = []
-    growing = Table(SCHEMA, (kept, lambda columns: chunks.append(len(columns["a"]))))
+    growing = Table(plain_fields(SCHEMA), (kept, lambda columns: chunks.append(len(columns["a"]))))
     for row in range(rows):
         growing.append((row, row / 2))
         growing.flush_if_full()
@@ -76,9 +76,9 @@ def recorded(rows=500, spans_kept=None, sinks=()):
         node, direction = int(random.integers(1, 3)), int(random.integers(0, 3))
         staleness = int(random.integers(0, 4)) if (node, direction) == (1, 1) else -1
         start_s, seconds = float(random.random()), float(random.random())
-        spent = (start_s, start_s + seconds, int(random.integers(0, 9)), 8, staleness)
-        key = Key(0, int(random.integers(0, 9)), ("x",))
-        recorder.spans.append((int(random.integers(0, 3)), node, direction, 0, *spent, key))
+        flop, key = int(random.integers(0, 9)), Key(0, int(random.integers(0, 9)), ("x",))
+        kind = recorder.kinds.number((int(random.integers(0, 3)), node, direction, flop, 8))
+        recorder.spans.append((kind, start_s, start_s + seconds, staleness, key))
         if direction == 0:
             recorder.updates.append((node, start_s, 1, 0.0, 0))
             recorder.stashes.append((node, start_s, 80))
