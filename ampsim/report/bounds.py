@@ -10,6 +10,7 @@ from ampsim.report.columns import bound_share
 from ampsim.report.frames import DataFrame, Row, number, row_labels, rows, text
 from ampsim.report.style import FAINT_INK, LINES, Axes, new_figure, styled
 from ampsim.report.words import plain
+from ampsim.study.result import BOUND_RECORDS
 from ampsim.units import UNKNOWN, format_percent
 
 _WIDTH_IN = 8.0
@@ -40,7 +41,7 @@ def bounds(table: DataFrame) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.set_xlim(0.0, 100.0)
-    axes.set_xlabel("share of the first training pass (%)")
+    axes.set_xlabel(f"share of the first training pass, by its leading {BOUND_RECORDS:,} steps (%)")
     axes.grid(visible=True, axis="x")
     handles, labels = axes.get_legend_handles_labels()
     if handles:

@@ -12,6 +12,7 @@ from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
+from ampsim.study.result import BOUND_RECORDS
 from ampsim.toml_text import is_tables, mapping, sequence
 
 LEGEND = (
@@ -20,10 +21,12 @@ LEGEND = (
     "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
     "target: read off the virtual clock, median of the repeats, with the interval over them; by "
     "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
-    "shares of the first training pass: time in which the busiest worker is busy; time in which "
-    "the busiest link is occupied; length of the longest chain of steps that wait for one another "
-    "(critical path), as far as a trace tells; time in which that worker or link idles while no "
-    "more instances may be in flight or all workers idle (admission limit). All times are virtual."
+    f"shares of the first training pass, as far as its leading {BOUND_RECORDS:,} steps and "
+    "transfers tell, which may be few instances: time in which the busiest worker is busy; time in "
+    "which the busiest link is occupied; length of the longest chain of steps that wait for one "
+    "another (critical path), as far as a trace tells; time in which that worker or link idles "
+    "while no more instances may be in flight or all workers idle (admission limit). All times are "
+    "virtual."
 )
 
 

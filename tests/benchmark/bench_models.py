@@ -182,7 +182,7 @@ CONTESTS = {
     "mlp": Contest("mlp", TorchMlp, 5_000, 1, sgd),
     "tree_lstm": Contest("tree_lstm", TorchTree, 200, 2, adam),
     "tree_lstm, joint": Contest("tree_lstm", TorchJointTree, 200, 2, adam),
-    "ggnn": Contest("ggnn", TorchGgnn, 500, 5, adam),
+    "ggnn": Contest("ggnn", TorchGgnn, 500, 1, adam),
 }
 
 

@@ -223,7 +223,7 @@ def test_bounds_are_four_bars_a_row_and_the_largest_is_named(sweep):
         "90.0 %  critical path",
         "90.0 %  worker 3",
     ]
-    assert axes.get_xlabel() == "share of the first training pass (%)"
+    assert axes.get_xlabel() == "share of the first training pass, by its leading 20,000 steps (%)"
     assert inside(figure)
 
 
