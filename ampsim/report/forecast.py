@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from ampsim.metric import Metric
-from ampsim.report.frames import DataFrame, distinct, row_labels
+from ampsim.report.frames import DataFrame, distinct, floats, row_labels
 
 
 class Run(Protocol):
@@ -47,7 +50,8 @@ class Forecast(Protocol):
     """A table with a row per schedule, the runs behind it, and where it came from.
 
     One that was interrupted may say so in an attribute `interrupted`, a sentence. A run may have
-    `transfers`, or a `result` that has, and `cluster.groups` in the manifest the workers' devices.
+    `messages`, how many spans there were in all, and `transfers`, or a `result` that has, and
+    `cluster.groups` in the manifest the workers' devices.
     """
 
     @property
@@ -99,6 +103,16 @@ def devices_of(forecast: Forecast) -> list[str]:
     """The name of each worker's device; none where the manifest does not say."""
     groups = forecast.manifest.get("cluster", {}).get("groups", ())
     return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+
+
+def known_until_s(runs: Iterable[Run]) -> float:
+    """Until when the spans of all these runs are known; infinity where none were left out."""
+    ends = [
+        float(np.max(floats(run.spans, "end_s")))
+        for run in runs
+        if 0 < len(run.spans) < getattr(run, "messages", 0)
+    ]
+    return min(ends, default=math.inf)
 
 
 def transfers_of(run: Run) -> list[DataFrame]:

@@ -7,7 +7,14 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ampsim.files import prepare_folder, write_text
-from ampsim.report.forecast import Forecast, Run, devices_of, runs_by_row, transfers_of
+from ampsim.report.forecast import (
+    Forecast,
+    Run,
+    devices_of,
+    known_until_s,
+    runs_by_row,
+    transfers_of,
+)
 from ampsim.report.forecast_html import html_page
 from ampsim.report.forecast_text import Picture, page
 from ampsim.report.frames import DataFrame
@@ -58,10 +65,11 @@ def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple
     shown = _shown(runs)
     if not shown:
         return []
+    until_s = known_until_s(repeats[0] for repeats in runs.values())
     together = gantt_comparison(
         shown,
         workers=forecast.workers,
-        window_s=choose_window(_spans(shown), _INSTANCES),
+        window_s=choose_window(_spans(shown), _INSTANCES, until_s),
         devices=devices_of(forecast),
     )
     picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")

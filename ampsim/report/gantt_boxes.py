@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -156,16 +157,21 @@ def check_window(window_s: Window) -> Window:
     return window_s
 
 
-def choose_window(spans_by_schedule: Mapping[str, DataFrame], instances: int = 4) -> Window:
+def choose_window(
+    spans_by_schedule: Mapping[str, DataFrame],
+    instances: int = 4,
+    known_until_s: float = math.inf,
+) -> Window:
     """A window for all schedules in which the slowest finishes about `instances` instances.
 
-    It begins with the earliest span. An instance has finished when its last forward or backward
-    step ends; a schedule with fewer instances counts with all of them.
+    It begins with the earliest span, and ends no later than `known_until_s`: beyond, the faster
+    schedules would look idle. An instance has finished when its last forward or backward step ends;
+    a schedule with fewer instances counts with all of them.
     """
     assert instances >= 1, instances
     start_s, end_s = whole_window(spans_by_schedule.values())
     finishes = [_finish_s(spans, instances) for spans in spans_by_schedule.values() if len(spans)]
-    slowest_s = max(finishes, default=end_s)
+    slowest_s = min(max(finishes, default=end_s), known_until_s)
     return (start_s, slowest_s) if slowest_s > start_s else (start_s, end_s)
 
 

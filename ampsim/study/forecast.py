@@ -56,6 +56,11 @@ class Run:
         return self.result.spans
 
     @property
+    def messages(self) -> int:
+        """Spans in all, kept or not."""
+        return self.result.messages
+
+    @property
     def staleness(self) -> pd.DataFrame:
         """The histogram of all gradients."""
         return self.result.staleness

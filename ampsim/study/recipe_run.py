@@ -55,6 +55,11 @@ class RecipeRun:
         return self.outline.spans
 
     @property
+    def messages(self) -> int:
+        """Spans in all, kept or not."""
+        return self.outline.messages
+
+    @property
     def staleness(self) -> pd.DataFrame:
         """The histogram of all gradients."""
         return self.outline.staleness

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from matplotlib.transforms import Bbox
 
 from ampsim.errors import OptionError
 from ampsim.report import gantt as charts
+from ampsim.report.forecast import known_until_s
 from ampsim.report.gantt_boxes import choose_window
 from ampsim.report.style import DIRECTIONS
 
@@ -266,6 +269,18 @@ def test_the_window_ends_when_the_slowest_schedule_has_finished_so_many(figure_1
 def test_a_window_of_more_instances_than_there_are_holds_them_all(figure_1):
     end_s = figure_1["sequential"]["end_s"].max()
     assert choose_window(figure_1, instances=10_000)[1] == pytest.approx(end_s)
+
+
+def test_a_window_ends_where_the_spans_of_a_schedule_are_no_longer_known(figure_1):
+    runs: list[Any] = [
+        SimpleNamespace(spans=figure_1["amp"], messages=len(figure_1["amp"]) + 1),
+        SimpleNamespace(spans=figure_1["sequential"], messages=len(figure_1["sequential"])),
+        SimpleNamespace(spans=figure_1["sequential"]),
+    ]
+    known_s = figure_1["amp"]["end_s"].max()
+    assert known_until_s(runs) == known_s
+    assert known_until_s(runs[1:]) == math.inf
+    assert choose_window(figure_1, 10_000, known_s) == pytest.approx((0.0, known_s))
 
 
 def test_a_window_of_nothing_is_still_a_window():
