@@ -74,7 +74,7 @@ class Config:
         tags: as many as the data has.
         learning_rate: of Adam.
         min_update_interval: gradients between updates under AMP, of nodes in loops.
-        cell: "fused", or "composed" of single operations, each on a worker, as in the paper.
+        cell: "fused"; "composed" of single operations; or "by-gate", with a product for each gate.
         data: "wikiner", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
         dtype: of parameters and activations.
@@ -89,7 +89,7 @@ class Config:
     tags: Count = 9
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Count = 50
-    cell: Literal["fused", "composed"] = "fused"
+    cell: Literal["fused", "composed", "by-gate"] = "fused"
     data: Literal["wikiner", "synthetic"] = "wikiner"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -185,13 +185,13 @@ def both_ways(graph: Graph, level: Level, read: Wire, start: Wire) -> Wire:
     def place_mirrored(state: Reading) -> tuple[Text, int, int]:
         return level.place(mirrored(state))
 
-    units, said = level.units, list[Wire]()
+    units, said, composed = level.units, list[Wire](), level.cell != "fused"
+    add_cell = partial(compose, graph, by_gate=level.cell == "by-gate") if composed else graph.add
     ways = {"forward": (level.tag, level.place), "backward": (tag_mirrored, place_mirrored)}
     for direction, (tag, place) in ways.items():
         name = f"{level.name}-{direction}"
         each = graph.add(Ungroup(f"{name}-ungroup", tag, keep_axis=True), read)
         entry = Phi(f"{name}-phi", ("start", "again"))
-        add_cell = partial(compose, graph) if level.cell == "composed" else graph.add
         state = add_cell(LSTMCell(name, level.width, units), each, graph.add(entry, start))
         again, last = graph.branch(Cond(f"{name}-more", more, ("again", "last")), state)
         count = Isu(f"{name}-isu", partial(moved, 1), partial(moved, -1))

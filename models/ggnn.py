@@ -63,7 +63,8 @@ class Config:
         decay: factor on the learning rate after each epoch.
         min_update_interval: gradients between updates under AMP.
         cell: "fused", the GRU is one node on one worker; or "composed", single operations, of which
-            light ones can be on other workers than products, as in the paper.
+            light ones can be on other workers than products, as in the paper; or "by-gate", the
+            same with products of its own for each gate.
         data: "qm9", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
         dtype: of parameters and activations.
@@ -74,7 +75,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-4
     decay: Annotated[float, Field(gt=0, le=1)] = 0.9
     min_update_interval: Annotated[int, Field(ge=1)] = 4
-    cell: Literal["fused", "composed"] = "fused"
+    cell: Literal["fused", "composed", "by-gate"] = "fused"
     data: Literal["qm9", "synthetic"] = "qm9"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -131,7 +132,8 @@ def figure_4a(config: Config) -> Graph:
         for kind, part in enumerate(parts, 1)
     ]
     received = graph.add(Collect("collect", BOND_TYPES), *sent, gather_steps)
-    add_cell = partial(compose, graph) if config.cell == "composed" else graph.add
+    composed = partial(compose, graph, by_gate=config.cell == "by-gate")
+    add_cell = graph.add if config.cell == "fused" else composed
     updated = add_cell(GRUCell("gru", hidden, hidden), received, state)
     counted = graph.add(Isu("isu", advance, retreat), updated)
     again, last = graph.branch(Cond("cond", more, ("again", "last")), counted)

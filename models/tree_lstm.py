@@ -74,7 +74,8 @@ class Config:
             embedding.
         embedding_update_interval: gradients of words between updates of the embedding.
         cell: "fused", an LSTM is one node on one worker; or "composed", single operations, of which
-            light ones can be on other workers than products, as in the paper.
+            light ones can be on other workers than products, as in the paper; or "by-gate", the
+            same with products of its own for each gate.
         vectors: a file of word vectors in GloVe's text format; empty for none.
         data: "sst", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
@@ -87,7 +88,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Annotated[int, Field(ge=1)] = 50
     embedding_update_interval: Annotated[int, Field(ge=1)] = 1000
-    cell: Literal["fused", "composed"] = "fused"
+    cell: Literal["fused", "composed", "by-gate"] = "fused"
     vectors: str = ""
     data: Literal["sst", "synthetic"] = "sst"
     folder: str = ""
@@ -159,7 +160,8 @@ def tree_graph(config: Config, table: Embedding) -> Graph:
     graph = Graph("tree_lstm")
     word, label = graph.controller(word=("leaves",), label=("nodes",))
     words = graph.add(table, word)
-    add_cell = partial(compose, graph) if config.cell == "composed" else graph.add
+    composed = partial(compose, graph, by_gate=config.cell == "by-gate")
+    add_cell = graph.add if config.cell == "fused" else composed
     leaves = add_cell(LeafLSTM("leaf-lstm", config.embedding, hidden), words)
     leaf = graph.add(Ungroup("leaves", take_place, keep_axis=True), leaves)
     node = Phi("node", ("leaf", "branch"))

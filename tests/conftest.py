@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -153,3 +154,24 @@ def random_cluster(make_cluster: Callable[..., Cluster]) -> Callable[..., Cluste
         return make_cluster(workers, flop_per_s=1e12, links=links)
 
     return make
+
+
+OF_A_CELL = re.compile(
+    r"(?P<cell>.+?)(-(o|i|f-(left|right|state)|g|r|z|n))?(-(?P<port>input|state))?[.](?P<what>.+)"
+)
+
+
+@pytest.fixture(scope="session")
+def as_fused() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """`as_fused(parameters)` of composed cells, called and put side by side as in fused ones."""
+
+    def rename(parameters: dict[str, Any]) -> dict[str, Any]:
+        parts: dict[str, list[Any]] = {}
+        for name, values in parameters.items():
+            match = OF_A_CELL.fullmatch(name)
+            assert match
+            port = f"_{match['port']}" if match["port"] else ""
+            parts.setdefault(f"{match['cell']}.{match['what']}{port}", []).append(values)
+        return {name: np.concatenate(values, axis=-1) for name, values in parts.items()}
+
+    return rename

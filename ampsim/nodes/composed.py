@@ -2,8 +2,10 @@
 
 A fused cell lives on one worker and does its light work there too. Composed, its products are
 heavy nodes, and its light ones can be placed on other workers, as the paper places them (Section
-3.1). AMPNet draws its RNN cell as one box, "a compound [...], the details of which we omit" (Figure
-4), so the parts are chosen here: the formula of the fused cell in as few nodes as say it.
+3.1). In Figure 4 "RNNCell" is one box and "denotes a recurrent structure (e.g. GRU, LSTM), the
+details of which we omit", so the parts are chosen here, in two ways. Few: as many products as the
+fused cell has, and one sigmoid for all gates. By gate: a product and a sigmoid for each, as the
+equations of Cho et al. (2014) and of Hochreiter and Schmidhuber (1997) have them.
 """
 
 from __future__ import annotations
@@ -21,17 +23,21 @@ from ampsim.nodes.lstm_step import LSTMStep
 from ampsim.nodes.split import Split
 
 
-def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire) -> Wire:
+def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool = False) -> Wire:
     """Add the operations of `cell` to a graph instead of the cell, which stays unused.
 
     They compute the same, have as many parameters, and start from the same numbers for a seed. The
     product of an LSTM keeps the cell's name, and so do its parameters; those of a GRU are called
-    ``NAME-input`` and ``NAME-state``; all other nodes are ``NAME-`` and what they hold.
+    ``NAME-input`` and ``NAME-state``. By gate, those of an LSTM are ``NAME-o``, ``NAME-i``,
+    ``NAME-f-PORT`` for each state that it reads, and ``NAME-g``; those of a GRU are
+    ``NAME-r-input``, ``NAME-r-state``, and so on for z and n. All other nodes are ``NAME-`` and
+    what they hold.
 
     Args:
         graph: to add to.
         cell: the fused cell, without dropout.
         wires: feed its inputs, in the order of its ports.
+        by_gate: whether each gate has a product of its own.
 
     Returns:
         The wire of its output.
@@ -45,49 +51,62 @@ def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire) -> Wire:
             f"({', '.join(cell.inputs)}), got {len(wires)}; connect() can close a loop at a Phi"
         )
     if isinstance(cell, GRUCell):
-        return _gru(graph, cell, *wires)
+        return _gru(graph, cell, *wires, by_gate=by_gate)
     if cell.has_dropout:
         raise GraphError(
             f"{graph.name}: {cell.describe()} has dropout, which only the fused cell knows; "
             "give it no dropout, or add() it fused"
         )
-    return _lstm(graph, cell, wires)
+    return _lstm(graph, cell, wires, by_gate=by_gate)
 
 
-def _gru(graph: Graph, cell: GRUCell, x: Wire, h: Wire) -> Wire:
+def _gru(graph: Graph, cell: GRUCell, x: Wire, h: Wire, *, by_gate: bool) -> Wire:
     """r, z = σ(·), n = tanh(xₙ + r hₙ), and h' = n + z (h − n), which is (1 − z) n + z h."""
-    name, units = cell.name, cell.hidden
-    of_gates: list[Wire] = []
-    of_candidate: list[Wire] = []
-    for port, wire in zip(cell.inputs, (x, h), strict=True):
-        product = graph.add(_part_of_gru(cell, port), wire)
-        parts = graph.branch(Split(f"{name}-{port}-split", (2 * units, units)), product)
-        of_gates.append(parts[0])
-        of_candidate.append(parts[1])
-    opened = graph.add(Sigmoid(f"{name}-sigmoid"), graph.add(Sum(f"{name}-sum"), *of_gates))
-    r, z = graph.branch(Split(f"{name}-gates", (units, units)), opened)
-    reset = graph.add(Product(f"{name}-reset"), r, of_candidate[1])
-    mixed = graph.add(Sum(f"{name}-mixed"), of_candidate[0], reset)
+    name = cell.name
+    gates = _gru_by_gate if by_gate else _gru_by_input
+    (r, z), (from_input, from_state) = gates(graph, cell, x, h)
+    reset = graph.add(Product(f"{name}-reset"), r, from_state)
+    mixed = graph.add(Sum(f"{name}-mixed"), from_input, reset)
     candidate = graph.add(Tanh(f"{name}-candidate"), mixed)
     change = graph.add(Difference(f"{name}-change"), h, candidate)
     kept = graph.add(Product(f"{name}-kept"), z, change)
     return graph.add(Sum(f"{name}-next"), candidate, kept)
 
 
-def _part_of_gru(cell: GRUCell, port: str) -> Linear:
-    """The product with one input; what it starts from is the cell's share of one draw."""
+def _gru_by_input(graph: Graph, cell: GRUCell, x: Wire, h: Wire) -> tuple[list[Wire], list[Wire]]:
+    """Return [r, z], and what input and state give n, with one product for each of the two."""
+    name, units = cell.name, cell.hidden
+    of_gates: list[Wire] = []
+    of_candidate: list[Wire] = []
+    for port, wire in zip(cell.inputs, (x, h), strict=True):
+        product = graph.add(_product(cell, f"{name}-{port}", port), wire)
+        parts = graph.branch(Split(f"{name}-{port}-split", (2 * units, units)), product)
+        of_gates.append(parts[0])
+        of_candidate.append(parts[1])
+    opened = graph.add(Sigmoid(f"{name}-sigmoid"), graph.add(Sum(f"{name}-sum"), *of_gates))
+    return list(graph.branch(Split(f"{name}-gates", (units, units)), opened)), of_candidate
 
-    def start(generator: np.random.Generator) -> np.ndarray:
-        drawn = cell.views(cell.initialise(generator))
-        return np.vstack([drawn[f"weight_{port}"], drawn[f"bias_{port}"]])
 
-    width = cell.widths[cell.inputs.index(port)]
-    part = Linear(f"{cell.name}-{port}", width, cell.d_out, start=start)
-    part.seed_name = cell.name
-    return part
+def _gru_by_gate(graph: Graph, cell: GRUCell, x: Wire, h: Wire) -> tuple[list[Wire], list[Wire]]:
+    """Return the same, with two products for each of r, z and n."""
+    r, z, of_candidate = (
+        [
+            graph.add(_product(cell, f"{cell.name}-{gate}-{port}", port, place), wire)
+            for port, wire in zip(cell.inputs, (x, h), strict=True)
+        ]
+        for place, gate in enumerate("rzn")
+    )
+    opened = [
+        graph.add(
+            Sigmoid(f"{cell.name}-{gate}-sigmoid"),
+            graph.add(Sum(f"{cell.name}-{gate}-sum"), *parts),
+        )
+        for gate, parts in (("r", r), ("z", z))
+    ]
+    return opened, of_candidate
 
 
-def _lstm(graph: Graph, cell: LSTMStep, wires: tuple[Wire, ...]) -> Wire:
+def _lstm(graph: Graph, cell: LSTMStep, wires: tuple[Wire, ...], *, by_gate: bool) -> Wire:
     """[o i f₁…fₙ g] = x W + b, c = σ(i) tanh(g) + Σⱼ σ(fⱼ) cⱼ, h = σ(o) tanh(c)."""
     name, units, ports = cell.name, cell.hidden, [cell.inputs[port] for port in cell.reads]
     halves = {
@@ -98,11 +117,8 @@ def _lstm(graph: Graph, cell: LSTMStep, wires: tuple[Wire, ...]) -> Wire:
     joined = columns[0]
     if len(columns) > 1:
         joined = graph.add(Concat(f"{name}-joined", cell.widths), *columns)
-    product = graph.add(_product_of(cell), joined)
-    gates = (2 + len(ports)) * units
-    closed, bent = graph.branch(Split(f"{name}-product", (gates, units)), product)
-    opened = graph.add(Sigmoid(f"{name}-sigmoid"), closed)
-    o, i, *forgets = graph.branch(Split(f"{name}-gates", (units,) * (2 + len(ports))), opened)
+    gates = _lstm_by_gate if by_gate else _lstm_at_once
+    (o, i, *forgets), bent = gates(graph, cell, joined)
     memory = graph.add(Product(f"{name}-entry"), i, graph.add(Tanh(f"{name}-candidate"), bent))
     kept = [
         graph.add(Product(f"{name}-kept-{port}"), forget, cells)
@@ -114,9 +130,43 @@ def _lstm(graph: Graph, cell: LSTMStep, wires: tuple[Wire, ...]) -> Wire:
     return graph.add(Concat(f"{name}-next", (units, units)), hidden, memory)
 
 
-def _product_of(cell: LSTMStep) -> Linear:
-    """The product, which starts from what the cell would."""
-    shape = (cell.d_in + 1, cell.d_out)
-    return Linear(
-        cell.name, cell.d_in, cell.d_out, start=lambda g: cell.initialise(g).reshape(shape)
-    )
+def _lstm_at_once(graph: Graph, cell: LSTMStep, joined: Wire) -> tuple[list[Wire], Wire]:
+    """Return [σ(o), σ(i), σ(f₁)…σ(fₙ)], and g, with one product."""
+    name, units, count = cell.name, cell.hidden, 2 + len(cell.reads)
+    product = graph.add(_product(cell, name), joined)
+    closed, bent = graph.branch(Split(f"{name}-product", (count * units, units)), product)
+    opened = graph.add(Sigmoid(f"{name}-sigmoid"), closed)
+    return list(graph.branch(Split(f"{name}-gates", (units,) * count), opened)), bent
+
+
+def _lstm_by_gate(graph: Graph, cell: LSTMStep, joined: Wire) -> tuple[list[Wire], Wire]:
+    """Return the same, with a product for each of o, i, f₁…fₙ and g."""
+    names = [f"{cell.name}-{gate}" for gate in ("o", "i")]
+    names += [f"{cell.name}-f-{cell.inputs[port]}" for port in cell.reads]
+    names.append(f"{cell.name}-g")
+    *closed, bent = [
+        graph.add(_product(cell, name, gate=place), joined) for place, name in enumerate(names)
+    ]
+    opened = [
+        graph.add(Sigmoid(f"{name}-sigmoid"), wire)
+        for name, wire in zip(names[:-1], closed, strict=True)
+    ]
+    return opened, bent
+
+
+def _product(
+    cell: GRUCell | LSTMStep, name: str, port: str | None = None, gate: int | None = None
+) -> Linear:
+    """One input's product, or all inputs', for a gate or for all; it starts as the cell's part."""
+    suffix = "" if port is None else f"_{port}"
+    width = cell.d_in if port is None else cell.widths[cell.inputs.index(port)]
+    units = cell.hidden
+    columns = slice(0, cell.d_out) if gate is None else slice(gate * units, (gate + 1) * units)
+
+    def start(generator: np.random.Generator) -> np.ndarray:
+        drawn = cell.views(cell.initialise(generator))
+        return np.vstack([drawn[f"weight{suffix}"], drawn[f"bias{suffix}"]])[:, columns]
+
+    product = Linear(name, width, columns.stop - columns.start, start=start)
+    product.seed_name = cell.name
+    return product

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ampsim.study import Simulation
 from ampsim.study.model import parameters_of
 
 NEVER = 10**9
+FORMS = ("composed", "by-gate")
 SIZES: dict[str, dict[str, Any]] = {
     "tree_lstm": {"hidden": 5, "embedding": 3},
     "ggnn": {"hidden": 12},
@@ -37,12 +39,16 @@ CELLS: dict[str, Callable[[], Any]] = {
     "LeafLSTM": lambda: LeafLSTM("cell", 4, 3),
     "BranchLSTM": lambda: BranchLSTM("cell", 3),
 }
-
-
-def fused_names(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a composed GRU, called as those of the fused one."""
-    split = re.compile(r"^(gru|cell)-(input|state)\.(\w+)$")
-    return {split.sub(r"\1.\3_\2", name): values for name, values in parameters.items()}
+PRODUCTS: dict[tuple[str, str], str] = {
+    ("GRUCell", "composed"): "-input -state",
+    ("GRUCell", "by-gate"): "-r-input -r-state -z-input -z-state -n-input -n-state",
+    ("LSTMCell", "composed"): "",
+    ("LSTMCell", "by-gate"): "-o -i -f-state -g",
+    ("LeafLSTM", "composed"): "",
+    ("LeafLSTM", "by-gate"): "-o -i -g",
+    ("BranchLSTM", "composed"): "",
+    ("BranchLSTM", "by-gate"): "-o -i -f-left -f-right -g",
+}
 
 
 def after_a_pass(name: str, cell: str, cluster: Any, in_flight: int) -> tuple[Any, Any]:
@@ -56,21 +62,23 @@ def after_a_pass(name: str, cell: str, cluster: Any, in_flight: int) -> tuple[An
     for node in simulation._graph.nodes:
         caches = [vars(node).get(cache) for cache in ("_saved", "_control")]
         assert list(node.pending()) == [] and not any(caches), node.name
-    return fused_names(result.model.parameters()), result.epochs["loss"].item()
+    return result.model.parameters(), result.epochs["loss"].item()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_flight", [1, 8])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SIZES)
 def test_composed_cells_have_the_gradients_of_fused_ones_for_any_order_of_arrival(
-    random_cluster, name, in_flight
+    random_cluster, as_fused, name, form, in_flight
 ):
     """From equal first weights, summed over a pass without an update."""
     for seed in range(2):
         cluster = random_cluster(7, seed=seed, latency_s_max=1e-7)
         (fused, fused_loss), (composed, composed_loss) = (
-            after_a_pass(name, cell, cluster, in_flight) for cell in ("fused", "composed")
+            after_a_pass(name, cell, cluster, in_flight) for cell in ("fused", form)
         )
+        composed = as_fused(composed)
         assert composed_loss == pytest.approx(fused_loss, rel=1e-10)
         assert composed.keys() == fused.keys()
         for key, expected in fused.items():
@@ -78,14 +86,15 @@ def test_composed_cells_have_the_gradients_of_fused_ones_for_any_order_of_arriva
             np.testing.assert_allclose(composed[key], expected, rtol=1e-10, atol=atol)
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", SIZES)
-def test_composed_cells_start_from_the_weights_of_fused_ones(name):
+def test_composed_cells_start_from_the_weights_of_fused_ones(as_fused, name, form):
     for seed in (0, 3):
         fused, composed = (
             parameters_of(load_model(name, cell=cell, data="synthetic", **SIZES[name]).graph(seed))
-            for cell in ("fused", "composed")
+            for cell in ("fused", form)
         )
-        renamed = fused_names(composed)
+        renamed = as_fused(composed)
         assert renamed.keys() == fused.keys()
         assert all((values == fused[key]).all() for key, values in renamed.items())
 
@@ -106,20 +115,19 @@ def reads(cell: Any) -> tuple[int, ...]:
     return getattr(cell, "reads", ())
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_products_of_a_composed_cell_cost_what_those_of_the_fused_one_do(name):
+@pytest.mark.parametrize(("name", "form"), PRODUCTS)
+def test_products_of_a_composed_cell_cost_what_those_of_the_fused_one_do(name, form):
     """Forward, and an update; Appendix C counts nothing else of a cell forward."""
-    fused, composed = (
-        graph_of(CELLS[name](), add) for add in (lambda g, c, *w: g.add(c, *w), compose)
-    )
+    add = partial(compose, by_gate=form == "by-gate")
+    fused = graph_of(CELLS[name](), lambda g, c, *w: g.add(c, *w))
+    composed = graph_of(CELLS[name](), add)
     for direction, shape in ((Direction.FORWARD, (5, 1)), (Direction.UPDATE, None)):
         flop = [sum(n.work(direction, shape).flop for n in g.nodes) for g in (fused, composed)]
         assert flop[0] == flop[1] > 0
-    assert {n.name for n in composed.nodes if n.is_parameterized} <= {
-        "cell",
-        "cell-input",
-        "cell-state",
-    }
+    found = [node.name for node in composed.nodes if node.is_parameterized]
+    assert found == [f"cell{end}" for end in PRODUCTS[name, form].split(" ")]
+    count = [sum(n.parameter_count for n in g.parameterized) for g in (fused, composed)]
+    assert count[0] == count[1]
 
 
 @pytest.mark.parametrize(

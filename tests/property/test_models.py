@@ -14,10 +14,13 @@ SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"hidden": 8, "data": "synthetic"},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "tree_lstm, composed": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "composed"},
+    "tree_lstm, by-gate": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "by-gate"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "ggnn, composed": {"hidden": 12, "data": "synthetic", "cell": "composed"},
+    "ggnn, by-gate": {"hidden": 12, "data": "synthetic", "cell": "by-gate"},
     "bilstm_tagger": {"data": "synthetic"},
     "bilstm_tagger, composed": {"data": "synthetic", "cell": "composed"},
+    "bilstm_tagger, by-gate": {"data": "synthetic", "cell": "by-gate"},
 }
 INSTANCES = {"rnn": 300, "mlp": 300}
 TABLES = ("spans", "transfers", "updates")
