@@ -25,7 +25,7 @@ What the paper leaves open, and what is chosen here:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -148,6 +148,12 @@ def figure_4a(config: Config) -> Graph:
     return graph
 
 
+@cache
+def all_in_one(rows: int) -> Partition:
+    """Every row into the one row of the sum; one object for all molecules of so many atoms."""
+    return Partition([np.zeros(rows, np.intp)], size=1)
+
+
 def pump(config: Config, instance: int, molecule: Molecule) -> list[Send]:
     """Send a molecule: atoms, bonds, and the target."""
     atoms = molecule.atom_count
@@ -160,7 +166,7 @@ def pump(config: Config, instance: int, molecule: Molecule) -> list[Send]:
         (1, end, molecule.atoms),
         (2, start, Partition([edges.source for edges in molecule.edges], size=atoms)),
         (3, start, Partition([edges.target for edges in molecule.edges], size=atoms)),
-        (4, end, Partition([np.zeros(atoms, np.intp)], size=1)),
+        (4, end, all_in_one(atoms)),
         (5, end, target),
     ]
 
