@@ -4,11 +4,10 @@
 
 Both train on the same instances one by one, as the paper does, on one thread, in turns, so that a
 noisy machine disturbs both alike; times are processor time, without that of drawing and converting
-the instances. "each" updates all parameters after
-each instance (schedule "sequential"). "amp" is the paper's way: 16 instances in flight, a node
-updates itself after the model's `min_update_interval`; PyTorch steps after as many instances as
-bring about that many gradients. Printed are medians, and the median of the ratios of the rounds
-with their range.
+the instances. "each" updates all parameters after each instance (schedule "sequential"). "amp" is
+the paper's way: 16 instances in flight, a node updates itself after the model's
+`min_update_interval`; PyTorch steps after as many instances as bring about that many gradients.
+Printed are medians, and the median of the ratios of the rounds with their range.
 
 PyTorch's networks are written as its users write them: modules for the linear layers, a recursive
 function for a tree, `index_add` for a graph, sparse gradients for the embedding. The tree's leaves
