@@ -178,7 +178,8 @@ class ParameterizedNode(Node):
         self.parameter_shapes = parameter_shapes
         sizes = [math.prod(shape) for shape in parameter_shapes.values()]
         edges = [0, *accumulate(sizes)]
-        self._places = [slice(start, stop) for start, stop in pairwise(edges)]
+        places = [slice(start, stop) for start, stop in pairwise(edges)]
+        self._parts = list(zip(places, parameter_shapes.values(), strict=True))
         self.parameter_count = edges[-1]
         self.seed_name = name
         self.theta: np.ndarray = np.zeros(0)
@@ -211,13 +212,13 @@ class ParameterizedNode(Node):
         """Use `theta` as parameters from now on; subclasses bind their views here."""
         self.theta = theta
 
+    def parts(self, vector: np.ndarray) -> list[np.ndarray]:
+        """Cut a flat vector into this node's parameters, in their order; views, not copies."""
+        return [vector[place].reshape(shape) for place, shape in self._parts]
+
     def views(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Cut a flat vector into this node's named parameters; views, not copies."""
-        shapes = self.parameter_shapes.items()
-        return {
-            name: vector[place].reshape(shape)
-            for (name, shape), place in zip(shapes, self._places, strict=True)
-        }
+        """The same by name."""
+        return dict(zip(self.parameter_shapes, self.parts(vector), strict=True))
 
     def count_gradient(self, state: State, version: int) -> None:
         """Note that a gradient was accumulated whose forward step met weights of `version`."""

@@ -26,6 +26,9 @@ LARGE_ROWS: Final = 32
 class Pairs:
     """Gradients of a matrix and its bias, as pairs (x, g) until an update asks for their sum.
 
+    Several matrices (…, d_in, d_out) of one x have their g one after the other, (…, rows, d_out),
+    and their biases (…, d_out).
+
     Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
     instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
     rows gain nothing from that and are summed up as they come, without a copy. Only the first of
@@ -46,7 +49,7 @@ class Pairs:
 
     def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
-        rows = len(gradients)
+        rows = len(inputs)
         if not rows:
             return
         if rows >= LARGE_ROWS:
@@ -74,7 +77,7 @@ class Pairs:
 
     def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
         """Join the pairs of few rows; none of them waits any longer."""
-        joined = stack(self._inputs), stack(self._gradients)
+        joined = stack(self._inputs), stack(self._gradients, axis=-2)
         self._inputs, self._gradients, self._rows = [], [], 0
         return joined
 
@@ -92,8 +95,9 @@ class Pairs:
 
 
 def _new_product(inputs: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    weight = np.empty((inputs.shape[1], gradients.shape[1]), gradients.dtype)
-    bias = np.empty(gradients.shape[1], gradients.dtype)
+    *matrices, _rows, d_out = gradients.shape
+    weight = np.empty((*matrices, inputs.shape[1], d_out), gradients.dtype)
+    bias = np.empty((*matrices, d_out), gradients.dtype)
     _product(inputs, gradients, weight, bias)
     return weight, bias
 
@@ -103,7 +107,7 @@ def _product(
 ) -> None:
     """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
     np.matmul(inputs.T, gradients, out=weight)
-    np.matmul(_ones(len(gradients), gradients.dtype), gradients, out=bias)
+    np.matmul(_ones(len(inputs), gradients.dtype), gradients, out=bias)
 
 
 @lru_cache(maxsize=256)
@@ -112,9 +116,9 @@ def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
     return np.ones(rows, dtype)
 
 
-def stack(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def stack(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
     """Stack rows; a single array needs no copy."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
 
 
 class MatrixNode(ParameterizedNode):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
@@ -67,14 +68,27 @@ class GRUCell(MatrixNode):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weights and biases to the new parameters."""
         super().adopt(theta)
-        views = self.views(theta)
-        self.weight_input, self.bias_input = views["weight_input"], views["bias_input"]
-        self.weight_state, self.bias_state = views["weight_state"], views["bias_state"]
-        self._by_gate = tuple(map(_gate_by_gate, (self.weight_input, self.weight_state)))
-        self._biases = self.bias_input.reshape(3, 1, -1), self.bias_state.reshape(3, 1, -1)
+        parts = self.parts(theta)
+        self.weight_input, self.bias_input, self.weight_state, self.bias_state = parts
         self._transposed = Transposed(self.weight_input), Transposed(self.weight_state)
-        self._half = np.full((), 0.5, theta.dtype)  # an array is cheaper to multiply with
-        self._one = np.full((), 1.0, theta.dtype)
+        w, b, u, d = self._gate_by_gate(parts)
+        self._by_gate, self._biases = (w, u), (b[:, None], d[:, None])
+        self._half, self._one = constant(0.5, theta.dtype), constant(1.0, theta.dtype)
+
+    def _gate_by_gate(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        """View weights (d_in, 3·hidden) as (3, d_in, hidden), and biases as (3, hidden).
+
+        Gates that lie one after the other are contiguous, which the functions of their elements
+        use: a forward step of 18 rows and 100 units takes 25 µs instead of 36.
+        """
+        w, b, u, d = parts
+        hidden = self.hidden
+        return [
+            w.reshape(-1, 3, hidden).swapaxes(0, 1),
+            b.reshape(3, hidden),
+            u.reshape(-1, 3, hidden).swapaxes(0, 1),
+            d.reshape(3, hidden),
+        ]
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send h' once input and state are there; record what backward needs under the state."""
@@ -116,16 +130,15 @@ class GRUCell(MatrixNode):
         if self.is_abstract:
             return [(i, state, part if needed[i] else None) for i, part in enumerate(payloads)]
         r, z, _n = kept.gates
-        gate_slopes = self._to_gates(kept, gradient)
-        slopes = _side_by_side(gate_slopes)
-        gate_slopes[2] *= r
-        recurrent_slopes = _side_by_side(gate_slopes)
+        slopes = self._to_gates(kept, gradient)
+        recurrent_slopes = slopes.copy()
+        recurrent_slopes[2] *= r
         self._input_pairs.add(payloads[0], slopes)
         self._state_pairs.add(payloads[1], recurrent_slopes)
-        to_input = self._transposed[0].after(slopes) if needed[0] else None
+        to_input = _back(slopes, self._transposed[0]) if needed[0] else None
         to_state = None
         if needed[1]:
-            to_state = self._transposed[1].after(recurrent_slopes)
+            to_state = _back(recurrent_slopes, self._transposed[1])
             to_state += gradient * z
         return ((0, state, to_input), (1, state, to_state))
 
@@ -147,9 +160,9 @@ class GRUCell(MatrixNode):
     def take_gradient(self) -> np.ndarray:
         """Form Xᵀ G and column sums of G for both products over all messages, flat."""
         flat = np.empty_like(self.theta)
-        views = self.views(flat)
-        self._input_pairs.take(views["weight_input"], views["bias_input"])
-        self._state_pairs.take(views["weight_state"], views["bias_state"])
+        w, b, u, d = self._gate_by_gate(self.parts(flat))
+        self._input_pairs.take(w, b)
+        self._state_pairs.take(u, d)
         return flat
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
@@ -168,16 +181,11 @@ class GRUCell(MatrixNode):
         return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
 
 
-def _gate_by_gate(weight: np.ndarray) -> np.ndarray:
-    """View (d_in, 3·hidden) as (3, d_in, hidden).
-
-    Gates that lie one after the other are contiguous, which the functions of their elements use:
-    a forward step of 18 rows and 100 units takes 25 µs instead of 36.
-    """
-    return weight.reshape(len(weight), 3, -1).swapaxes(0, 1)
-
-
-def _side_by_side(slopes: np.ndarray) -> np.ndarray:
-    """Copy (3, rows, hidden) to (rows, 3·hidden)."""
+def _back(slopes: np.ndarray, transposed: Transposed) -> np.ndarray:
+    """The gradient of x, of (3, rows, hidden): Σ g Wᵀ over the gates."""
     _three, rows, hidden = slopes.shape
-    return slopes.swapaxes(0, 1).copy().reshape(rows, 3 * hidden)
+    matrix = transposed.matrix(rows)
+    r, z, n = np.matmul(slopes, matrix.reshape(3, hidden, -1))
+    r += z
+    r += n
+    return r

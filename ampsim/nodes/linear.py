@@ -54,8 +54,7 @@ class Linear(MatrixNode):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        views = self.views(theta)
-        self.weight, self.bias = views["weight"], views["bias"]
+        self.weight, self.bias = self.parts(theta)
         self._transposed = Transposed(self.weight)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -64,6 +63,8 @@ class Linear(MatrixNode):
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
             return ((0, state, Standin((payload.shape[0], self.d_out), payload.itemsize)),)
+        if not len(payload):  # a type of bond that a molecule has not: no product
+            return ((0, state, np.empty((0, self.d_out), payload.dtype)),)
         output = payload @ self.weight
         output += self.bias
         return ((0, state, output),)
@@ -112,8 +113,7 @@ class Linear(MatrixNode):
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
         flat = np.empty_like(self.theta)
-        views = self.views(flat)
-        self._pairs.take(views["weight"], views["bias"])
+        self._pairs.take(*self.parts(flat))
         return flat
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

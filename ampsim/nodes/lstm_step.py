@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
@@ -115,11 +116,9 @@ class LSTMStep(MatrixNode):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        views = self.views(theta)
-        self.weight, self.bias = views["weight"], views["bias"]
+        self.weight, self.bias = self.parts(theta)
         self._transposed = Transposed(self.weight)
-        self._half = np.full((), 0.5, theta.dtype)  # an array is cheaper to multiply with
-        self._one = np.full((), 1.0, theta.dtype)
+        self._half, self._one = constant(0.5, theta.dtype), constant(1.0, theta.dtype)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send [h | c] once all inputs are there; record what backward needs under the state."""
@@ -237,8 +236,7 @@ class LSTMStep(MatrixNode):
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
         flat = np.empty_like(self.theta)
-        views = self.views(flat)
-        self._pairs.take(views["weight"], views["bias"])
+        self._pairs.take(*self.parts(flat))
         return flat
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

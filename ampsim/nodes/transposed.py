@@ -25,12 +25,17 @@ class Transposed:
         self._weight = weight
         self._copy: np.ndarray | None = None
 
+    def matrix(self, rows: int) -> np.ndarray:
+        """Return Wᵀ (d_out, d_in) to multiply `rows` with: a view, or the copy."""
+        if rows <= FEW_ROWS or self._weight.size > SMALL_WEIGHT:
+            return self._weight.T
+        if self._copy is None:
+            self._copy = np.ascontiguousarray(self._weight.T)
+        return self._copy
+
     def after(self, gradient: np.ndarray) -> np.ndarray:
         """Return g Wᵀ, for g of (rows, d_out)."""
-        if len(gradient) <= FEW_ROWS:
-            return gradient @ self._weight.T
-        if self._copy is None:
-            if self._weight.size > SMALL_WEIGHT:
-                return (self._weight @ gradient.T).T
-            self._copy = np.ascontiguousarray(self._weight.T)
-        return gradient @ self._copy
+        rows = len(gradient)
+        if rows > FEW_ROWS and self._weight.size > SMALL_WEIGHT:
+            return (self._weight @ gradient.T).T
+        return gradient @ self.matrix(rows)

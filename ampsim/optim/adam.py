@@ -18,6 +18,7 @@ from functools import partial
 
 import numpy as np
 
+from ampsim.constant import constant
 from ampsim.optim.base import (
     LearningRate,
     Optimizer,
@@ -80,10 +81,10 @@ def _update(
     beta1, beta2 = options.beta1, options.beta2
     count = state[0] + 1
     outs = (state[1], state[2], gradient) if in_place else (None, None, None)
-    gradient_sum = np.multiply(state[1], beta1, out=outs[0])
+    gradient_sum = np.multiply(state[1], constant(beta1, theta.dtype), out=outs[0])
     gradient_sum += gradient
-    square_sum = np.multiply(state[2], beta2, out=outs[1])
-    work = np.multiply(gradient, gradient, out=outs[2])
+    square_sum = np.multiply(state[2], constant(beta2, theta.dtype), out=outs[1])
+    work = np.square(gradient, out=outs[2])
     square_sum += work
 
     # sqrt(v / c2) + epsilon = scale * (sqrt(V) + epsilon / scale)
