@@ -65,14 +65,15 @@ class Partitioned(Node):
 
     def _summed(self, control: Partition, parts: list[Payload]) -> Payload:
         """Sum the rows of all parts by index; a part that is None counts as zeros."""
+        lengths = [None if part is None else part.shape[0] for part in parts]
+        if lengths == control.lengths and not self.is_abstract:
+            return sum_rows(control, np.concatenate(parts))
         real = next((part for part in parts if part is not None), None)
         if real is None:
             return None
         if self.is_abstract:
             return Standin((control.size, *real.shape[1:]), real.itemsize)
-        if [None if part is None else len(part) for part in parts] != control.lengths:
-            parts = self._filled(control, parts, real)
-        return sum_rows(control, np.concatenate(parts))
+        return sum_rows(control, np.concatenate(self._filled(control, parts, real)))
 
     def _filled(
         self, control: Partition, parts: list[Payload], real: np.ndarray
