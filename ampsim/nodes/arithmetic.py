@@ -48,9 +48,9 @@ class Arithmetic(Node):
             return self.work_back(shape)
         return joined_work(shape, len(self.inputs))
 
+    @abstractmethod
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """What a backward step costs."""
-        return VIEW
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes; keep them."""
@@ -74,6 +74,10 @@ class Sum(Arithmetic):
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Add."""
         return operands[0] if self.is_abstract else reduce(add, operands)
+
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """Nothing is computed: all inputs get one gradient."""
+        return VIEW
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send each input the gradient."""

@@ -45,7 +45,11 @@ End: TypeAlias = "Callable[[Begun], None]"
 
 
 class Agenda:
-    """Idle workers to which free messages have come, served in that order, at once."""
+    """Idle workers to which free messages have come, served in that order, at once.
+
+    Attributes:
+        workers: those that are yet to be served.
+    """
 
     __slots__ = ("_is_serving", "workers")
 
