@@ -39,6 +39,7 @@ from ampsim.data import Sentence, WikiNer
 from ampsim.errors import OptionError
 from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Send, Wire
 from ampsim.nodes import (
+    CellForm,
     Collect,
     Columns,
     Concat,
@@ -50,7 +51,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Tanh,
     Ungroup,
-    compose,
+    cell_adder,
 )
 from ampsim.optim import adam
 
@@ -89,7 +90,7 @@ class Config:
     tags: Count = 9
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Count = 50
-    cell: Literal["fused", "composed", "by-gate"] = "fused"
+    cell: CellForm = "fused"
     data: Literal["wikiner", "synthetic"] = "wikiner"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -172,7 +173,7 @@ class Level(NamedTuple):
     tag: Callable[[Text, int], Reading]
     place: Callable[[Reading], tuple[Text, int, int]]
     rows: str
-    cell: str
+    cell: CellForm
     says_each: bool = False
 
 
@@ -185,8 +186,7 @@ def both_ways(graph: Graph, level: Level, read: Wire, start: Wire) -> Wire:
     def place_mirrored(state: Reading) -> tuple[Text, int, int]:
         return level.place(mirrored(state))
 
-    units, said, composed = level.units, list[Wire](), level.cell != "fused"
-    add_cell = partial(compose, graph, by_gate=level.cell == "by-gate") if composed else graph.add
+    units, said, add_cell = level.units, list[Wire](), cell_adder(graph, level.cell)
     ways = {"forward": (level.tag, level.place), "backward": (tag_mirrored, place_mirrored)}
     for direction, (tag, place) in ways.items():
         name = f"{level.name}-{direction}"

@@ -36,6 +36,7 @@ import ampsim
 from ampsim.data import CHEMICAL_ACCURACY_DEBYE, Molecule, Qm9Dipoles
 from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Send
 from ampsim.nodes import (
+    CellForm,
     Collect,
     Concat,
     Distribute,
@@ -45,7 +46,7 @@ from ampsim.nodes import (
     Replicate,
     Sigmoid,
     SquaredError,
-    compose,
+    cell_adder,
 )
 from ampsim.optim import adam, exponential
 
@@ -76,7 +77,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-4
     decay: Annotated[float, Field(gt=0, le=1)] = 0.9
     min_update_interval: Annotated[int, Field(ge=1)] = 4
-    cell: Literal["fused", "composed", "by-gate"] = "fused"
+    cell: CellForm = "fused"
     data: Literal["qm9", "synthetic"] = "qm9"
     folder: str = ""
     dtype: Literal["float32", "float64"] = "float32"
@@ -133,8 +134,7 @@ def figure_4a(config: Config) -> Graph:
         for kind, part in enumerate(parts, 1)
     ]
     received = graph.add(Collect("collect", BOND_TYPES), *sent, gather_steps)
-    composed = partial(compose, graph, by_gate=config.cell == "by-gate")
-    add_cell = graph.add if config.cell == "fused" else composed
+    add_cell = cell_adder(graph, config.cell)
     updated = add_cell(GRUCell("gru", hidden, hidden), received, state)
     counted = graph.add(Isu("isu", advance, retreat), updated)
     again, last = graph.branch(Cond("cond", more, ("again", "last")), counted)

@@ -31,7 +31,7 @@ What the paper leaves open, and what is chosen here:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -43,13 +43,14 @@ from ampsim.errors import OptionError
 from ampsim.ir import Cond, Graph, Isu, Phi, Send
 from ampsim.nodes import (
     BranchLSTM,
+    CellForm,
     Columns,
     Embedding,
     LeafLSTM,
     Linear,
     SoftmaxCrossEntropy,
     Ungroup,
-    compose,
+    cell_adder,
 )
 from ampsim.optim import adam
 
@@ -88,7 +89,7 @@ class Config:
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
     min_update_interval: Annotated[int, Field(ge=1)] = 50
     embedding_update_interval: Annotated[int, Field(ge=1)] = 1000
-    cell: Literal["fused", "composed", "by-gate"] = "fused"
+    cell: CellForm = "fused"
     vectors: str = ""
     data: Literal["sst", "synthetic"] = "sst"
     folder: str = ""
@@ -160,8 +161,7 @@ def tree_graph(config: Config, table: Embedding) -> Graph:
     graph = Graph("tree_lstm")
     word, label = graph.controller(word=("leaves",), label=("nodes",))
     words = graph.add(table, word)
-    composed = partial(compose, graph, by_gate=config.cell == "by-gate")
-    add_cell = graph.add if config.cell == "fused" else composed
+    add_cell = cell_adder(graph, config.cell)
     leaves = add_cell(LeafLSTM("leaf-lstm", config.embedding, hidden), words)
     leaf = graph.add(Ungroup("leaves", take_place, keep_axis=True), leaves)
     node = Phi("node", ("leaf", "branch"))

@@ -3,7 +3,7 @@
 from ampsim.ir import Cond, Isu, Phi
 from ampsim.nodes.arithmetic import Difference, Product, Sum
 from ampsim.nodes.columns import Columns
-from ampsim.nodes.composed import compose
+from ampsim.nodes.composed import CellForm, cell_adder, compose
 from ampsim.nodes.concat import Concat
 from ampsim.nodes.distribute import Collect, Distribute
 from ampsim.nodes.dropout import Dropout
@@ -21,6 +21,7 @@ from ampsim.nodes.ungroup import Ungroup
 
 __all__ = [
     "BranchLSTM",
+    "CellForm",
     "Collect",
     "Columns",
     "Concat",
@@ -46,5 +47,6 @@ __all__ = [
     "Sum",
     "Tanh",
     "Ungroup",
+    "cell_adder",
     "compose",
 ]

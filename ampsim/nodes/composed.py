@@ -10,6 +10,10 @@ equations of Cho et al. (2014) and of Hochreiter and Schmidhuber (1997) have the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, TypeAlias
+
 import numpy as np
 
 from ampsim.errors import GraphError
@@ -21,6 +25,16 @@ from ampsim.nodes.gru import GRUCell
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.lstm_step import LSTMStep
 from ampsim.nodes.split import Split
+
+CellForm: TypeAlias = Literal["fused", "composed", "by-gate"]
+"""How cells stand in a graph: as one node each, as few operations, or as those of each gate."""
+
+
+def cell_adder(graph: Graph, form: CellForm) -> Callable[..., Wire]:
+    """What adds a cell to `graph` in that form: ``add(cell, *wires)`` returns its output's wire."""
+    if form == "fused":
+        return graph.add
+    return partial(compose, graph, by_gate=form == "by-gate")
 
 
 def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool = False) -> Wire:
