@@ -75,22 +75,25 @@ def test_lstm_cell_is_that_of_pytorch(rows):
     close(columns(found["bias"], "oifg", "ifgo"), theirs.bias_ih.grad)
 
 
-@pytest.mark.parametrize("rows", [1, 4])
-def test_gru_cell_is_that_of_pytorch(rows):
+@pytest.mark.parametrize(
+    "messages", [[1], [4], [18], [40], [4, 18], [40, 50], [18, 40, 33, 9]], ids=str
+)
+def test_gru_cell_is_that_of_pytorch_over_messages_of_few_and_many_rows(messages):
     node, theirs = ready(GRUCell("gru", D_IN, HIDDEN)), torch.nn.GRUCell(D_IN, HIDDEN).double()
     names = {"weight_input": "weight_ih", "weight_state": "weight_hh"}
     names |= {"bias_input": "bias_ih", "bias_state": "bias_hh"}
     with torch.no_grad():
         for name, other in names.items():
             getattr(theirs, other).copy_(torch.tensor(node.views(node.theta)[name].T))
-    x, state, back = normal(rows, D_IN), normal(rows, HIDDEN), normal(HIDDEN, rows).T
-    leaves = [tensor(x), tensor(state)]
-    expected = theirs(*leaves)
-    expected.backward(tensor(back, requires_grad=False))
-    output, returned = served(node, [x, state], back)
-    close(output, expected)
-    for gradient, leaf in zip(returned, leaves, strict=True):
-        close(gradient, leaf.grad)
+    for rows in messages:
+        x, state, back = normal(rows, D_IN), normal(rows, HIDDEN), normal(HIDDEN, rows).T
+        leaves = [tensor(x), tensor(state)]
+        expected = theirs(*leaves)
+        expected.backward(tensor(back, requires_grad=False))
+        output, returned = served(node, [x, state], back)
+        close(output, expected)
+        for gradient, leaf in zip(returned, leaves, strict=True):
+            close(gradient, leaf.grad)
     found = node.views(node.take_gradient())
     for name, other in names.items():
         close(found[name].T, getattr(theirs, other).grad)
