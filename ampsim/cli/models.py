@@ -9,6 +9,7 @@ import typer
 
 from ampsim.cli import options
 from ampsim.cli.say import Code, in_columns, write
+from ampsim.cli.type_words import types_in_words
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -68,8 +69,10 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim import assets
     from ampsim.study.model_text import docstring_of, options_of
 
+    types = types_in_words(model.config)
     fields = [
-        (one.name, one.type, f"= {one.value}", one.description) for one in options_of(model.config)
+        (one.name, types.get(one.name, one.type), f"= {one.value}", one.description)
+        for one in options_of(model.config)
     ]
     nodes = [_node_row(node) for node in graph.nodes]
     return "\n".join(
