@@ -9,7 +9,6 @@ import typer
 
 from ampsim.cli import options
 from ampsim.cli.say import Code, in_columns, write
-from ampsim.cli.type_words import types_in_words
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ def _rows() -> list[tuple[str, str]]:
 
 def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim import assets
+    from ampsim.cli.type_words import types_in_words
     from ampsim.study.model_text import docstring_of, options_of
 
     types = types_in_words(model.config)

@@ -1,40 +1,58 @@
-"""What a model's option may be, in words: the type and bounds that its field is declared with."""
+"""What a model's option may be, in words: the type and bounds that its values are checked by."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
-WORDS: Final = {int: "integer", float: "number", str: "text", bool: "true or false"}
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 
-BOUNDS: Final = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
+WORDS: Final = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+}
+
+BOUNDS: Final = {
+    "exclusiveMinimum": ">",
+    "minimum": ">=",
+    "exclusiveMaximum": "<",
+    "maximum": "<=",
+}
 
 
 def types_in_words(config: Any) -> dict[str, str]:
-    """Say for each field of a model's `Config` what it may be; fields that cannot be told lack."""
-    kind: Any = config.__class__
+    """Say for each field of a model's `Config` what it may be; fields that cannot be told lack.
+
+    Source: the JSON Schema of pydantic, which checks the values.
+    """
     try:
-        hints = get_type_hints(kind, include_extras=True)
-    except (AttributeError, NameError, TypeError):  # an annotation that is none when it is run
-        return {}
-    told = {name: _words(hint) for name, hint in hints.items()}
+        schema = TypeAdapter(config.__class__).json_schema(schema_generator=_Lenient)
+    except (PydanticUndefinedAnnotation, PydanticUserError):
+        return {}  # a type exists for checkers alone
+    told = {name: _words(of_field) for name, of_field in schema.get("properties", {}).items()}
     return {name: words for name, words in told.items() if words}
 
 
-def _words(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        *others, last = map(str, get_args(hint))
+class _Lenient(GenerateJsonSchema):
+    """Says nothing of a type that JSON does not know, such as a function."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        """Leave that field untold, not all of them."""
+        return {}
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Keep quiet of its default value."""
+
+
+def _words(schema: dict[str, Any]) -> str:
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if choices:
+        *others, last = map(str, choices)
         return f"{', '.join(others)} or {last}" if others else last
-    if get_origin(hint) is not Annotated:
-        return WORDS.get(hint, "")
-    base, *fields = get_args(hint)
-    rules = [rule for field in fields for rule in (field, *getattr(field, "metadata", ()))]
-    bounds = [
-        f"{sign} {getattr(rule, name)}"
-        for name, sign in BOUNDS
-        for rule in rules
-        if getattr(rule, name, None) is not None
-    ]
-    known = _words(base)
-    words = f"{known} {' and '.join(bounds)}" if known and bounds else known
-    multiples = [rule.multiple_of for rule in rules if getattr(rule, "multiple_of", None)]
-    return ", ".join([words, *(f"a multiple of {of}" for of in multiples)]) if words else ""
+    kind = WORDS.get(schema.get("type", ""), "")
+    bounds = " and ".join(f"{sign} {schema[key]}" for key, sign in BOUNDS.items() if key in schema)
+    multiple = f", a multiple of {schema['multipleOf']}" if "multipleOf" in schema else ""
+    return f"{kind} {bounds}".rstrip() + multiple if kind else ""

@@ -1,5 +1,6 @@
 """What `ampsim models NAME` says that an option may be."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -23,6 +24,7 @@ class Config:
     name: str = ""
     is_open: bool = False
     maybe: int | None = None
+    bend: Callable[[float], float] = abs
 
 
 def test_types_and_bounds_are_said_in_words():
