@@ -217,7 +217,7 @@ class ParameterizedNode(Node):
         return [vector[place].reshape(shape) for place, shape in self._parts]
 
     def views(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """The same by name."""
+        """Cut a flat vector into this node's named parameters; views, not copies."""
         return dict(zip(self.parameter_shapes, self.parts(vector), strict=True))
 
     def count_gradient(self, state: State, version: int) -> None:

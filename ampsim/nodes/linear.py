@@ -63,7 +63,7 @@ class Linear(MatrixNode):
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
             return ((0, state, Standin((payload.shape[0], self.d_out), payload.itemsize)),)
-        if not len(payload):  # a type of bond that a molecule has not: no product
+        if not len(payload):  # as of a type of bond that a molecule has not: no product
             return ((0, state, np.empty((0, self.d_out), payload.dtype)),)
         output = payload @ self.weight
         output += self.bias

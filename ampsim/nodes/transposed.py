@@ -26,7 +26,7 @@ class Transposed:
         self._copy: np.ndarray | None = None
 
     def matrix(self, rows: int) -> np.ndarray:
-        """Return Wᵀ (d_out, d_in) to multiply `rows` with: a view, or the copy."""
+        """Return Wᵀ (d_out, d_in) to multiply `rows` with; a view, if few or W large, or a copy."""
         if rows <= FEW_ROWS or self._weight.size > SMALL_WEIGHT:
             return self._weight.T
         if self._copy is None:
