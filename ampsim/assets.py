@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ampsim.errors import UnknownNameError, one_of
+from ampsim.paths import expanded
 
 Kind = Literal["devices", "models"]
 
@@ -17,7 +18,7 @@ _FILES: dict[Kind, tuple[str, str]] = {"devices": ("device", ".toml"), "models":
 def shipped(kind: Kind) -> Path:
     """Folder of the shipped files: inside the installed package, else in the checkout around it."""
     installed = _PACKAGE / "_shipped" / kind
-    return installed if installed.is_dir() else _PACKAGE.parent / kind
+    return installed if os.path.isdir(installed) else _PACKAGE.parent / kind
 
 
 def names(kind: Kind) -> list[str]:
@@ -51,10 +52,9 @@ def locate(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     has_separator = os.sep in given or bool(os.altsep and os.altsep in given)
     if isinstance(name_or_path, str) and not has_separator and not given.endswith(suffix):
         return named(kind, given)
-    # Path.exists raises for a name that is too long, os.path.exists does not.
-    if not os.path.exists(path := os.path.expanduser(given)):
+    if not os.path.exists(path := expanded(given)):
         known = ", ".join(names(kind)) or "none"
         raise UnknownNameError(
             f"no {noun} file {given!r}; give the path of a {suffix} file, or a name: {known}"
         )
-    return Path(path)
+    return path

@@ -8,6 +8,7 @@ A message has four parts: what was expected, the value that came, where, and wha
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -46,12 +47,33 @@ class SimulationError(AmpsimError):
     partial: Any = None
 
 
+class Failure(str):
+    """Why a run could not go on, in one line: text, so that it can be kept and sent.
+
+    Attributes:
+        traceback: how it came about, in many lines.
+    """
+
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Make one of an exception that was caught."""
+        failure = cls(error)
+        failure.traceback = "".join(traceback.format_exception(error))
+        return failure
+
+
 class DivergenceError(SimulationError):
     """A loss or a weight stopped being a finite number."""
 
 
 class StuckError(SimulationError):
     """Nothing is left to do, yet something is still waited for."""
+
+
+class PlacementWarning(UserWarning):
+    """The default placement is slower than another one on this cluster."""
 
 
 def one_of(kind: str, name: object, known: Iterable[str], *, label: str = "known") -> str:

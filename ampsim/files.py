@@ -7,10 +7,12 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Generator
 from pathlib import Path
 
 from ampsim.errors import OutputError
+from ampsim.paths import expanded, kind_of, open_regular
 
 _REASONS = {
     errno.EACCES: ("no permission to write there", "choose a folder of your own"),
@@ -23,6 +25,7 @@ _REASONS = {
     errno.ENOTDIR: ("a part of the path is a file, not a folder", "choose another folder"),
     errno.ENOENT: ("its folder does not exist", "create the folder or choose another"),
     errno.ENAMETOOLONG: ("the name is too long", "choose a shorter one"),
+    errno.ELOOP: ("its links lead round in a circle", "choose another name"),
 }
 
 
@@ -32,8 +35,8 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
 
     Whatever goes wrong in the block, Ctrl-C included, the temporary file is removed and the old
     file, if there was one, is untouched. The temporary name keeps the suffix, which some writers
-    read the format from. A link is followed; a device or a pipe, such as `/dev/null`, cannot be
-    replaced and is written itself.
+    read the format from. A link is followed; a device such as `/dev/null` cannot be replaced and is
+    written itself; a pipe, which may wait for its reader for ever, is refused.
 
     Raises:
         OutputError: the file cannot be written; an error about another file passes as it is.
@@ -42,8 +45,9 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
         with replacing("out/gantt.svg") as temporary:
             figure.savefig(temporary)
     """
-    wanted = Path(path).expanduser()
+    wanted = expanded(path)
     target = Path(os.path.realpath(wanted))
+    _refuse_pipe(wanted)
     direct = os.path.exists(target) and not os.path.isfile(target)
     name = f".{target.stem[:40]}.{secrets.token_hex(6)}{target.suffix}"
     temporary = target if direct else target.with_name(name)
@@ -58,7 +62,7 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
     except OSError as error:
         if error.errno is None or not _concerns(error, temporary):
             raise
-        raise _output_error("write", wanted, error) from error
+        raise output_error("write", wanted, error) from error
     finally:
         if not direct:
             _remove(temporary)
@@ -89,38 +93,69 @@ def prepare_folder(path: str | os.PathLike[str]) -> Path:
     Raises:
         OutputError: it is a file, cannot be created or cannot be written.
     """
-    folder = Path(path).expanduser()
+    folder = expanded(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _output_error("create folder", folder, error) from error
+        raise output_error("create folder", folder, error) from error
     probe = folder / f".writable.{secrets.token_hex(6)}"
     try:
         probe.write_bytes(b"?")
     except OSError as error:
-        raise _output_error("write in folder", folder, error) from error
+        raise output_error("write in folder", folder, error) from error
     finally:
         _remove(probe)
     return folder
 
 
-def prepare_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file to be written later; its folder is created where missing, and tried.
+@contextlib.contextmanager
+def prepared_folder(path: str | os.PathLike[str]) -> Generator[Path]:
+    """The folder `path` (`prepare_folder`) while the block runs that is to write into it.
+
+    Folders that were made for it are removed again if nothing was written.
+
+    Raises:
+        OutputError: it is a file, cannot be created or cannot be written.
+    """
+    folder = expanded(path)
+    new = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
+    try:
+        yield prepare_folder(folder)
+    finally:
+        with contextlib.suppress(OSError):  # as a rule it holds something by now
+            for each in new:
+                each.rmdir()
+
+
+@contextlib.contextmanager
+def prepared_file(path: str | os.PathLike[str]) -> Generator[Path]:
+    """The path of a file that the block is to write; its folder is made where missing, and tried.
+
+    Folders that were made for it are removed again if nothing was written.
 
     Raises:
         OutputError: it is a folder, or its folder cannot be created or written.
     """
-    target = Path(path).expanduser()
-    if target.is_dir():
-        raise _output_error("write", target, IsADirectoryError(errno.EISDIR, "is a folder"))
-    if not target.exists() or target.is_file():  # a device or a pipe is written itself
-        prepare_folder(target.parent)
-    return target
+    target = expanded(path)
+    _refuse_pipe(target)
+    if os.path.isdir(target):
+        raise output_error("write", target, IsADirectoryError(errno.EISDIR, "is a folder"))
+    if os.path.exists(target) and not os.path.isfile(target):  # a device is written itself
+        yield target
+        return
+    with prepared_folder(target.parent):
+        _try_name(target)
+        yield target
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """SHA-256 of a file's content, 64 hexadecimal digits."""
-    with open(path, "rb") as file:
+    """SHA-256 of a file's content, 64 hexadecimal digits.
+
+    Raises:
+        FileFormatError: it is no regular file.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -130,11 +165,31 @@ def _concerns(error: OSError, temporary: Path) -> bool:
     return name is None or str(name) == str(temporary)
 
 
-def _output_error(attempt: str, path: Path, error: OSError) -> OutputError:
-    """The one line for a person: what, where, why, what to try."""
+def output_error(attempt: str, path: Path, error: OSError) -> OutputError:
+    """The one line for a person: what was attempted, where, why it failed, what to try."""
     other = (str(error.strerror or error).lower(), "choose another folder")
     reason, remedy = _REASONS.get(error.errno or 0, other)
     return OutputError(f"cannot {attempt} {path}: {reason}; {remedy}")
+
+
+def _refuse_pipe(path: Path) -> None:
+    """Raise for what would be waited for, such as a pipe without a reader."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
+            raise OutputError(
+                f"cannot write {path}: it is {kind_of(mode)}, expected a file; choose another name"
+            )
+
+
+def _try_name(path: Path) -> None:
+    """Raise for a name that no file there can have."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise output_error("write", path, error) from error
 
 
 def _remove(temporary: Path) -> None:

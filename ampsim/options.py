@@ -3,23 +3,97 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Integral
+from typing import Annotated, Final, TypeAlias
 
+from annotated_types import Ge, Le
+
+from ampsim.arguments import as_float
 from ampsim.errors import OptionError
+from ampsim.shown import short
+
+COUNT_MAX: Final = 10**9
+"""Largest count that an option may name (chosen: a billion instances take days; more is a slip)."""
+
+REPEATS_MAX: Final = 100_000
+"""Most runs of one schedule, and most runs at a time (chosen: far more than a machine makes)."""
+
+NODES_MAX: Final = 20_000
+"""Most nodes of a graph (chosen: a hundred times the largest that is shipped)."""
+
+PORTS_MAX: Final = 10_000
+"""Most inputs or outputs of a node (chosen: a thousand times what a shipped model's has)."""
+
+PARAMETERS_MAX: Final = 10**9
+"""Most parameters of a model (chosen: in single precision 4 GB, and twice that while drawn)."""
+
+DATA_BYTES_MAX: Final = 8 * 10**9
+"""Most memory that generated data may take (chosen: half of a small machine's)."""
+
+Count: TypeAlias = Annotated[int, Ge(1), Le(COUNT_MAX)]
+"""How many of something there are, or may be."""
+
+Ports: TypeAlias = Annotated[int, Le(PORTS_MAX)]
+"""How many inputs or outputs a node has."""
+
+Seed: TypeAlias = Annotated[int, "a whole number >= 0"]
+"""What random numbers start from; `ampsim.rng` says which there are."""
+
+Amount: TypeAlias = Annotated[float, Ge(0)]
+"""How much of something there is, or may be."""
 
 
-def require_count(option: str, value: object) -> int:
+def require_count(option: str, value: object, most: int = COUNT_MAX) -> int:
     """Return an option that counts something, as a Python int.
 
     Raises:
-        OptionError: it is no whole number of at least 1.
+        OptionError: it is no whole number of at least 1, or more than `most`.
 
     >>> require_count("repeats", 3)
     3
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise OptionError(f"{option} must be a whole number >= 1, got {value!r}")
+        raise OptionError(f"{option} must be a whole number >= 1, got {short(value)}")
+    if int(value) > most:
+        raise OptionError(f"{option} must be at most {most:,}, got {short(int(value))}")
     return int(value)
+
+
+def require_room(option: str, value: object, item_bytes: int) -> int:
+    """Return how many items to generate, if they fit into `DATA_BYTES_MAX`.
+
+    Args:
+        option: what says how many.
+        value: how many.
+        item_bytes: what one of them takes at least.
+
+    Raises:
+        OptionError: that is no count, or they would take more.
+
+    >>> require_room("train_count", 10, 784)
+    10
+    """
+    count = require_count(option, value)
+    if count * item_bytes > DATA_BYTES_MAX:
+        raise OptionError(
+            f"{option} = {count:,} would take {count * item_bytes / 1e9:,.0f} GB of memory; "
+            f"take at most {DATA_BYTES_MAX // item_bytes:,}"
+        )
+    return count
+
+
+def require_dtype(value: object) -> str:
+    """Return the name of a precision.
+
+    Raises:
+        OptionError: it is neither "float32" nor "float64".
+
+    >>> require_dtype("float32")
+    'float32'
+    """
+    if not isinstance(value, str) or value not in ("float32", "float64"):
+        raise OptionError(f"dtype must be float32 or float64, got {short(value)}")
+    return value
 
 
 def require_amount(option: str, value: object) -> float:
@@ -31,10 +105,9 @@ def require_amount(option: str, value: object) -> float:
     >>> require_amount("staleness_budget", 4)
     4.0
     """
-    is_flag: bool = isinstance(value, bool)
-    number = float(value) if isinstance(value, Real) and not is_flag else math.nan
+    number = as_float(value)
     if not 0 <= number < math.inf:
-        raise OptionError(f"{option} must be a number >= 0, got {value!r}")
+        raise OptionError(f"{option} must be a number >= 0, got {short(value)}")
     return number
 
 
@@ -45,7 +118,7 @@ def require_flag(option: str, value: object) -> bool:
         OptionError: it is neither True nor False.
     """
     if not isinstance(value, bool):
-        raise OptionError(f"{option} must be True or False, got {value!r}")
+        raise OptionError(f"{option} must be True or False, got {short(value)}")
     return value
 
 
@@ -61,15 +134,15 @@ def require_target(value: object, metric: str = "accuracy") -> float | None:
     """
     if value is None:
         return None
-    is_flag: bool = isinstance(value, bool)
-    number = float(value) if isinstance(value, Real) and not is_flag else math.nan
+    number = as_float(value)
     if metric == "error":
         if not 0 < number < math.inf:
             raise OptionError(
-                f"target must be an error above 0, got {value!r}; it is reached at or below"
+                f"target must be an error above 0, got {short(value)}; it is reached at or below"
             )
     elif not 0 < number <= 1:
         raise OptionError(
-            f"target must be an accuracy above 0 and at most 1, got {value!r}; for 97 % write 0.97"
+            f"target must be an accuracy above 0 and at most 1, got {short(value)}; "
+            "for 97 % write 0.97"
         )
     return number

@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import operator
 from numbers import Integral
+from typing import Final
 
 import numpy as np
 
 from ampsim.errors import OptionError
+from ampsim.shown import short
+
+SEED_MAX: Final = 2**63 - 1
+"""Largest seed: a manifest's whole numbers have 64 bits."""
 
 
 def stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
@@ -41,5 +46,7 @@ def stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 def _checked_seed(seed: object) -> int:
     """`seed` as a Python int; NumPy's integers are welcome, truth values are not."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or int(seed) < 0:
-        raise OptionError(f"seed must be a whole number >= 0, got {seed!r}; try seed=0")
+        raise OptionError(f"seed must be a whole number >= 0, got {short(seed)}; try seed=0")
+    if int(seed) > SEED_MAX:
+        raise OptionError(f"seed must be below 2**63, got {short(seed)}; try seed=0")
     return int(seed)

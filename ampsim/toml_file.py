@@ -6,16 +6,19 @@ Those of hardware and the recipes of reports are such files.
 from __future__ import annotations
 
 import difflib
-import reprlib
+import math
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from ampsim.errors import FileFormatError
+from ampsim.errors import FileFormatError, OptionError
+from ampsim.paths import open_regular
+from ampsim.shown import short, shown
 
 SIZE_BYTES_MAX = 1_000_000
 """Largest file; chosen: a thousand times what one needs, so a larger one is a slip."""
@@ -24,7 +27,33 @@ Text = Annotated[str, Field(min_length=1)]
 """Text that says something."""
 
 
-class Record(BaseModel):
+class _Told(type(BaseModel)):
+    """Lets a record's constructor say what is wrong in one line, as its file would be told."""
+
+    def __call__(cls, *given: Any, **values: Any) -> Any:
+        if given:
+            keys = ", ".join(cast("Any", cls).model_fields)
+            raise OptionError(
+                f"{cls.__name__} takes its values by name, such as {cls.__name__}(name=...), got "
+                f"{shown(given[0])}; names: {keys}"
+            )
+        plain = {key: _plain(value) for key, value in values.items()}
+        try:
+            return super().__call__(**plain)
+        except ValidationError as error:
+            record = cast("type[BaseModel]", cls)
+            raise OptionError(f"{cls.__name__}: {explain(error, record)}") from error
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as Python's number; one that is masked is NaN, without NumPy's warning."""
+    if type(value).__name__ == "MaskedConstant":
+        return math.nan
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar and hasattr(value, "item") else value
+
+
+class Record(BaseModel, metaclass=_Told):
     """Base of what is read from a file that a user writes.
 
     Booleans and strings are not numbers, infinity and NaN are not values, and a key that has no
@@ -79,10 +108,10 @@ def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
     Raises:
         FileFormatError: it cannot be read, is no TOML, or is empty.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise FileFormatError(f"{label}: expected a .toml file, got a folder; name a file in it")
     try:
-        with path.open("rb") as file:
+        with open_regular(path, label) as file:
             content = file.read(SIZE_BYTES_MAX + 1)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -144,7 +173,7 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
         return _unknown_key(str(location[-1]), _keys_at(record, location[:-1]), parent)
     if kind == "missing":
         return f"missing key {key!r}; add it{' to ' + parent if parent else ''}"
-    got = f"got {_short(detail['input'])}"
+    got = f"got {short(detail['input'])}"
     if kind in _BOUNDS:
         sign, bound = _BOUNDS[kind]
         return f"{key} must be {sign} {context[bound]:g}, {got}"
@@ -169,11 +198,6 @@ def _unknown_key(key: str, known: list[str], parent: str) -> str:
 def _dotted(location: tuple[int | str, ...]) -> str:
     """A place in a file, as in `device[0].count`."""
     return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in location)[1:]
-
-
-def _short(value: object) -> str:
-    """A value in a message, on one line however large it is."""
-    return reprlib.repr(value)
 
 
 def _keys_at(record: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

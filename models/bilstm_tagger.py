@@ -37,7 +37,7 @@ from pydantic import Field
 import ampsim
 from ampsim.data import Sentence, WikiNer
 from ampsim.errors import OptionError
-from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Send, Wire
+from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Pumped, Wire
 from ampsim.nodes import (
     CellForm,
     Collect,
@@ -242,7 +242,7 @@ def two_ways(first: np.ndarray) -> Partition:
     return Partition((np.flatnonzero(first), np.flatnonzero(~first)), size=len(first))
 
 
-def pump(config: Config, instance: int, sentence: Sentence) -> list[Send]:
+def pump(config: Config, instance: int, sentence: Sentence) -> list[Pumped]:
     """Send a sentence: its numbers, the ways that they go, zeros to start from, and the tags."""
     numbers = [
         sentence.words[i : i + 1] if is_frequent else sentence.characters[i]
@@ -251,12 +251,12 @@ def pump(config: Config, instance: int, sentence: Sentence) -> list[Send]:
     spelled = tuple(map(len, compress(sentence.characters, ~sentence.frequent)))
     text = Text(instance, sentence.length, spelled or (1,))
     return [
-        (0, text, np.concatenate(numbers)),
-        (1, text, two_ways(sentence.frequent.repeat([len(one) for one in numbers]))),
-        (2, text, two_ways(sentence.frequent)),
-        (3, text, np.zeros((len(spelled), config.word_width), config.dtype)),
-        (4, to_word(text, 0), np.zeros((1, 2 * config.hidden), config.dtype)),
-        (5, text, sentence.tags),
+        ("sentence", text, np.concatenate(numbers)),
+        ("route", text, two_ways(sentence.frequent.repeat([len(one) for one in numbers]))),
+        ("order", text, two_ways(sentence.frequent)),
+        ("starts", text, np.zeros((len(spelled), config.word_width), config.dtype)),
+        ("start", to_word(text, 0), np.zeros((1, 2 * config.hidden), config.dtype)),
+        ("tags", text, sentence.tags),
     ]
 
 
@@ -297,4 +297,5 @@ def build(config: Config) -> ampsim.Model:
         min_update_interval=config.min_update_interval,
         node_update_intervals=dict.fromkeys(once_a_sentence, interval),
         dtype=config.dtype,
+        items="sentences",
     )

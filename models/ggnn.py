@@ -34,7 +34,7 @@ from pydantic import Field
 
 import ampsim
 from ampsim.data import CHEMICAL_ACCURACY_DEBYE, Molecule, Qm9Dipoles
-from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Send
+from ampsim.ir import Cond, Graph, Isu, Partition, Phi, Pumped
 from ampsim.nodes import (
     CellForm,
     Collect,
@@ -73,7 +73,7 @@ class Config:
     """
 
     hidden: Annotated[int, Field(ge=FEATURES)] = 100
-    steps: Annotated[int, Field(ge=1)] = 4
+    steps: Annotated[int, Field(ge=1, le=1000)] = 4
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-4
     decay: Annotated[float, Field(gt=0, le=1)] = 0.9
     min_update_interval: Annotated[int, Field(ge=1)] = 4
@@ -155,7 +155,7 @@ def all_in_one(rows: int) -> Partition:
     return Partition([np.zeros(rows, np.intp)], size=1)
 
 
-def pump(config: Config, instance: int, molecule: Molecule) -> list[Send]:
+def pump(config: Config, instance: int, molecule: Molecule) -> list[Pumped]:
     """Send a molecule: atoms, bonds, and the target."""
     atoms = molecule.atom_count
     start, end = Step(instance, 0), Step(instance, config.steps)
@@ -163,12 +163,12 @@ def pump(config: Config, instance: int, molecule: Molecule) -> list[Send]:
     state[:, :FEATURES] = molecule.atoms
     target = np.array([[molecule.dipole]], config.dtype)
     return [
-        (0, start, state),
-        (1, end, molecule.atoms),
-        (2, start, Partition([edges.source for edges in molecule.edges], size=atoms)),
-        (3, start, Partition([edges.target for edges in molecule.edges], size=atoms)),
-        (4, end, all_in_one(atoms)),
-        (5, end, target),
+        ("atoms", start, state),
+        ("features", end, molecule.atoms),
+        ("spread", start, Partition([edges.source for edges in molecule.edges], size=atoms)),
+        ("gather", start, Partition([edges.target for edges in molecule.edges], size=atoms)),
+        ("pool", end, all_in_one(atoms)),
+        ("target", end, target),
     ]
 
 
@@ -195,5 +195,6 @@ def build(config: Config) -> ampsim.Model:
         error_unit="× chemical accuracy",
         error_scale=lambda data: data.std_debye / CHEMICAL_ACCURACY_DEBYE,
         min_update_interval=config.min_update_interval,
+        items="molecules",
         dtype=config.dtype,
     )

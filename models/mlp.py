@@ -24,7 +24,7 @@ from pydantic import Field
 
 import ampsim
 from ampsim.data import ImageBatch, Mnist
-from ampsim.ir import Graph, Send
+from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 from ampsim.optim import sgd
 
@@ -87,10 +87,10 @@ def perceptron(config: Config) -> Graph:
     return graph
 
 
-def pump(instance: int, batch: ImageBatch) -> list[Send]:
+def pump(instance: int, batch: ImageBatch) -> list[Pumped]:
     """Send images and labels."""
     state = Batch(instance)
-    return [(0, state, batch.images), (1, state, batch.labels)]
+    return [("image", state, batch.images), ("label", state, batch.labels)]
 
 
 def build(config: Config) -> ampsim.Model:
@@ -113,5 +113,6 @@ def build(config: Config) -> ampsim.Model:
         optimizer=sgd(config.learning_rate),
         target=0.97,
         min_update_interval=config.min_update_interval,
+        items="images",
         dtype=config.dtype,
     )

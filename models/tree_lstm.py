@@ -13,9 +13,9 @@ recurses.
 
 What the paper leaves open, and what is chosen here:
 
-* 168 hidden units, embeddings of 300 numbers from a normal distribution of deviation 0.1. `vectors`
-  names a file of word vectors in GloVe's text format to start from instead, as the paper does;
-  words that it lacks start as without it.
+* 300 hidden units, as Fold's example has, and embeddings of 300 numbers from a normal distribution
+  of deviation 0.1. `vectors` names a file of word vectors in GloVe's text format to start from
+  instead, as the paper does; words that it lacks start as without it.
 * Adam with a rate of 1e-3, constant. No dropout.
 * The loss of a node is the cross-entropy of its label; a tree's loss is their sum.
 * Accuracy is over all nodes. Words that training never saw share one row of the embedding, which
@@ -40,11 +40,12 @@ from pydantic import Field
 import ampsim
 from ampsim.data import SentimentTrees, Tree, read_vectors
 from ampsim.errors import OptionError
-from ampsim.ir import Cond, Graph, Isu, Phi, Send
+from ampsim.ir import Cond, Graph, Isu, Phi, Pumped, Wire
 from ampsim.nodes import (
     BranchLSTM,
     CellForm,
     Columns,
+    Dropout,
     Embedding,
     LeafLSTM,
     Linear,
@@ -52,11 +53,14 @@ from ampsim.nodes import (
     Ungroup,
     cell_adder,
 )
-from ampsim.optim import adam
+from ampsim.optim import OPTIMIZERS
 
 CLASSES = 5
 ROOT = 1
 DEVIATION = 0.1
+MASKS_SEED = 0
+"""Of dropout: masks follow instance and place, and are the same whatever a run's seed."""
+
 WORDS_PER_TREE = 19
 """In the mean over the treebank's training trees: 19.14."""
 
@@ -70,7 +74,11 @@ class Config:
         embedding: width of the word embedding.
         words: rows of the word embedding; the treebank's training trees have 18,280 words, and
             one row is for all others.
-        learning_rate: of Adam.
+        optimizer: "adam" or "adagrad".
+        learning_rate: of the optimizer.
+        keep_probability: with which elements of word vectors, of the cells' candidates and of what
+            the classifier reads are kept in training; 1 for no dropout.
+        word_gradient_factor: what gradients of the embedding are multiplied by.
         min_update_interval: gradients of tree nodes between updates under AMP, but for the
             embedding.
         embedding_update_interval: gradients of words between updates of the embedding.
@@ -83,10 +91,13 @@ class Config:
         dtype: of parameters and activations.
     """
 
-    hidden: Annotated[int, Field(ge=1)] = 168
+    hidden: Annotated[int, Field(ge=1)] = 300
     embedding: Annotated[int, Field(ge=1)] = 300
     words: Annotated[int, Field(ge=1)] = 18_281
+    optimizer: Literal["adam", "adagrad"] = "adam"
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    keep_probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    word_gradient_factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     min_update_interval: Annotated[int, Field(ge=1)] = 50
     embedding_update_interval: Annotated[int, Field(ge=1)] = 1000
     cell: CellForm = "fused"
@@ -148,33 +159,39 @@ def places_of(tree: Tree) -> tuple[int, ...]:
     return tuple(places)
 
 
-def pump(instance: int, tree: Tree) -> list[Send]:
+def pump(instance: int, tree: Tree) -> list[Pumped]:
     """Send words and labels of a tree."""
     places = places_of(tree)
     leaves = Places(instance, places[: tree.leaves])
-    return [(0, leaves, tree.words), (1, Places(instance, places), tree.labels)]
+    return [("word", leaves, tree.words), ("label", Places(instance, places), tree.labels)]
 
 
 def tree_graph(config: Config, table: Embedding) -> Graph:
     """Build the graph around the table of words."""
-    hidden = config.hidden
+    hidden, dropped = config.hidden, 1 - config.keep_probability
     graph = Graph("tree_lstm")
+
+    def drop(name: str, wire: Wire) -> Wire:
+        return graph.add(Dropout(name, dropped, MASKS_SEED), wire) if dropped else wire
+
     word, label = graph.controller(word=("leaves",), label=("nodes",))
-    words = graph.add(table, word)
+    words = drop("words-dropout", graph.add(table, word))
     add_cell = cell_adder(graph, config.cell)
-    leaves = add_cell(LeafLSTM("leaf-lstm", config.embedding, hidden), words)
+    of_leaves = LeafLSTM("leaf-lstm", config.embedding, hidden, dropout=dropped, seed=MASKS_SEED)
+    leaves = add_cell(of_leaves, words)
     leaf = graph.add(Ungroup("leaves", take_place, keep_axis=True), leaves)
     node = Phi("node", ("leaf", "branch"))
     sides = Cond("side", side, ("root", "left", "right"))
     root, left, right = graph.branch(sides, graph.add(node, leaf))
     branch = add_cell(
-        BranchLSTM("branch-lstm", hidden),
+        BranchLSTM("branch-lstm", hidden, dropout=dropped, seed=MASKS_SEED),
         graph.add(Isu("from-left", to_parent, to_left), left),
         graph.add(Isu("from-right", to_parent, to_right), right),
     )
     graph.connect(branch, node, "branch")
     state = graph.add(Phi("every-node", ("root", "left", "right")), root, left, right)
     output = graph.add(Columns("output", 2 * hidden, 0, hidden), state)
+    output = drop("output-dropout", output)
     logits = graph.add(Linear("classifier", hidden, CLASSES), output)
     labels = graph.add(Ungroup("labels", take_place, keep_axis=True), label)
     graph.end(SoftmaxCrossEntropy("loss"), logits, labels)
@@ -217,7 +234,8 @@ def build(config: Config) -> ampsim.Model:
         return drawn
 
     def graph() -> Graph:
-        words = Embedding("embedding", *shape, is_sparse=True, start=table)
+        factor = config.word_gradient_factor
+        words = Embedding("embedding", *shape, is_sparse=True, start=table, gradient_factor=factor)
         return tree_graph(config, words)
 
     def data(seed: int, train_count: int | None) -> Any:
@@ -238,9 +256,10 @@ def build(config: Config) -> ampsim.Model:
         make_graph=graph,
         make_data=data,
         pump=pump,
-        optimizer=adam(config.learning_rate),
+        optimizer=OPTIMIZERS[config.optimizer](config.learning_rate),
         target=0.82,
         min_update_interval=config.min_update_interval,
         node_update_intervals=intervals,
+        items="trees",
         dtype=config.dtype,
     )

@@ -23,13 +23,14 @@ def files(*patterns: str) -> list[Path]:
 
 PACKAGE = files("ampsim/**/*.py")
 CODE = [*PACKAGE, *files("models/*.py")]
-SCRIPTS = files("benchmarks/**/*.py", "reports/**/*.py")
+SCRIPTS = files("benchmarks/**/*.py", "notebooks/*.py", "reports/**/*.py")
 TESTS = [path for path in files("tests/**/*.py") if path != HERE]
 PAGES = files(
     "*.md",
     "*.toml",
     "docs/**/*.md",
     "devices/*.toml",
+    "notebooks/*.md",
     "reports/**/*.md",
     "reports/**/*.toml",
     ".ci/*",
@@ -41,7 +42,10 @@ PARAMETERS_MAX = 5
 
 # A module over the limit stands here with its length and, in a comment, the reason; a longer one
 # fails, and so does an entry that is longer than it need be.
-LONG_MODULES: dict[str, int] = {}
+LONG_MODULES: dict[str, int] = {
+    "models/bilstm_tagger.py": 301,  # a model is one file
+    "ampsim/study/result.py": 313,  # what users ask of a run, in one place
+}
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "study"}
 
@@ -191,6 +195,17 @@ def test_no_name_leaves_open_whether_it_is_a_count_or_a_rate():
                     yield f"{value}; write flop or flop_per_s"
 
     expect_none(CODE + SCRIPTS + TESTS, find)
+
+
+def test_paths_are_asked_for_in_a_way_that_never_raises():
+    def find(path: Path) -> Iterator[str]:
+        for node in ast.walk(parse(path)):
+            if not isinstance(node, ast.Attribute) or ast.unparse(node.value) == "os.path":
+                continue
+            if node.attr in ("is_file", "is_dir", "exists"):
+                yield f"{node.lineno}: .{node.attr} raises for a name that is too long"
+
+    expect_none(PACKAGE, find)
 
 
 def test_nothing_below_the_study_reads_the_wall_clock_except_the_clock():

@@ -1,5 +1,5 @@
 """The command line: words in, words out; what they mean is decided in the layers below."""
 
-from ampsim.cli.entry import main
+from ampsim.cli.start import main
 
 __all__ = ["main"]

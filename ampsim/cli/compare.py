@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ampsim.cli import options
+from ampsim.cli.json_object import prepare_json, write_json
 from ampsim.cli.say import Code, write
 
 _HELP = "A folder of `ampsim run`."
@@ -22,7 +23,8 @@ def compare(
     """Compare two runs: where they come from, their numbers, and where their traces first part.
 
     Traces are compared to the bit, row by row in the order in which things ended. It ends with 0
-    whether they differ or not.
+    whether they differ or not. The object of --json: ampsim, a, b, is_identical, origin, numbers,
+    tables.
     """
     from ampsim.report.compare_text import to_text
     from ampsim.study.compare import compare_runs
@@ -30,10 +32,10 @@ def compare(
     from ampsim.study.run_dir import read_run
 
     a, b = read_run(run_a), read_run(run_b)
-    options.prepare_json(json)
+    prepare_json(json)
     comparison = compare_runs(a, b)
     if json is not None:
-        options.write_json(to_json(a, b, comparison), json)
+        write_json(to_json(a, b, comparison), json)
     if json != "-":
         write(to_text(a, b, comparison))
     return Code.FINE

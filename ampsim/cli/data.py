@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json as writer
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampsim.cli import options
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
 from ampsim.cli.say import Code, complain, in_columns, write
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from ampsim.data import FileStatus
 
 NameArgument = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="One data set; all unless given.")
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        autocompletion=completion.one_of(*completion.DATASETS),
+        help="One data set; all unless given.",
+    ),
 ]
 DownloadOption = Annotated[
     bool, typer.Option("--download", help="Fetch what is missing first, each file by its hash.")
@@ -32,16 +37,19 @@ def data(
     data: options.DataOption = None,
     json: options.JsonOption = None,
 ) -> Code:
-    """Say which files of the data sets are there, how many items they have, and what is missing."""
+    """Say which files of the data sets are there, how many items they have, and what is missing.
+
+    The object of --json: ampsim, folder, files (a list).
+    """
     from ampsim.data import DATASETS, data_folder, survey
     from ampsim.data.registry import source_named
 
-    options.prepare_json(json)
+    prepare_json(json)
     names = list(DATASETS) if name is None else [source_named(name).name]
     code = _download(names, data) if download else Code.FINE
     files, folder = survey(data, name), data_folder(data)
     if json is not None:
-        options.write_json(_as_json(folder, files), json)
+        write_json(_as_json(folder, files), json)
     if json != "-":
         write(_as_text(folder, names, files))
     for problem in (file.problem for file in files if file.problem):
@@ -106,10 +114,7 @@ def _state(file: FileStatus) -> str:
 
 
 def _as_json(folder: Path, files: list[FileStatus]) -> str:
-    import ampsim
-
     rows: list[dict[str, Any]] = [dataclasses.asdict(file) for file in files]
     for row in rows:
         row["path"] = None if row["path"] is None else str(row["path"])
-    content = {"ampsim": ampsim.__version__, "folder": str(folder), "files": rows}
-    return writer.dumps(content, indent=2) + "\n"
+    return object_of(folder=str(folder), files=rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
 from ampsim.cli.say import Code, in_columns, write
 from ampsim.units import format_bytes, format_flop, format_seconds
 
@@ -14,19 +16,42 @@ if TYPE_CHECKING:
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME|FILE]", help="A shipped name, or a device or cluster file."),
+    typer.Argument(
+        metavar="[NAME|FILE]",
+        autocompletion=completion.devices,
+        help="A shipped name, or a device or cluster file.",
+    ),
 ]
 
 
-def devices(name: NameArgument = None) -> Code:
-    """List the shipped devices, or show one device or cluster: its numbers, sources and costs."""
+def devices(name: NameArgument = None, *, json: options.JsonOption = None) -> Code:
+    """List the shipped devices, or show one device or cluster: its numbers, sources and costs.
+
+    The object of --json: ampsim, devices (a list: kind, then the keys of its file).
+    """
     from ampsim import assets
 
+    prepare_json(json)
+    if json is not None:
+        shown = [
+            _plain(load(each)) for each in (assets.names("devices") if name is None else [name])
+        ]
+        write_json(object_of(devices=shown), json)
+    if json == "-":
+        return Code.FINE
     if name is None:
         write(in_columns(_row(each) for each in assets.names("devices")))
     else:
         write(text_of(load(name)))
     return Code.FINE
+
+
+def _plain(loaded: Device | Cluster) -> dict[str, Any]:
+    """Everything that its file says, and what it leaves to defaults."""
+    from ampsim.hardware import Device
+
+    kind = "device" if isinstance(loaded, Device) else "cluster"
+    return {"kind": kind, **loaded.model_dump(mode="json")}
 
 
 def load(name: str) -> Device | Cluster:

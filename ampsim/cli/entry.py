@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, NoReturn, cast
+import warnings
+from collections.abc import Generator, Sequence
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
 import ampsim
-from ampsim.cli import check, compare, data, devices, forecast, gantt, models, report, run
+from ampsim.cli import (
+    check,
+    compare,
+    data,
+    devices,
+    forecast,
+    gantt,
+    models,
+    report,
+    run,
+    signals,
+    standard_output,
+)
+from ampsim.cli.resources import releasing
 from ampsim.cli.say import Code, complain, write
-from ampsim.errors import AmpsimError
+from ampsim.cli.standard_output import UnwritableOutput
+from ampsim.cli.streams import open_streams
+from ampsim.cli.traceback import with_traceback
+from ampsim.errors import AmpsimError, PlacementWarning
 
 app = typer.Typer(
     name="ampsim",
@@ -31,9 +49,9 @@ for _command, _help in (
     (models.models, "List the models, or show one."),
     (data.data, "Say which data sets are there, or fetch them."),
     (report.report, "Make a recipe's report, or check one."),
-    (check.check, "Check a device, cluster, model or recipe file."),
+    (check.check, "Check device, cluster, placement, model or recipe files."),
 ):
-    app.command(short_help=_help)(_command)
+    app.command(short_help=_help)(with_traceback(releasing(_command)))
 
 # The class of all mistakes in calling a program: typer carries its own copy of click or not,
 # depending on its version, and exports this one subclass of it.
@@ -62,32 +80,43 @@ def start(context: typer.Context, version: VersionOption = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit: 0 fine, 2 a mistake or a failed run, 130 interrupted.
 
-    It exits with 1 where a report does not follow any more from its recipe, or where nobody could
-    be told: standard output is closed or its disk full.
+    SIGTERM interrupts as Ctrl-C does, with 143. It exits with 1 where a report does not follow any
+    more from its recipe, or where nobody could be told: standard output is closed or its disk full.
 
     Args:
         arguments: instead of those on the command line.
     """
+    lost = open_streams()
+    os.environ["MPLBACKEND"] = "agg"  # a notebook's, inherited, need not exist here
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not that its cache cannot be kept
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know every letter
-    try:
-        code = _run(arguments)
-        sys.stdout.flush()
-    except OSError as error:
-        if error.filename is not None:  # not of standard output
-            raise
-        _forget_output()
+    with signals.interrupting() as received:
+        try:
+            with standard_output.watched():
+                code = _run(arguments)
+        except UnwritableOutput as error:
+            standard_output.forget()
+            code = 1
+            if error.reason is not None:
+                complain(f"cannot write to standard output: {error.reason}")
+        except KeyboardInterrupt:  # in the last moments
+            code = Code.INTERRUPTED
+    if lost is not None and lost.is_used and code == Code.FINE:
         code = 1
-        if not isinstance(error, BrokenPipeError):  # as from `head`, which has seen enough
-            complain(f"cannot write to standard output: {error.strerror}")
-    sys.exit(code)
+        complain("cannot write to standard output: it is closed")
+    if arguments is None:
+        signals.ignore_all()
+        signals.forget_interruption()
+    sys.exit(received.code if code == Code.INTERRUPTED else code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
     """Run the program and say what went wrong, if anything did, in one line."""
     try:
-        ended = app(arguments, prog_name="ampsim", standalone_mode=False)
+        with _notes_in_a_line():
+            ended = app(arguments, prog_name="ampsim", standalone_mode=False)
     except AmpsimError as error:
         complain(error)
         return Code.FAILED
@@ -104,7 +133,18 @@ def _run(arguments: Sequence[str] | None) -> int:
     return int(ended or 0)
 
 
-def _forget_output() -> None:
-    """Keep Python from complaining, at its end, about a pipe that nobody reads."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+@contextlib.contextmanager
+def _notes_in_a_line() -> Generator[None]:
+    """Say ampsim's own warnings in a line each, and other's as Python does."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, PlacementWarning):
+                complain(f"note: {message}")
+            else:
+                usual(message, category, *rest)
+
+        warnings.simplefilter("always", PlacementWarning)
+        warnings.showwarning = show  # pyright: ignore[reportAttributeAccessIssue]  # as documented
+        yield

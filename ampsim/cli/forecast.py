@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampsim.cli import options
-from ampsim.cli.say import Code, complain, output_folder, width, write
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import prepare_json, write_json
+from ampsim.cli.say import Code, complain, width, write
+from ampsim.cli.traceback import show_traceback
+from ampsim.cli.tuning import Tuning, make_schedules, with_schedule_options
 
 if TYPE_CHECKING:
+    from ampsim.output_folder import OutputFolder
     from ampsim.study import Forecast
 
 
-@options.with_schedule_options
+@with_schedule_options
 def forecast(
     model: options.ModelArgument = "rnn",
     *,
@@ -24,10 +28,16 @@ def forecast(
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
     schedule: Annotated[
-        str, typer.Option("--schedule", metavar="NAME,...", help="Schedules, one row each.")
+        str,
+        typer.Option(
+            "--schedule",
+            metavar="NAME,...",
+            autocompletion=completion.several_of(*completion.SCHEDULES),
+            help="Schedules, one row each.",
+        ),
     ] = options.ALL_SCHEDULES,
-    tuning: options.Tuning,
-    placement: options.PlacementOption = options.PLACEMENT,
+    tuning: Tuning,
+    placement: options.PlacementOption = None,
     target: options.TargetOption = None,
     max_epochs: Annotated[
         int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
@@ -47,21 +57,32 @@ def forecast(
     """Say how fast, and to what accuracy, MODEL would train on devices that need not exist.
 
     Runs every schedule until the target accuracy is reached, prints how they compare, and writes
-    table, figures and manifest to --out (forecast-MODEL unless told).
+    table, figures and manifest to --out (forecast-MODEL unless told). Until that is whole, finished
+    runs are kept there, and the same command goes on where it was. The object of --json: ampsim,
+    model, cluster, seed, rows (a list, one a schedule, with the columns of forecast.csv).
     """
-    from ampsim import study
     from ampsim.cli.progress import shown
+    from ampsim.output_folder import taken
+    from ampsim.report.forecast_page import FILES
     from ampsim.report.naming import slug
+    from ampsim.study import Keeping
+    from ampsim.study.forecast import forecast as make_forecast
 
     loaded = options.make_model(model, settings, data)
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
-    schedules = options.make_schedules(schedule, tuning)
-    options.prepare_json(json)
-    with output_folder(out or Path(f"forecast-{slug(loaded.name)}")) as folder:
+    schedules = make_schedules(schedule, tuning)
+    prepare_json(json)
+
+    def say(line: str) -> None:
+        if not quiet:
+            complain(line)
+
+    with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
+        keeping = Keeping(folder.path, with_failures=False, say=say)
         with shown(is_quiet=quiet) as on_progress:
-            made = study.forecast(
+            made = make_forecast(
                 loaded,
                 cluster,
                 schedules,
@@ -74,11 +95,15 @@ def forecast(
                 placement=placement,
                 jobs=options.make_jobs(jobs),
                 on_progress=on_progress,
+                keeping=keeping,
             )
-        return _deliver(made, folder, json, seed)
+        code = _deliver(made, folder, json, seed)
+        if code is Code.FINE:
+            keeping.forget()
+        return code
 
 
-def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
+def _deliver(made: Forecast, folder: OutputFolder, json: str | None, seed: int) -> Code:
     """Write the files, then say what they say."""
     from ampsim.report.forecast_page import write_forecast
     from ampsim.study.forecast_json import to_json
@@ -88,10 +113,10 @@ def _deliver(made: Forecast, folder: Path, json: str | None, seed: int) -> Code:
         return Code.INTERRUPTED
     write_forecast(made, folder)
     if json is not None:
-        options.write_json(to_json(made, seed=seed), json)
+        write_json(to_json(made, seed=seed), json)
     if json != "-":
         _print_table(made)
-        write(f"wrote {folder / 'index.html'}, forecast.md and figures beside it")
+        write(f"wrote {folder.path / 'index.html'}, forecast.md and figures beside it")
     return _ended(made, folder)
 
 
@@ -107,11 +132,13 @@ def _print_table(made: Forecast) -> None:
     write(verdict(made.table, made.target, made.metric))
 
 
-def _ended(made: Forecast, folder: Path) -> Code:
+def _ended(made: Forecast, folder: OutputFolder) -> Code:
     """Say what did not go to its end."""
+    for run in made.runs:
+        show_traceback(run.failure)
     for failure in made.failures:
         complain(failure)
     if made.interrupted:
-        complain(f"{made.interrupted}; what finished is in {folder}")
+        complain(f"{made.interrupted}; what finished is in {folder}; run again to go on")
         return Code.INTERRUPTED
     return Code.FAILED if made.failures else Code.FINE

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ampsim.cli import options
+from ampsim.cli import completion, options
 from ampsim.cli.gantt_files import Shown, require_no_window, writer_of
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.resources import hold
 from ampsim.cli.say import Code, write
+from ampsim.cli.tuning import (
+    SCHEDULE_OPTIONS,
+    Tuning,
+    make_schedules,
+    with_schedule_options,
+)
 from ampsim.errors import OptionError
+from ampsim.paths import expanded
 
 _INSTANCES = 2000  # chosen: enough for a window's worth, done in a moment
 
 SourceArgument = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL|RUN_DIR", help="A model to run for a moment, or a folder of `ampsim run`."
+        metavar="MODEL|RUN_DIR",
+        autocompletion=completion.runs_or_models,
+        help="A model to run for a moment, or a folder of `ampsim run`.",
     ),
 ]
 
 
-@options.with_schedule_options
+@with_schedule_options
 def gantt(
     source: SourceArgument,
     *,
@@ -48,6 +60,7 @@ def gantt(
         str | None,
         typer.Option(
             "--schedule",
+            autocompletion=completion.several_of(*completion.SCHEDULES),
             metavar="NAME,...",
             show_default=False,
             help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
@@ -56,7 +69,7 @@ def gantt(
     transfers: Annotated[
         bool,
         typer.Option(
-            help="Draw messages on links that take time as arrows, in pictures and pages."
+            help="Draw messages on links that take time: arrows, or tracks in a trace (.json)."
         ),
     ] = True,
     settings: options.SetOption = None,
@@ -65,10 +78,15 @@ def gantt(
     workers: options.WorkersOption = None,
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
-    tuning: options.Tuning,
+    tuning: Tuning,
     placement: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", show_default=False, help="As in forecast."),
+        typer.Option(
+            metavar="NAME|FILE",
+            show_default=False,
+            autocompletion=completion.placements,
+            help="As in forecast.",
+        ),
     ] = None,
     instances: Annotated[
         int | None,
@@ -82,15 +100,20 @@ def gantt(
     mode: Annotated[
         options.ModeName | None, typer.Option(help="As in forecast.  [default: numeric]")
     ] = None,
+    json: options.JsonOption = None,
 ) -> Code:
-    """Draw who works when: forward orange, backward blue, update yellow, one row per worker."""
-    from ampsim.files import prepare_file
+    """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
+
+    The object of --json: ampsim, file, title, workers, schedules (a list of names), text.
+    """
+    from ampsim.files import prepared_file
     from ampsim.report.gantt_window import parse_window
 
     writer_of(out)
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
-    prepare_file(out)
+    hold(prepared_file(out))
+    prepare_json(json)
     given: dict[str, Any] = {
         "schedule": schedule,
         "set": settings,
@@ -105,8 +128,14 @@ def gantt(
         "seed": seed,
         "mode": mode,
     }
-    shown = _kept(source, given) if Path(source).is_dir() else _made(source, given)
-    write(writer_of(out)(replace(shown, has_transfers=transfers), out, choice))
+    shown = _kept(source, given) if os.path.isdir(expanded(source)) else _made(source, given)
+    said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
+    if json is not None:
+        names = [trace.name for trace in shown.traces]
+        about = {"title": shown.title, "workers": shown.workers, "schedules": names}
+        write_json(object_of(file=str(out), **about, text=said), json)
+    if json != "-":
+        write(said)
     return Code.FINE
 
 
@@ -139,13 +168,14 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
     """The same of a model, run for a moment."""
     from ampsim.report.perfetto import Trace
     from ampsim.study import Result, simulate
+    from ampsim.study.schedule_names import labels_of
 
     model = options.make_model(source, given["set"], given["data"])
     keys = ("workers", "latency_s", "bandwidth_bytes_per_s")
     cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
-    schedules = options.make_schedules(
+    schedules = make_schedules(
         given["schedule"] or options.ALL_SCHEDULES,
-        {name: given[name] for name in options.SCHEDULE_OPTIONS},
+        {name: given[name] for name in SCHEDULE_OPTIONS},
     )
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
@@ -153,12 +183,12 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
         "seed": given["seed"] or 0,
         "mode": mode,
         "instances": instances,
-        "placement": given["placement"] or options.PLACEMENT,
+        "placement": given["placement"],
     }
 
-    def trace(result: Result) -> Trace:
+    def trace(result: Result, label: str) -> Trace:
         return Trace(
-            result.schedule.name,
+            label,
             result.workers,
             lambda: [result.spans],
             lambda: [result.updates],
@@ -168,5 +198,8 @@ def _made(source: str, given: dict[str, Any]) -> Shown:
             [device.name for device in cluster.devices],
         )
 
-    traces = [trace(simulate(model, cluster, schedule, **settled)) for schedule in schedules]
+    traces = [
+        trace(simulate(model, cluster, schedule, **settled), label)
+        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
+    ]
     return Shown(f"{model.name} on {cluster.name}", traces)

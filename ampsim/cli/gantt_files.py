@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -84,7 +84,10 @@ def require_no_window(out: Path, window: str | None) -> None:
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto import write_perfetto
 
-    count = write_perfetto(shown.traces, out, title=shown.title)
+    traces = shown.traces
+    if not shown.has_transfers:
+        traces = [replace(trace, transfers=tuple) for trace in traces]
+    count = write_perfetto(traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
 
 

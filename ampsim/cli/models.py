@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampsim.cli import options
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.resources import hold
 from ampsim.cli.say import Code, in_columns, write
 from ampsim.errors import OptionError
 
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME|FILE]", help="A shipped name, or a .py file of your own."),
+    typer.Argument(
+        metavar="[NAME|FILE]",
+        autocompletion=completion.models,
+        help="A shipped name, or a .py file of your own.",
+    ),
 ]
 GraphOption = Annotated[
     Path | None,
@@ -30,12 +36,21 @@ def models(
     *,
     settings: options.SetOption = None,
     graph: GraphOption = None,
+    json: options.JsonOption = None,
 ) -> Code:
-    """List the shipped models, or show one: what it is, its options and the nodes of its graph."""
+    """List the shipped models, or show one: what it is, its options and the nodes of its graph.
+
+    The object of --json: ampsim, models (a list: name, description, options, nodes, parameters;
+    the last three are null unless one model is named).
+    """
+    prepare_json(json)
     if name is None:
         if graph is not None or settings:
             raise OptionError("--graph and --set belong to one model; name it, as in: models rnn")
-        write(in_columns(_rows()))
+        if json is not None:
+            write_json(object_of(models=[_plain(*row) for row in _rows()]), json)
+        if json != "-":
+            write(in_columns(_rows()))
         return Code.FINE
     if graph is not None:
         _prepare(graph)
@@ -43,9 +58,10 @@ def models(
     built = model.graph()
     if graph is not None:
         _save(built, graph)
-        write(f"wrote {graph}")
-        return Code.FINE
-    write(_text(name, model, built))
+    if json is not None:
+        write_json(object_of(models=[_plain(name, _first_line(name), model, built)]), json)
+    if json != "-":
+        write(_text(name, model, built) if graph is None else f"wrote {graph}")
     return Code.FINE
 
 
@@ -62,6 +78,35 @@ def _rows() -> list[tuple[str, str]]:
     names = assets.names("models")
     texts = [docstring_of(assets.named("models", name)) for name in names]
     return [(name, text.partition("\n")[0]) for name, text in zip(names, texts, strict=True)]
+
+
+def _first_line(name: str) -> str:
+    from ampsim import assets
+    from ampsim.study.model_text import docstring_of
+
+    return docstring_of(assets.locate("models", name)).partition("\n")[0]
+
+
+def _plain(
+    name: str, description: str, model: Model | None = None, graph: Graph | None = None
+) -> dict[str, Any]:
+    """A model as plain values; what is not known without building it is None."""
+    from ampsim.study.model_text import options_of
+
+    fields = None if model is None else options_of(model.config)
+    nodes = None if graph is None else map(_node_row, graph.nodes)
+    return {
+        "name": name,
+        "description": description,
+        "options": fields
+        and [{key: str(getattr(one, key)) for key in _OF_OPTION} for one in fields],
+        "nodes": nodes and [dict(zip(_OF_NODE, node, strict=True)) for node in nodes],
+        "parameters": None if graph is None else parameter_count(graph),
+    }
+
+
+_OF_OPTION = ("name", "type", "value", "description")
+_OF_NODE = ("name", "type", "parameters")
 
 
 def _text(name: str, model: Model, graph: Graph) -> str:
@@ -96,7 +141,7 @@ def _node_row(node: Any) -> tuple[str, str, str]:
 
 def _prepare(path: Path) -> None:
     """Try the file before any work."""
-    from ampsim.files import prepare_file
+    from ampsim.files import prepared_file
     from ampsim.report.saving import KNOWN_SUFFIXES
 
     known = (*KNOWN_SUFFIXES, ".dot")
@@ -105,7 +150,7 @@ def _prepare(path: Path) -> None:
             f"cannot draw a graph to {str(path)!r}: its suffix must be one of {', '.join(known)}, "
             f"got {repr(path.suffix) if path.suffix else 'none'}"
         )
-    prepare_file(path)
+    hold(prepared_file(path))
 
 
 def _save(graph: Graph, path: Path) -> None:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampsim.cli.say import Code, complain, write
+from ampsim.cli import completion
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
-    from ampsim.runtime import Schedule
     from ampsim.study import Model
 
 DEVICE = "tflops-1"
-PLACEMENT = "paper"
 ALL_SCHEDULES = "sequential,pipeline,amp"
 
 
@@ -31,7 +26,12 @@ class ModeName(StrEnum):
 
 
 ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A shipped model's name, or a .py file of your own.")
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=completion.models,
+        help="A shipped model's name, or a .py file of your own.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -45,6 +45,7 @@ DeviceOption = Annotated[
     str | None,
     typer.Option(
         "--device",
+        autocompletion=completion.devices,
         metavar="NAME|FILE",
         show_default=False,
         help=f"A shipped device's name, or a device or cluster file (.toml).  [default: {DEVICE}]",
@@ -72,83 +73,16 @@ BandwidthOption = Annotated[
         help="Rate at which a message enters a link.  [default: infinite, or the file's]",
     ),
 ]  # fmt: skip
-ActiveKeysOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-active-keys", metavar="N", show_default=False,
-        help="Instances in flight at most; for schedules that drain, those of a group. "
-        "sequential always has 1.  [default: 8]",
-    ),
-]  # fmt: skip
-UpdateIntervalOption = Annotated[
-    int | None,
-    typer.Option(
-        "--min-update-interval", metavar="N", show_default=False,
-        help="Gradients between updates of a node, under amp, amp-budget and pipedream-2bw.  "
-        "[default: as the model prefers; pipedream-2bw: 8]",
-    ),
-]  # fmt: skip
-BudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        "--staleness-budget", metavar="X", show_default=False,
-        help="Updates that a gradient may be old for another instance to be admitted, under "
-        "amp-budget.  [default: 4]",
-    ),
-]  # fmt: skip
-RemedyOption = Annotated[
+PlacementOption = Annotated[
     str | None,
     typer.Option(
-        "--remedy", metavar="NAME", show_default=False,
-        help="What amp and amp-budget do about delayed gradients: none, or weight-prediction.  "
-        "[default: none]",
-    ),
-]  # fmt: skip
-VerticalSyncOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--vertical-sync/--no-vertical-sync", show_default=False,
-        help="One version of the weights for an instance at all stages, under pipedream.",
-    ),
-]  # fmt: skip
-GroupOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-group", metavar="N", show_default=False,
-        help="Messages for one node that a worker may merge into one step, under amp and "
-        "amp-budget.  [default: 1]",
-    ),
-]  # fmt: skip
-GroupWaitOption = Annotated[
-    float | None,
-    typer.Option(
-        "--group-wait-s", metavar="SECONDS", show_default=False,
-        help="How long a worker waits, once, before it starts a smaller group.  [default: 0]",
-    ),
-]  # fmt: skip
-SCHEDULE_OPTIONS: Final[dict[str, Any]] = {
-    "max_active_keys": ActiveKeysOption,
-    "min_update_interval": UpdateIntervalOption,
-    "staleness_budget": BudgetOption,
-    "remedy": RemedyOption,
-    "max_group": GroupOption,
-    "group_wait_s": GroupWaitOption,
-    "vertical_sync": VerticalSyncOption,
-}
-"""Every option that some schedule takes, as `with_schedule_options` adds it to a command."""
-
-Tuning: TypeAlias = dict[str, Any]
-"""What was given of `SCHEDULE_OPTIONS`, by name; None where nothing was."""
-
-PlacementOption = Annotated[
-    str,
-    typer.Option(
-        "--placement",
-        metavar="NAME|FILE",
+        "--placement", metavar="NAME|FILE", show_default=False,
+        autocompletion=completion.placements,
         help="Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
-        "communication-aware, or a .toml file of lines NODE = WORKER.",
+        "communication-aware, or a .toml file of lines NODE = WORKER.  [default: paper, with a "
+        "line where devices or links differ and another is faster]",
     ),
-]
+]  # fmt: skip
 TargetOption = Annotated[
     float | None,
     typer.Option(
@@ -195,7 +129,7 @@ JsonOption = Annotated[
     typer.Option(
         "--json",
         metavar="FILE|-",
-        help="Write one JSON object; - gives it alone on standard output.",
+        help="Write one JSON object; - gives it alone on standard output. Unknown is null.",
     ),
 ]
 OutFolderOption = Annotated[
@@ -234,61 +168,8 @@ def make_cluster(
     )
 
 
-def with_schedule_options(command: Callable[..., Code]) -> Callable[..., Code]:
-    """Give a command every option of `SCHEDULE_OPTIONS`; it gets them in its `tuning`, by name."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.name != "tuning":
-            parameters.append(parameter)
-            continue
-        parameters += [
-            parameter.replace(name=name, annotation=option, default=None)
-            for name, option in SCHEDULE_OPTIONS.items()
-        ]
-
-    @functools.wraps(command)
-    def wrapped(**given: Any) -> Code:
-        tuning = {name: given.pop(name) for name in SCHEDULE_OPTIONS}
-        return command(**given, tuning=tuning)
-
-    del wrapped.__wrapped__  # its signature is another's
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]  # inspect reads it
-    wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
-    return wrapped
-
-
 def make_jobs(jobs: int | None) -> int:
     """How many runs to make at a time: as told, else as many as there are cores."""
     from ampsim.study import jobs_here, require_jobs
 
     return require_jobs(jobs_here() if jobs is None else jobs)
-
-
-def make_schedules(names: str, tuning: Tuning) -> list[Schedule]:
-    """The schedules that the command line names; says so where an option concerns none of them."""
-    from ampsim.study.schedule_names import schedules_of, without_effect
-
-    schedules = schedules_of(names, **tuning)
-    named = [option for option, value in tuning.items() if value is not None]
-    for option in without_effect(schedules, named):
-        complain(f"note: --{option.replace('_', '-')} has no effect on {names}")
-    return schedules
-
-
-def prepare_json(json: str | None) -> None:
-    """Try the file of --json before the long work."""
-    from ampsim.files import prepare_file
-
-    if json not in (None, "-"):
-        prepare_file(json)
-
-
-def write_json(text: str, json: str) -> None:
-    """Write JSON text to the file of --json, or alone to standard output."""
-    from ampsim.files import write_text
-
-    if json == "-":
-        write(text.rstrip("\n"))
-    else:
-        write_text(json, text)

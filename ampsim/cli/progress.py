@@ -7,19 +7,23 @@ import math
 import sys
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.cli.say import complain
+from ampsim.printable import printable
 from ampsim.units import UNKNOWN, format_rate
 
 if TYPE_CHECKING:
     from ampsim.study import Progress
+    from ampsim.study.progress import Whole
 
 Show: TypeAlias = "Callable[[Progress], None]"
 _Run: TypeAlias = "tuple[str, int]"
 
 _SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
 _SECONDS_BETWEEN_LOOKS = 0.05
+_SHARE_TO_TELL = 0.02  # chosen: what is left is told from two hundredths of the work on
 _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 
@@ -42,7 +46,7 @@ def shown(*, is_quiet: bool) -> Generator[Show | None]:
 def title_of(progress: Progress) -> str:
     """Which run it is, and in which epoch."""
     repeat = f" {progress.repeat}/{progress.repeats}" if progress.repeats > 1 else ""
-    return f"{progress.schedule}{repeat}, epoch {progress.epoch}"
+    return f"{printable(progress.schedule)}{repeat}, epoch {progress.epoch}"
 
 
 def _run_of(progress: Progress) -> _Run:
@@ -95,28 +99,43 @@ class _Bar:
         self.looked_s = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _WholeBar:
+    """What is drawn of all runs: since when, and what was done by then."""
+
+    task: Any
+    start_s: float
+    share: float
+
+
 class Bars:
-    """A bar for each of the last runs, for the epoch that it is in or ended with."""
+    """A bar for all runs of a forecast or report, and one for each of the last.
+
+    That of a run is for the epoch that it is in or ended with.
+    """
 
     def __init__(self, console: Any) -> None:
         """Draw on `console`, a terminal."""
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         self._rich = RichProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rate]:>9}", markup=False),
-            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]:>7}", markup=False),
             TextColumn("{task.fields[score]}", markup=False),
             console=console,
         )
         self._rich.start()
         self._bars: dict[_Run, _Bar] = {}
+        self._whole: _WholeBar | None = None
 
     def show(self, progress: Progress) -> None:
         """Take the news."""
         now_s = time.monotonic()
+        if progress.whole is not None:
+            self._show_whole(progress.whole, now_s)
         bar = self._bar_of(_run_of(progress))
         if progress.epoch != bar.epoch:
             bar.epoch, bar.start_s = progress.epoch, now_s
@@ -129,13 +148,28 @@ class Bars:
             completed=progress.items,
             description=title_of(progress),
             rate=_rate(progress, now_s - bar.start_s),
+            left=_left(now_s - bar.start_s, progress.items, progress.items_total - progress.items),
             score=_score(progress),
+        )
+
+    def _show_whole(self, whole: Whole, now_s: float) -> None:
+        """Draw the bar of all runs, with the time that is left once that can be told."""
+        if self._whole is None:
+            task = self._rich.add_task("", total=1.0, rate="", left="", score="")
+            self._whole = _WholeBar(task, now_s, whole.share)
+        made, seconds = whole.share - self._whole.share, now_s - self._whole.start_s
+        is_told = whole.is_known and (made >= _SHARE_TO_TELL or whole.finished == whole.runs)
+        self._rich.update(
+            self._whole.task,
+            completed=whole.share,
+            description=f"{whole.finished} of {whole.runs} runs",
+            left=_left(seconds, made, 1.0 - whole.share) if is_told else "",
         )
 
     def _bar_of(self, run: _Run) -> _Bar:
         """The run's bar; a new one, where it has none, takes the place of the oldest."""
         if run not in self._bars:
-            self._bars[run] = _Bar(self._rich.add_task("", rate="", score=""))
+            self._bars[run] = _Bar(self._rich.add_task("", rate="", left="", score=""))
             if len(self._bars) > _BARS:
                 oldest = list(self._bars.values())[-_BARS - 1]
                 self._rich.update(oldest.task, visible=False)
@@ -143,14 +177,27 @@ class Bars:
 
     def close(self) -> None:
         """Leave the bars as they are."""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):  # nobody looks any more
             self._rich.stop()
-        sys.stderr.flush()
+            sys.stderr.flush()
 
 
 def _rate(progress: Progress, seconds: float) -> str:
     """Items per second of the wall clock, which is not the virtual rate of the table."""
     return format_rate(progress.items / seconds) if seconds > 0 else UNKNOWN
+
+
+def _left(seconds: float, made: float, left: float) -> str:
+    """How long what is left will take, at the pace of what was made in `seconds`.
+
+    >>> _left(10.0, 1.0, 6.5), _left(3600.0, 0.5, 0.5), _left(1.0, 0.0, 1.0)
+    ('01:05', '1:00:00', '')
+    """
+    if made <= 0:
+        return ""
+    minutes, rest = divmod(round(seconds * max(left, 0.0) / made), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
 
 
 def _score(progress: Progress) -> str:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ampsim.cli import options
-from ampsim.cli.say import Code, complain, in_columns, output_folder, write
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.say import Code, complain, in_columns, write
 from ampsim.errors import OptionError
+from ampsim.paths import expanded
 
 if TYPE_CHECKING:
-    from ampsim.study.recipe import Recipe
-    from ampsim.study.recipe_run import Findings
+    from ampsim.recipes.checking import Verdict
+    from ampsim.recipes.recipe import Recipe
+    from ampsim.recipes.running import Findings
 
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[NAME|DIR]...",
+        autocompletion=completion.recipes,
         help="Recipes of the folder reports/ here, or folders with a recipe.toml.",
     ),
 ]
@@ -28,12 +32,14 @@ CheckOption = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Run nothing; say whether the reports still follow from recipe and code, by the "
-        "hashes in their manifests. All recipes unless some are named.",
+        help="Say whether the reports still follow from recipe and code, by the hashes in their "
+        "manifests and, where code has changed, by tiny runs of their rows. All recipes unless "
+        "some are named.",
     ),
 ]
 RerunOption = Annotated[
-    bool, typer.Option("--rerun", help="With --check: run again and compare the numbers too.")
+    bool,
+    typer.Option("--rerun", help="With --check: make every run again, and compare numbers too."),
 ]
 OutOption = Annotated[
     Path | None,
@@ -51,55 +57,84 @@ def report(
     rerun: RerunOption = False,
     out: OutOption = None,
     jobs: options.JobsOption = None,
+    json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
     """Run recipes and write their reports: page, tables, figures and manifest.
 
     Finished runs are kept beside the report, so that an interrupted one goes on where it was.
     Without a name, or with --list, it lists the recipes. --check ends with 1 where a report does
-    not follow any more.
+    not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
+    faults, notes; the state is listed, written, failed, follows, stale or interrupted).
     """
-    from ampsim.study.recipe import read_recipe
-    from ampsim.study.recipe_places import recipe_folder, recipe_names
+    from ampsim.recipes.places import recipe_folder, recipe_names
+    from ampsim.recipes.recipe import read_recipe
 
     if rerun and not check:
         raise OptionError("--rerun belongs to --check; add it, or leave --rerun out")
     if check and not names:
         names = recipe_names()
     if list_only or not names:
-        _list(names)
-        return Code.FINE
+        how = _How(1, quiet, json == "-", [])
+        _list(names, how)
+        return how.told(json, Code.FINE)
     recipes = [read_recipe(recipe_folder(name)) for name in names]
     make = _check_numbers if rerun else _check if check else _write
-    how = _How(options.make_jobs(jobs), quiet)
+    how = _How(options.make_jobs(jobs), quiet, json == "-", [])
+    prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:
-        codes.append(make(recipe, recipe.folder if out is None else out / recipe.name, how))
+        codes.append(
+            make(recipe, recipe.folder if out is None else expanded(out) / recipe.name, how)
+        )
         if codes[-1] is Code.INTERRUPTED:
             break
-    return max(codes)
+    return how.told(json, max(codes))
 
 
-def _list(names: list[str] | None) -> None:
-    from ampsim.study.recipe import read_recipe
-    from ampsim.study.recipe_places import recipe_folder, recipe_names
+def _list(names: list[str] | None, how: _How) -> None:
+    from ampsim.recipes.places import recipe_folder, recipe_names
+    from ampsim.recipes.recipe import read_recipe
 
     recipes = [read_recipe(recipe_folder(name)) for name in names or recipe_names()]
-    write(in_columns((recipe.name, recipe.file.title) for recipe in recipes) or "no recipes here")
+    for recipe in recipes:
+        how.note(recipe, recipe.folder, "listed")
+    how.say(in_columns((recipe.name, recipe.file.title) for recipe in recipes) or "no recipes here")
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How recipes are run: so many runs at a time, with or without progress."""
+    """How recipes are run: so many runs at a time, with or without progress; and what came of it.
+
+    `is_silent` tells whether standard output is for the JSON object alone; `rows` are its.
+    """
 
     jobs: int
     is_quiet: bool
+    is_silent: bool
+    rows: list[dict[str, Any]]
+
+    def say(self, line: str) -> None:
+        """Say a line on standard output, unless that is for the JSON object."""
+        if not self.is_silent:
+            write(line)
+
+    def note(self, recipe: Recipe, folder: Path, state: str, **said: tuple[str, ...]) -> None:
+        """Keep for --json what became of a recipe."""
+        row = {"name": recipe.name, "title": recipe.file.title, "folder": str(folder)}
+        self.rows.append({**row, "state": state, "faults": [], "notes": [], **said})
+
+    def told(self, json: str | None, code: Code) -> Code:
+        """Write the JSON object, if one is wanted; give the code."""
+        if json is not None:
+            write_json(object_of(reports=self.rows), json)
+        return code
 
 
-def _run(recipe: Recipe, folder: Path, how: _How) -> Findings | None:
+def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Findings | None:
     """What the recipe gives; None where Ctrl-C came first, which is said."""
     from ampsim.cli.progress import shown
-    from ampsim.study.recipe_run import InterruptedReport, run_recipe
+    from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
 
     def say(line: str) -> None:
         if not how.is_quiet:
@@ -107,7 +142,8 @@ def _run(recipe: Recipe, folder: Path, how: _How) -> Findings | None:
 
     try:
         with shown(is_quiet=how.is_quiet) as on_progress:
-            return run_recipe(recipe, folder, jobs=how.jobs, on_progress=on_progress, say=say)
+            manner = Manner(how.jobs, is_fresh, on_progress, say)
+            return run_recipe(recipe, folder, manner)
     except InterruptedReport as error:
         complain(f"{recipe.name}: {error}")
         return None
@@ -115,42 +151,49 @@ def _run(recipe: Recipe, folder: Path, how: _How) -> Findings | None:
 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run a recipe and write its report."""
-    from ampsim.report.recipe_page import write_report
+    from ampsim.output_folder import taken
+    from ampsim.report.recipe_page import FILES, write_report
 
-    with output_folder(folder) as place:
-        findings = _run(recipe, place, how)
+    with taken(folder, "report", FILES) as place:
+        findings = _run(recipe, place.path, how)
         if findings is None:
+            how.note(recipe, folder, "interrupted")
             return Code.INTERRUPTED
         written = write_report(findings, recipe.file, place)
-    write(f"wrote {written[-2]} with its figures, tables and manifest")
+    state = "failed" if findings.failures else "written"
+    how.note(recipe, folder, state, faults=tuple(findings.failures))
+    how.say(f"wrote {written[-2]} with its figures, tables and manifest")
     for failure in findings.failures:
         complain(f"{recipe.name}: {failure}")
     return Code.FAILED if findings.failures else Code.FINE
 
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Compare hashes, and say what came of it."""
-    from ampsim.study.recipe_check import check_report
+    """Compare hashes and witnesses, and say what came of it."""
+    from ampsim.recipes.checking import check_report
 
     verdict = check_report(recipe, folder)
-    return _say(recipe, verdict.faults, verdict.notes)
+    return _say(recipe, folder, verdict, how)
 
 
 def _check_numbers(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run again, compare numbers, and say what came of it."""
-    from ampsim.study.recipe_check import check_numbers
+    from ampsim.recipes.checking import check_numbers
 
-    findings = _run(recipe, folder, how)
+    findings = _run(recipe, folder, how, is_fresh=True)
     if findings is None:
+        how.note(recipe, folder, "interrupted")
         return Code.INTERRUPTED
     verdict = check_numbers(recipe, folder, findings)
-    return _say(recipe, verdict.faults, verdict.notes)
+    return _say(recipe, folder, verdict, how)
 
 
-def _say(recipe: Recipe, faults: tuple[str, ...], notes: tuple[str, ...]) -> Code:
+def _say(recipe: Recipe, folder: Path, verdict: Verdict, how: _How) -> Code:
+    faults, notes = verdict.faults, verdict.notes
+    how.note(recipe, folder, "stale" if faults else "follows", faults=faults, notes=notes)
     more = f" ({'; '.join(notes)})" if notes else ""
     if not faults:
-        write(f"{recipe.name}: follows{more}")
+        how.say(f"{recipe.name}: follows{more}")
         return Code.FINE
-    write(f"{recipe.name}: does not follow: {'; '.join(faults)}{more}")
+    how.say(f"{recipe.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE

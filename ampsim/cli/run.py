@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ampsim.cli import options
-from ampsim.cli.say import Code, complain, output_folder, write
+from ampsim.cli import completion, options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.say import Code, complain, write
+from ampsim.cli.traceback import show_traceback
+from ampsim.cli.tuning import Tuning, make_schedules, with_schedule_options
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from ampsim.clock import Clock
     from ampsim.study import Result
-    from ampsim.study.kept_run import Outcome
+    from ampsim.study.run_to_keep import Outcome
 
 
 class ClockName(StrEnum):
@@ -42,7 +45,7 @@ StretchOption = Annotated[
 ]  # fmt: skip
 
 
-@options.with_schedule_options
+@with_schedule_options
 def run(
     model: options.ModelArgument,
     *,
@@ -52,10 +55,16 @@ def run(
     latency_s: options.LatencyOption = None,
     bandwidth_bytes_per_s: options.BandwidthOption = None,
     schedule: Annotated[
-        str, typer.Option("--schedule", metavar="NAME", help="The one schedule to run.")
+        str,
+        typer.Option(
+            "--schedule",
+            metavar="NAME",
+            autocompletion=completion.one_of(*completion.SCHEDULES),
+            help="The one schedule to run.",
+        ),
     ] = "amp",
-    tuning: options.Tuning,
-    placement: options.PlacementOption = options.PLACEMENT,
+    tuning: Tuning,
+    placement: options.PlacementOption = None,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
         float | None,
@@ -68,38 +77,50 @@ def run(
     clock: ClockOption = ClockName.VIRTUAL,
     stretch: StretchOption = None,
     out: options.OutFolderOption = None,
+    json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
     """Run MODEL under one schedule and keep its trace as manifest.toml and *.parquet.
 
     The folder is --out (run-MODEL unless told). Beside the trace lie index.html and report.md:
     verdict, tables and figures. `ampsim gantt` draws the folder.
+
+    The object of --json: ampsim, model, cluster, seed, rows (one, as of forecast), folder, ended,
+    epochs (a list, as in epochs.csv).
     """
     from ampsim.cli.progress import shown
+    from ampsim.output_folder import taken
     from ampsim.report.naming import slug
-    from ampsim.report.run_page import write_run_page
-    from ampsim.study.kept_run import RunOptions, run_to_keep
-    from ampsim.study.run_dir import write_run
+    from ampsim.report.run_page import FILES, write_run_folder
+    from ampsim.study.run_to_keep import RunOptions, run_to_keep
+    from ampsim.study.schedule_names import labels_of
 
     loaded = options.make_model(model, settings, data)
     cluster = options.make_cluster(
         device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
     )
-    schedules = options.make_schedules(schedule, tuning)
+    schedules = make_schedules(schedule, tuning)
     if len(schedules) > 1:
-        raise OptionError(f"run takes one schedule, got {schedule!r}; forecast compares several")
+        several = "; ".join(labels_of(schedules))
+        raise OptionError(f"run takes one schedule, got {several}; forecast compares several")
+    prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
-        output_folder(out or Path(f"run-{slug(loaded.name)}")) as folder,
+        taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
     ):
         settled = RunOptions(epochs, seed, mode.value, instances, target, time, placement)
         with shown(is_quiet=quiet) as on_progress:
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
-        write_run(outcome, folder)
-        write_run_page(outcome, folder, target)
+        write_run_folder(outcome, place, target)
+    folder = place.path
+    if json is not None:
+        write_json(_as_json(outcome, folder, target, seed), json)
+    if json == "-":
+        return _ended(outcome, folder)
     write(_summary(outcome.result))
     write(
-        f"wrote {folder}: manifest.toml, spans, transfers, updates, stashes and epochs (.parquet)"
+        f"wrote {folder}: manifest.toml, spans, transfers, admissions, updates, stashes and epochs "
+        "(.parquet), epochs.csv"
     )
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
@@ -122,6 +143,23 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]
         clock.close()
 
 
+def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
+    """The run as a forecast of one row, with its epochs."""
+    from ampsim.report.run_page import view_of
+    from ampsim.study.forecast_json import row_values
+
+    view = view_of(outcome, target)
+    return object_of(
+        model=view.model,
+        cluster=view.cluster,
+        seed=seed,
+        rows=[row_values(record) for record in view.table.to_dict("records")],
+        folder=str(folder),
+        ended=outcome.ended,
+        epochs=outcome.result.epochs.to_dict("records"),
+    )
+
+
 def _summary(result: Result) -> str:
     """The run in one line."""
     epochs, metric = result.epochs, result.model.measure
@@ -140,6 +178,7 @@ def _ended(outcome: Outcome, folder: Path) -> Code:
         complain(f"{outcome.ended}; the trace until then is in {folder}")
         return Code.INTERRUPTED
     if outcome.failure:
+        show_traceback(outcome.failure)
         complain(f"{outcome.failure}; the trace until then is in {folder}")
         return Code.FAILED
     return Code.FINE

@@ -7,10 +7,12 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from pathlib import Path
 
+from ampsim.printable import printable
+
+_LAYOUT = "\n\t"
 _WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left out
 
 
@@ -25,13 +27,14 @@ class Code(IntEnum):
 
 def complain(text: object) -> None:
     """Say one line on standard error, with the program's name in front."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
-    sys.stderr.write(f"ampsim: {line}\n")
+    line = printable(" ".join(str(text).split()))
+    with contextlib.suppress(OSError, ValueError):  # nobody listens: what was made counts
+        sys.stderr.write(f"ampsim: {line}\n")
 
 
 def write(text: str) -> None:
-    """Say a line on standard output."""
-    sys.stdout.write(f"{text}\n")
+    """Say one or more lines on standard output; what would command a terminal is shown as text."""
+    sys.stdout.write(f"{printable(text, keep=_LAYOUT)}\n")
 
 
 def width() -> int:
@@ -42,7 +45,7 @@ def width() -> int:
 
 def in_columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
     """Rows as aligned columns; the last one is wrapped to the width of the output."""
-    lines = [list(row) for row in rows]
+    lines = [[printable(cell, keep=_LAYOUT) for cell in row] for row in rows]
     if not lines:
         return ""
     widths = [max(map(len, column)) for column in zip(*(line[:-1] for line in lines), strict=True)]
@@ -54,22 +57,3 @@ def _line(line: list[str], widths: list[int], indent: str) -> str:
     room = max(24, width() - len(head))
     wrapped = textwrap.wrap(line[-1], room) or [""]
     return f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]]).rstrip()
-
-
-@contextlib.contextmanager
-def output_folder(path: Path) -> Generator[Path]:
-    """The folder, tried before the long work; taken back if nothing is written there.
-
-    Raises:
-        OutputError: it cannot be created or written.
-    """
-    from ampsim.files import prepare_folder
-
-    is_new = not path.exists()
-    folder = prepare_folder(path)
-    try:
-        yield folder
-    finally:
-        if is_new:
-            with contextlib.suppress(OSError):  # as a rule it holds something by now
-                folder.rmdir()

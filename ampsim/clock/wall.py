@@ -11,8 +11,11 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, Final
 
+from ampsim.arguments import checked
 from ampsim.errors import OptionError
 
 SPIN_S: Final = 0.003  # chosen: an event loop wakes up to 2 ms late, so the last 3 ms are polled
@@ -40,6 +43,7 @@ class WallSignal:
 class WallClock:
     """Real time, stretched; `run` returns when every coroutine awaits an unfired signal."""
 
+    @checked
     def __init__(self, stretch: float = 1.0) -> None:
         """Let `stretch` wall seconds pass for each second of this clock.
 
@@ -108,17 +112,35 @@ class WallClock:
         """Run the loop until nothing is left to do; an exception of a coroutine is raised here."""
         if self._busy:
             self._idle.clear()
-            self.loop.run_until_complete(self._idle.wait())
+            self._complete(self._idle.wait())
         if self._failure is not None:
             raise self._failure
         self._tasks = [task for task in self._tasks if not task.done()]
+
+    def _complete(self, awaited: Awaitable[Any]) -> None:
+        """Run the loop until `awaited` has ended.
+
+        Where a loop runs already, as in a notebook, it does so in a thread of its own.
+        What a context holds, such as NumPy's treatment of overflows, goes with it.
+        """
+
+        def run() -> None:
+            self.loop.run_until_complete(awaited)
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            run()
+            return
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(copy_context().run, run).result()
 
     def close(self) -> None:
         """Cancel what still waits and close the loop."""
         for task in self._tasks:
             task.cancel()
         if self._tasks and not self.loop.is_closed():
-            self.loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            self._complete(asyncio.gather(*self._tasks, return_exceptions=True))
         self.loop.close()
 
     def busy(self, change: int) -> None:

@@ -1,5 +1,6 @@
 """Data sets behind one interface; one file per data set."""
 
+from ampsim.data.arrays import ArrayBatch, ArrayDataset, Instance, pump_arrays
 from ampsim.data.dataset import Dataset, Split
 from ampsim.data.download import fetch
 from ampsim.data.glove import WordVectors, read_vectors
@@ -19,6 +20,8 @@ __all__ = [
     "CHEMICAL_ACCURACY_DEBYE",
     "DATASETS",
     "UNKNOWN",
+    "ArrayBatch",
+    "ArrayDataset",
     "Copy",
     "DataFile",
     "DataSource",
@@ -26,6 +29,7 @@ __all__ = [
     "Edges",
     "FileStatus",
     "ImageBatch",
+    "Instance",
     "ListBatch",
     "ListReduction",
     "ListSplit",
@@ -44,6 +48,7 @@ __all__ = [
     "data_folder",
     "fetch",
     "find_file",
+    "pump_arrays",
     "read_vectors",
     "reduce_list",
     "survey",

@@ -7,12 +7,14 @@ import lzma
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
 
 from ampsim.errors import FileFormatError
+from ampsim.paths import open_regular
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,17 +28,23 @@ UNREADABLE: Final = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 """What damaged packed data raises while it is unpacked."""
 
 
-def open_content(path: Path) -> BinaryIO:
+@contextmanager
+def open_content(path: Path) -> Generator[BinaryIO]:
     """The file as a stream of its unpacked bytes; the suffix says how it is packed.
 
     Raises:
+        FileFormatError: it is no regular file.
         OSError: it cannot be opened.
     """
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return path.open("rb")
+    with open_regular(path) as packed:
+        if path.suffix == ".gz":
+            with gzip.open(packed, "rb") as file:
+                yield cast(BinaryIO, file)
+        elif path.suffix == ".xz":
+            with lzma.open(packed, "rb") as file:
+                yield cast(BinaryIO, file)
+        else:
+            yield packed
 
 
 def explain(path: Path, error: Exception) -> FileFormatError:

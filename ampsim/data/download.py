@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +22,9 @@ from ampsim.files import prepare_folder
 
 TIMEOUT_S: Final = 30.0
 """How long a server may be silent; chosen, as browsers wait about as long."""
+
+RATE_MIN_BYTES_PER_S: Final = 10_000.0
+"""How slow a whole download may be beyond that time; chosen: nobody waits for a slower one."""
 
 CHUNK_BYTES: Final = 1 << 16
 """How much is written at a time; chosen: small beside the memory, large beside a call."""
@@ -83,20 +88,19 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
 
     pooch: Any = import_module("pooch")
     pooch.get_logger().setLevel("ERROR")
+    _require_scheme(url)
+    load = partial(_load, size_bytes=copy.size_bytes)
     try:
-        pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=_load)
+        pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=load)
+    except requests.RequestException as error:
+        raise _failed(url, _reason(error)) from error
     except ValueError as error:
         got = re.search(r"but got (\w+)", str(error))
         if got is None:
-            raise
+            raise _failed(url, "it is no address") from error
         raise FileFormatError(
             f"{url}: expected a file of SHA-256 {copy.sha256}, got {got[1]}; nothing was kept;"
             " try again, or another network"
-        ) from error
-    except requests.RequestException as error:
-        raise MissingDataError(
-            f"{url}: cannot be downloaded: {_reason(error)}; try again later, or"
-            " --set data=synthetic"
         ) from error
     except OSError as error:
         raise OutputError(
@@ -106,17 +110,65 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
     return place / copy.name
 
 
-def _load(url: str, output_file: str, _pooch: object) -> None:
-    """Pooch's own way to download, but one that leaves no connection open when it fails."""
+def _require_scheme(url: str) -> None:
+    """Refuse what is fetched in another way than from a server of the web.
+
+    Raises:
+        MissingDataError: the address does not begin with http or https.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        got = f"{scheme}://" if separator else "none"
+        raise _failed(url, f"expected an address with http:// or https://, got {got}")
+
+
+def _failed(url: str, reason: str) -> MissingDataError:
+    return MissingDataError(
+        f"{url}: cannot be downloaded: {reason}; try again later, or --set data=synthetic"
+    )
+
+
+def _load(url: str, output_file: str, _pooch: object, *, size_bytes: int) -> None:
+    """Pooch's own way to download, but one that ends: at the size known, or when time is up.
+
+    It leaves no connection open when it fails.
+    """
     import requests
 
-    with (
-        requests.get(url, stream=True, timeout=TIMEOUT_S) as response,
-        open(output_file, "wb") as file,
-    ):
-        response.raise_for_status()
-        for chunk in response.iter_content(CHUNK_BYTES):
-            file.write(chunk)
+    is_late = threading.Event()
+    timer = threading.Timer(TIMEOUT_S + size_bytes / RATE_MIN_BYTES_PER_S, is_late.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        with (
+            requests.get(url, stream=True, timeout=TIMEOUT_S) as response,
+            open(output_file, "wb") as file,
+        ):
+            response.raise_for_status()
+            left = size_bytes
+            for chunk in _chunks(response.raw):
+                left -= len(chunk)
+                if left < 0:
+                    raise _failed(url, f"expected {size_bytes:,} bytes, but more came")
+                if is_late.is_set():
+                    raise _failed(url, "the server is too slow")
+                file.write(chunk)
+    finally:
+        timer.cancel()
+
+
+def _chunks(raw: Any) -> Iterator[bytes]:
+    """What comes, as soon as it comes, however little; errors are those of requests."""
+    import requests
+    import urllib3
+
+    try:
+        while chunk := raw.read1(CHUNK_BYTES, decode_content=True):
+            yield chunk
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise requests.ReadTimeout(error) from error
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
 def _reason(error: Exception) -> str:
@@ -127,6 +179,8 @@ def _reason(error: Exception) -> str:
     kinds = {
         "ConnectTimeout": "the server does not answer",
         "ReadTimeout": "the server fell silent",
+        "TooManyRedirects": "its redirections do not end",
+        "InvalidSchema": "it leads to an address without http:// or https://",
         "ChunkedEncodingError": "the connection broke off",
         "ConnectionError": "the server cannot be reached",
     }

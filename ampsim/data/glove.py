@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.content import UNREADABLE, explain, open_content
 from ampsim.data.vocabulary import Vocabulary, frozen
 from ampsim.errors import FileFormatError
+from ampsim.options import require_room
+from ampsim.paths import expanded
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
@@ -36,6 +38,7 @@ class WordVectors(NamedTuple):
     found: Bool[np.ndarray, " words"]
 
 
+@checked
 def read_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, width: int) -> WordVectors:
     """The vectors of a vocabulary's words; the file may be packed, and larger than the memory.
 
@@ -45,8 +48,10 @@ def read_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, width: in
     Raises:
         FileFormatError: the file cannot be read, a line has not `width` finite numbers, or none of
             the words is in it.
+        OptionError: `width` is no count, or such vectors would not fit into memory.
     """
-    path = Path(path)
+    path = expanded(path)
+    require_room("width", width, 4 * len(vocabulary))
     ids = {word.encode(): number for number, word in enumerate(vocabulary.words)}
     vectors = np.zeros((len(vocabulary), width), np.float32)
     found = np.zeros(len(vocabulary), np.bool_)

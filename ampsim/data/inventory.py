@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ampsim.arguments import checked
 from ampsim.data.idx import read_idx
 from ampsim.data.locations import data_folder, there
 from ampsim.data.ptb import read_trees
@@ -54,6 +55,7 @@ class FileStatus:
     can_fetch: bool
 
 
+@checked
 def survey(
     folder: str | os.PathLike[str] | None = None, dataset: str | None = None
 ) -> list[FileStatus]:

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.dataset import Split
-from ampsim.options import require_count
+from ampsim.options import Count, Seed, require_count, require_room
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -101,16 +102,21 @@ class ListReduction:
     batch: int
 
     @classmethod
+    @checked
     def generate(
-        cls, seed: int, train_count: int = 100_000, valid_count: int = 10_000, batch: int = 100
+        cls,
+        seed: Seed,
+        train_count: Count = 100_000,
+        valid_count: Count = 10_000,
+        batch: Count = 100,
     ) -> ListReduction:
         """The data set of a seed; a smaller one holds the first lists of a larger one.
 
         Raises:
             OptionError: a count is no whole number >= 1, or the seed none >= 0.
         """
-        require_count("train_count", train_count)
-        require_count("valid_count", valid_count)
+        require_room("train_count", train_count, 12)
+        require_room("valid_count", valid_count, 12)
         require_count("batch", batch)
         train = _draw(seed, "train", int(train_count))
         return cls(train, _draw(seed, "valid", int(valid_count)), int(batch))

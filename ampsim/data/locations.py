@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Final
 
+from ampsim.arguments import checked
 from ampsim.data.registry import DataFile, DataSource, source_named
-from ampsim.errors import AmpsimError
+from ampsim.errors import AmpsimError, UnknownNameError, one_of
+from ampsim.paths import expanded
 
 VARIABLE: Final = "AMPSIM_DATA"
 """Environment variable that names the data folder."""
@@ -17,6 +19,7 @@ class MissingDataError(AmpsimError):
     """A file of a data set is not there, or could not be fetched."""
 
 
+@checked
 def data_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
     """The folder with `mnist/`, `sst/`, `qm9/` and `wikiner/` in it; it need not exist.
 
@@ -26,7 +29,7 @@ def data_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
     """
     named = os.fspath(explicit) if explicit is not None else os.environ.get(VARIABLE)
     if named:
-        return Path(named).expanduser()
+        return expanded(named)
     import platformdirs  # here, so that those who name a folder need not wait for it
 
     return platformdirs.user_cache_path("ampsim", appauthor=False)
@@ -35,9 +38,10 @@ def data_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
 def there(source: DataSource, file: DataFile, folder: Path) -> Path | None:
     """The file of a data set in a data folder, in whichever form it is there, the best first."""
     candidates = (folder / source.name / name for name in file.names)
-    return next((path for path in candidates if path.is_file()), None)
+    return next((path for path in candidates if os.path.isfile(path)), None)
 
 
+@checked
 def find_file(dataset: str, part: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """The file of one part of a data set.
 
@@ -48,8 +52,11 @@ def find_file(dataset: str, part: str, folder: str | os.PathLike[str] | None = N
 
     Raises:
         MissingDataError: it is not there; the line says where it comes from and what to try.
+        UnknownNameError: no data set has that name, or it has no such part.
     """
     source, root = source_named(dataset), data_folder(folder)
+    if part not in source.files:
+        raise UnknownNameError(one_of(f"file of data set {dataset}", part, source.files))
     path = there(source, source.files[part], root)
     if path is None:
         raise MissingDataError(_missing(source, part, root))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.content import once
 from ampsim.data.dataset import Split
 from ampsim.data.idx import read_idx
@@ -22,8 +23,8 @@ from ampsim.data.locations import find_file
 from ampsim.data.registry import DATASETS
 from ampsim.data.splits import limit, order, pick
 from ampsim.data.vocabulary import frozen
-from ampsim.errors import FileFormatError, OptionError
-from ampsim.options import require_count
+from ampsim.errors import FileFormatError
+from ampsim.options import Count, Seed, require_count, require_dtype, require_room
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -78,17 +79,17 @@ class Mnist:
             OptionError: `batch` is below 1, or `dtype` is neither "float32" nor "float64".
         """
         require_count("batch", self.batch)
-        if self.dtype not in ("float32", "float64"):
-            raise OptionError(f"dtype must be float32 or float64, got {self.dtype!r}")
+        require_dtype(self.dtype)
 
     @classmethod
+    @checked
     def load(
         cls,
         folder: str | os.PathLike[str] | None = None,
         *,
-        train_count: int | None = None,
-        valid_count: int | None = None,
-        batch: int = 100,
+        train_count: Count | None = None,
+        valid_count: Count | None = None,
+        batch: Count = 100,
         dtype: str = "float32",
     ) -> Mnist:
         """The real data set.
@@ -117,13 +118,14 @@ class Mnist:
         )
 
     @classmethod
+    @checked
     def synthetic(
         cls,
-        seed: int,
+        seed: Seed,
         *,
-        train_count: int = 2_000,
-        valid_count: int = 500,
-        batch: int = 100,
+        train_count: Count = 2_000,
+        valid_count: Count = 500,
+        batch: Count = 100,
         dtype: str = "float32",
     ) -> Mnist:
         """A data set of the same form, drawn; a smaller one holds the first of a larger one.
@@ -132,8 +134,18 @@ class Mnist:
             OptionError: an option has a value that it cannot have.
         """
         patterns = _patterns(seed)
-        train = _draw(seed, "train", require_count("train_count", train_count), patterns)
-        valid = _draw(seed, "valid", require_count("valid_count", valid_count), patterns)
+        train = _draw(
+            seed,
+            "train",
+            require_room("train_count", train_count, 784),
+            patterns,
+        )
+        valid = _draw(
+            seed,
+            "valid",
+            require_room("valid_count", valid_count, 784),
+            patterns,
+        )
         return cls(train, valid, batch, dtype)
 
     @property

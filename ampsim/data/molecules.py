@@ -23,6 +23,7 @@ import numpy as np
 
 from ampsim.data.qm9 import BOND_TYPES, ELEMENTS, Qm9Arrays
 from ampsim.data.vocabulary import frozen
+from ampsim.options import require_dtype
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -94,7 +95,12 @@ class Molecules:
 
     @classmethod
     def of(cls, arrays: Qm9Arrays, dtype: str = "float32") -> Molecules:
-        """The graphs of molecules as they were read."""
+        """The graphs of molecules as they were read.
+
+        Raises:
+            OptionError: `dtype` is neither "float32" nor "float64".
+        """
+        require_dtype(dtype)
         molecule = np.repeat(np.arange(arrays.count), np.diff(arrays.bond_offset))
         ends, kind = arrays.bonds[:, :2].astype(np.intp), arrays.bonds[:, 2].astype(np.intp)
         group = BOND_TYPES * molecule + kind - 1

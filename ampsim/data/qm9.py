@@ -156,6 +156,11 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, np.dtype[An
         if array.dtype.kind not in ("f" if name == "mu" else "iu"):
             kind = "floating-point" if name == "mu" else "whole"
             raise FileFormatError(f"{path}: {name}: expected {kind} numbers, got {array.dtype}")
+        if array.ndim != (axes := 2 if name == "bonds" else 1):
+            raise FileFormatError(
+                f"{path}: {name}: expected {axes} {'axis' if axes == 1 else 'axes'}, got the shape "
+                f"{array.shape}"
+            )
     return found
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.content import once
 from ampsim.data.dataset import Split
 from ampsim.data.locations import find_file
@@ -36,7 +37,7 @@ from ampsim.data.splits import limit, order, pick
 from ampsim.data.synthetic_molecules import draw_molecules
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import FileFormatError
-from ampsim.options import require_count
+from ampsim.options import Count, Seed, require_room
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -77,14 +78,15 @@ class Qm9Dipoles:
     std_debye: float
 
     @classmethod
+    @checked
     def load(
         cls,
         folder: str | os.PathLike[str] | None = None,
         *,
-        train_count: int | None = None,
-        valid_count: int | None = None,
+        train_count: Count | None = None,
+        valid_count: Count | None = None,
         throughput: bool = False,
-        split_seed: int = 0,
+        split_seed: Seed = 0,
         dtype: str = "float32",
     ) -> Qm9Dipoles:
         """The real data set.
@@ -120,12 +122,13 @@ class Qm9Dipoles:
         )
 
     @classmethod
+    @checked
     def synthetic(
         cls,
-        seed: int,
+        seed: Seed,
         *,
-        train_count: int = 1_000,
-        valid_count: int = 200,
+        train_count: Count = 1_000,
+        valid_count: Count = 200,
         dtype: str = "float32",
     ) -> Qm9Dipoles:
         """A data set of the same form, drawn; a smaller one holds the first of a larger one.
@@ -133,8 +136,8 @@ class Qm9Dipoles:
         Raises:
             OptionError: a count is no whole number >= 1.
         """
-        train_count = require_count("train_count", train_count)
-        valid_count = require_count("valid_count", valid_count)
+        train_count = require_room("train_count", train_count, 1000)
+        valid_count = require_room("valid_count", valid_count, 1000)
         reference = draw_molecules(seed, "reference", REFERENCE_COUNT)
         return cls(
             Molecules.of(draw_molecules(seed, "train", train_count), dtype),

@@ -21,6 +21,7 @@ from typing import Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.content import once
 from ampsim.data.dataset import Split
 from ampsim.data.locations import find_file
@@ -29,7 +30,7 @@ from ampsim.data.registry import DATASETS
 from ampsim.data.splits import limit, order, pick
 from ampsim.data.tree import Tree
 from ampsim.data.vocabulary import Vocabulary
-from ampsim.options import require_count
+from ampsim.options import Count, Seed, require_room
 from ampsim.rng import stream
 
 LEAVES_MAX: Final = 12
@@ -58,12 +59,13 @@ class SentimentTrees:
     vocabulary: Vocabulary
 
     @classmethod
+    @checked
     def load(
         cls,
         folder: str | os.PathLike[str] | None = None,
         *,
-        train_count: int | None = None,
-        valid_count: int | None = None,
+        train_count: Count | None = None,
+        valid_count: Count | None = None,
     ) -> SentimentTrees:
         """The real data set.
 
@@ -86,8 +88,9 @@ class SentimentTrees:
         )
 
     @classmethod
+    @checked
     def synthetic(
-        cls, seed: int, *, train_count: int = 1_000, valid_count: int = 200
+        cls, seed: Seed, *, train_count: Count = 1_000, valid_count: Count = 200
     ) -> SentimentTrees:
         """A data set of the same form, drawn; a smaller one holds the first of a larger one.
 
@@ -97,8 +100,16 @@ class SentimentTrees:
         vocabulary = Vocabulary.of(
             [NEGATION, *(word for words in WORDS.values() for word in words)]
         )
-        train = _draw(seed, "train", require_count("train_count", train_count))
-        valid = _draw(seed, "valid", require_count("valid_count", valid_count))
+        train = _draw(
+            seed,
+            "train",
+            require_room("train_count", train_count, 1000),
+        )
+        valid = _draw(
+            seed,
+            "valid",
+            require_room("valid_count", valid_count, 1000),
+        )
         return cls(_arrays(train, vocabulary), _arrays(valid, vocabulary), vocabulary)
 
     @property

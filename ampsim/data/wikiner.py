@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.data.content import once
 from ampsim.data.dataset import Split
 from ampsim.data.locations import find_file
@@ -27,7 +28,7 @@ from ampsim.data.registry import DATASETS
 from ampsim.data.splits import limit, order, pick
 from ampsim.data.tagged import Tagged, read_tagged
 from ampsim.data.vocabulary import Vocabulary, frozen
-from ampsim.options import require_count
+from ampsim.options import Count, Seed, require_room
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -110,12 +111,13 @@ class WikiNer:
     tags: tuple[str, ...]
 
     @classmethod
+    @checked
     def load(
         cls,
         folder: str | os.PathLike[str] | None = None,
         *,
-        train_count: int | None = None,
-        valid_count: int | None = None,
+        train_count: Count | None = None,
+        valid_count: Count | None = None,
     ) -> WikiNer:
         """The real data set; the whole `train.txt` where it is there, else `train-10k.txt`.
 
@@ -139,7 +141,10 @@ class WikiNer:
         )
 
     @classmethod
-    def synthetic(cls, seed: int, *, train_count: int = 1_000, valid_count: int = 200) -> WikiNer:
+    @checked
+    def synthetic(
+        cls, seed: Seed, *, train_count: Count = 1_000, valid_count: Count = 200
+    ) -> WikiNer:
         """A data set of the same form, drawn; a smaller one holds the first of a larger one.
 
         What is known are the words of the templates and the letters of the alphabet.
@@ -155,8 +160,16 @@ class WikiNer:
             (*sorted(f"I-{kind}" for kind in ENDINGS), "O"),
         )
         return coder.dataset(
-            _draw(seed, "train", require_count("train_count", train_count)),
-            _draw(seed, "valid", require_count("valid_count", valid_count)),
+            _draw(
+                seed,
+                "train",
+                require_room("train_count", train_count, 1000),
+            ),
+            _draw(
+                seed,
+                "valid",
+                require_room("valid_count", valid_count, 1000),
+            ),
         )
 
     @property

@@ -11,6 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ampsim.arguments import checked
 from ampsim.hardware.device import Device
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import digest_of
@@ -82,6 +83,7 @@ class Cluster(Record):
         """The links of their own by directed pair."""
         return {(route.source, route.target): route.link for route in self.links}
 
+    @checked
     def link_between(self, source: int, target: int) -> Link:
         """The link from one place to another, each a worker's index or `HOST`."""
         if source == target:
@@ -92,6 +94,15 @@ class Cluster(Record):
     def is_link_free(self) -> bool:
         """Whether no message of this cluster ever waits for a link."""
         return self.link.is_free and all(route.link.is_free for route in self.links)
+
+    def __repr__(self) -> str:
+        """Name the cluster, its devices and its links in one line."""
+        kinds = Counter(device.name for device in self.devices)
+        devices = ", ".join(f"{count} x {name}" for name, count in kinds.items())
+        return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
+
+    def __str__(self) -> str:
+        return repr(self)
 
     def _repr_html_(self) -> str:
         return cluster_html(self)
@@ -117,12 +128,18 @@ def cluster_html(cluster: Cluster) -> str:
         ]
         for device, count in kinds.items()
     ]
-    link = cluster.link
-    cost = f"latency {format_seconds(link.latency_s)}, {_speed(link.bandwidth_bytes_per_s)}"
-    own = f", {len(cluster.links)} of their own" if cluster.links else ""
-    note = f"links: {'free' if cluster.is_link_free else cost + own}"
-    headings = ["device", "count", "compute", "memory", "overhead of a step"]
+    note = f"links: {_links(cluster)}"
+    headings = ["device", "count", "compute", "memory", "overhead of an operation"]
     return html_table(f"cluster {cluster.name}", rows, headings=headings, note=note)
+
+
+def _links(cluster: Cluster) -> str:
+    """What the links cost, in a few words."""
+    if cluster.is_link_free:
+        return "free"
+    link = cluster.link
+    own = f", {len(cluster.links)} of their own" if cluster.links else ""
+    return f"latency {format_seconds(link.latency_s)}, {_speed(link.bandwidth_bytes_per_s)}{own}"
 
 
 def _speed(bytes_per_s: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
+from ampsim.paths import expanded
 from ampsim.toml_file import Record, Text, read_table, validate
 
 
@@ -99,7 +99,7 @@ def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
         if entry.name is not None:
             path = assets.named("devices", entry.name)
             return device_of(read_table(path, entry.name, HARDWARE), path, entry.name)
-        path = assets.locate("devices", folder / os.path.expanduser(entry.file or ""))
+        path = assets.locate("devices", folder / expanded(entry.file or ""))
         table = read_table(path, str(path), HARDWARE)
         if is_cluster(table):
             raise FileFormatError(f"{path}: expected a device file, got a cluster file")

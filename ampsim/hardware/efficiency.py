@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, TypeAlias, cast
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
+
+from ampsim.shown import short
 
 ROWS_MAX = 1_000_000_000
 """Most rows that a point of a curve may name; chosen, to catch a slip."""
@@ -42,7 +43,7 @@ def _checked(value: Any) -> tuple[tuple[int, float], ...] | None:
         return None
     points = _parts(value)
     if not points:
-        raise _wrong("a list of [rows, fraction] such as [[1, 0.1], [64, 0.9]]", _short(value))
+        raise _wrong("a list of [rows, fraction] such as [[1, 0.1], [64, 0.9]]", short(value))
     checked = tuple(_point(point) for point in points)
     for before, after in pairwise(checked):
         if before[0] >= after[0]:
@@ -53,21 +54,17 @@ def _checked(value: Any) -> tuple[tuple[int, float], ...] | None:
 def _point(value: Any) -> tuple[int, float]:
     parts = _parts(value)
     if len(parts) != 2:
-        raise _wrong("[rows, fraction] in each place", _short(value))
+        raise _wrong("[rows, fraction] in each place", short(value))
     rows, fraction = parts
     if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
-        raise _wrong(f"rows as a whole number, 1 to {ROWS_MAX}", _short(rows))
+        raise _wrong(f"rows as a whole number, 1 to {ROWS_MAX}", short(rows))
     if type(fraction) not in (int, float) or not 0 < fraction <= 1:
-        raise _wrong("a fraction above 0 and at most 1", _short(fraction))
+        raise _wrong("a fraction above 0 and at most 1", short(fraction))
     return (rows, float(fraction))
 
 
 def _parts(value: Any) -> Sequence[Any]:
     return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
-
-
-def _short(value: Any) -> str:
-    return reprlib.repr(value)
 
 
 def _wrong(expected: str, got: str) -> PydanticCustomError:

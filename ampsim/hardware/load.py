@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ampsim import assets
+from ampsim.arguments import checked
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.hardware.cluster import WORKERS_MAX, Cluster
 from ampsim.hardware.cluster_file import cluster_of, is_cluster
@@ -21,6 +22,7 @@ WORKERS_DEFAULT = 16
 """Workers of a cluster made from one device: the cores of AMPNet's machines (Appendix B)."""
 
 
+@checked
 def load_device(name_or_path: str | os.PathLike[str]) -> Device:
     """The device of a shipped name or of a device file.
 
@@ -35,6 +37,7 @@ def load_device(name_or_path: str | os.PathLike[str]) -> Device:
     return device_of(table, path, label)
 
 
+@checked
 def load_cluster(
     name_or_path: str | os.PathLike[str],
     *,

@@ -5,14 +5,15 @@ from ampsim.ir.cond import Cond
 from ampsim.ir.graph import Controller, Graph, Wire
 from ampsim.ir.isu import Isu
 from ampsim.ir.loss import LossNode, LossReport
-from ampsim.ir.message import Direction, Payload, Send, Sends, Standin, State
-from ampsim.ir.node import Join, Node, ParameterizedNode, Shape
+from ampsim.ir.message import Direction, Payload, Pumped, Send, Sends, Standin, State
+from ampsim.ir.node import SINGLE_BYTES, Join, Node, ParameterizedNode, Shape
 from ampsim.ir.partition import Partition
 from ampsim.ir.phi import Phi
 from ampsim.ir.work import NO_WORK, Work
 
 __all__ = [
     "NO_WORK",
+    "SINGLE_BYTES",
     "Bcast",
     "Cond",
     "Controller",
@@ -27,6 +28,7 @@ __all__ = [
     "Partition",
     "Payload",
     "Phi",
+    "Pumped",
     "Send",
     "Sends",
     "Shape",

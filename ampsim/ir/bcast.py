@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Join, Node, Shape
+from ampsim.options import Ports
 
 
 class Bcast(Node):
@@ -15,7 +17,11 @@ class Bcast(Node):
     The sum is taken in the order of the ports, whatever the order of arrival.
     """
 
-    def __init__(self, name: str, copies: int) -> None:
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, copies: Ports) -> None:
         """Send `copies` copies.
 
         Raises:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Node, Shape
@@ -20,7 +21,11 @@ class Cond(Node):
         outputs: names of the output ports.
     """
 
-    def __init__(self, name: str, query: Callable[[Any], str], outputs: tuple[str, ...]) -> None:
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, query: Callable[[Any], str], outputs: Sequence[str]) -> None:
         """Route by `query` to `outputs`.
 
         Raises:
@@ -30,7 +35,7 @@ class Cond(Node):
             raise GraphError(
                 f"{name}: output names must be distinct and at least one, got {outputs}"
             )
-        self.outputs = outputs
+        self.outputs = tuple(outputs)
         super().__init__(name)
         self._query = query
         self._ports = {output: port for port, output in enumerate(outputs)}

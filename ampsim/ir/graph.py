@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ampsim.errors import GraphError
+from ampsim.ir import verify as rules
 from ampsim.ir.bcast import Bcast
 from ampsim.ir.cond import Cond
 from ampsim.ir.message import Payload, Sends, State
@@ -199,6 +200,7 @@ class Graph:
             raise GraphError(
                 f"{self.name}: two nodes are named {node.name!r} ({kinds}); rename one of them"
             )
+        rules.require_few(self.name, len(self.nodes), node)
         self._is_verified = False
         self._index[node.name] = len(self.nodes)
         self.nodes.append(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Node, Shape
@@ -24,6 +25,7 @@ class Isu(Node):
         inverse: f⁻¹, with ``inverse(update(state)) == state``.
     """
 
+    @checked
     def __init__(
         self, name: str, update: Callable[[Any], State], inverse: Callable[[Any], State]
     ) -> None:

@@ -20,6 +20,10 @@ Send: TypeAlias = "tuple[int, State, Payload]"
 
 Forward steps name an output port, backward steps an input port; the graph knows its partner."""
 
+Pumped: TypeAlias = "tuple[str | int, State, Payload]"
+"""What brings an instance into a graph: (port of the controller, by its name or its place, state,
+payload)."""
+
 Sends: TypeAlias = "tuple[Send, ...] | list[Send]"
 
 

@@ -26,6 +26,9 @@ MISSING: Any = object()
 NAMES_TOLD: Final = 4
 """Names of ports in one message to people, at most; chosen."""
 
+SINGLE_BYTES: Final = 4
+"""Bytes of a number in single precision."""
+
 NO_STALENESS: Final = -1
 """Staleness of what is not a gradient."""
 
@@ -39,7 +42,12 @@ class Node(ABC):
         outputs: names of the output ports, in order.
         is_training: False during a validation pass: record nothing, expect nothing back.
         is_abstract: True in `sleep` mode: float payloads are `Standin`s.
-        input_needs_gradient: for each input port, whether any parameter lies upstream of it.
+        element_bytes: of one number of a payload, by the model's data type; 4 unless told.
+        input_needs_gradient: for each input port, whether any parameter lies upstream of it. Where
+            that depends on the message, as in a loop whose first turn gets what was pumped, the
+            runtime sets it before each backward step.
+        decided_by: for each input port, the nodes that know, by a message's state, whether any
+            parameter lies upstream of it; none where all messages are alike.
     """
 
     inputs: tuple[str, ...] = ("input",)
@@ -48,6 +56,11 @@ class Node(ABC):
     is_loss: ClassVar[bool] = False
     waits_for_all: ClassVar[bool] = True
     """Whether a step needs all inputs of a state; False for a `Phi`, which passes on any one."""
+    keeps_state: ClassVar[bool] = False
+    """Whether what a forward step sends has the state of what it took."""
+    heeds_need: ClassVar[bool] = True
+    """Whether a backward step depends on `input_needs_gradient`; False for what passes gradients
+    on and learns from the gradient itself, None or not, whether one is needed."""
     reads_values: ClassVar[bool] = False
     """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
 
@@ -56,7 +69,9 @@ class Node(ABC):
         self.name = name
         self.is_training = True
         self.is_abstract = False
+        self.element_bytes = SINGLE_BYTES
         self.input_needs_gradient: tuple[bool, ...] = (True,) * len(self.inputs)
+        self.decided_by: tuple[tuple[Node, ...], ...] = ((),) * len(self.inputs)
 
     @abstractmethod
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -86,6 +101,21 @@ class Node(ABC):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
         return NO_WORK
+
+    def gradients_needed(self, state: State) -> tuple[bool, ...]:
+        """For each input port, whether any parameter lies upstream of what came with `state`.
+
+        Known from the forward step of a training pass until the state's backward messages have
+        reached the nodes of `decided_by`.
+        """
+        return tuple(
+            any(node.sent_needs_gradient(state) for node in nodes) if nodes else is_needed
+            for is_needed, nodes in zip(self.input_needs_gradient, self.decided_by, strict=True)
+        )
+
+    def sent_needs_gradient(self, state: State) -> bool:
+        """Whether any parameter lies upstream of what was sent with `state`; a `Phi` knows."""
+        return any(self.gradients_needed(state))
 
     def pending(self) -> Iterable[State]:
         """Return the states that some cache of this node still holds; none once drained."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Node, Shape
@@ -14,8 +15,11 @@ class Phi(Node):
     """Passes on a message from any of its inputs; returns the gradient to that input."""
 
     waits_for_all = False
+    keeps_state = True
+    heeds_need = False
 
-    def __init__(self, name: str, inputs: tuple[str, ...]) -> None:
+    @checked
+    def __init__(self, name: str, inputs: Sequence[str]) -> None:
         """Join `inputs`, the names of the input ports.
 
         Raises:
@@ -23,7 +27,7 @@ class Phi(Node):
         """
         if not inputs or len(set(inputs)) != len(inputs):
             raise GraphError(f"{name}: input names must be distinct and at least one, got {inputs}")
-        self.inputs = inputs
+        self.inputs = tuple(inputs)
         super().__init__(name)
         self._origin: dict[State, int] = {}
 
@@ -38,6 +42,17 @@ class Phi(Node):
         """Return the gradient to where the message came from."""
         origin = self._origin.pop(state)
         return ((origin, state, gradient if self.input_needs_gradient[origin] else None),)
+
+    def gradients_needed(self, state: State) -> tuple[bool, ...]:
+        """For the input that the message came from, whether any parameter lies upstream of it."""
+        origin, needed = self._origin[state], list(self.input_needs_gradient)
+        if self.decided_by[origin]:
+            needed[origin] = any(n.sent_needs_gradient(state) for n in self.decided_by[origin])
+        return tuple(needed)
+
+    def sent_needs_gradient(self, state: State) -> bool:
+        """Whether any parameter lies upstream of the input that the message came from."""
+        return self.gradients_needed(state)[self._origin[state]]
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes at all inputs known so far."""

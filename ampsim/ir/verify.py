@@ -6,11 +6,25 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ampsim.errors import GraphError
 from ampsim.ir.node import Node, Shape
+from ampsim.options import NODES_MAX
 
 if TYPE_CHECKING:
     from ampsim.ir.graph import Graph
 
 Ports: TypeAlias = "list[list[tuple[int, int]]]"
+
+
+def require_few(graph: str, count: int, node: Node) -> None:
+    """Check that a graph of `count` nodes has room for another.
+
+    Raises:
+        GraphError: it has none.
+    """
+    if count >= NODES_MAX:
+        raise GraphError(
+            f"{graph}: a graph has at most {NODES_MAX:,} nodes, got more at {node.name!r}; "
+            "take fewer replicas or layers"
+        )
 
 
 def require_connected(
@@ -124,7 +138,11 @@ def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[
 
 
 def mark_gradients(graph: Graph) -> None:
-    """Tell each node which inputs need a gradient; at a first layer, none does."""
+    """Tell each node which inputs need a gradient; at a first layer, none does.
+
+    Where a `Phi` joins what depends on parameters with what does not, it knows by the state which
+    of the two a message is; so do, through it, the nodes that get its messages with their state.
+    """
     learns = [node.is_parameterized for node in graph.nodes]
     changed = True
     while changed:
@@ -133,5 +151,32 @@ def mark_gradients(graph: Graph) -> None:
             for target, _port in targets if learns[index] else ():
                 if not learns[target]:
                     learns[target] = changed = True
+    deciders: dict[int, tuple[Node, ...]] = {}
     for node, sources in zip(graph.nodes, graph.sources, strict=True):
         node.input_needs_gradient = tuple(learns[source] for source, _port in sources)
+        node.decided_by = tuple(_deciders(graph, source, learns, deciders) for source, _ in sources)
+
+
+def _deciders(
+    graph: Graph, index: int, learns: list[bool], known: dict[int, tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Return the nodes that know whether a message that node `index` sent depends on parameters.
+
+    None of them, where all that it sends does, or none.
+    """
+    if index in known:
+        return known[index]
+    known[index] = ()  # of a loop that leads back here without a change of state: all are alike
+    node = graph.nodes[index]
+    if node.is_parameterized or not node.keeps_state or not learns[index]:
+        return ()
+    sources = [source for source, _port in graph.sources[index]]
+    above = [_deciders(graph, source, learns, known) for source in sources]
+    # one input that always depends on parameters settles it, unless only one input is passed on
+    always = [learns[source] and not nodes for source, nodes in zip(sources, above, strict=True)]
+    if node.waits_for_all:
+        found = () if any(always) else tuple(dict.fromkeys(n for nodes in above for n in nodes))
+    else:
+        found = () if all(always) else (node,)
+    known[index] = found
+    return found

@@ -10,16 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work, joined_work
+from ampsim.options import Ports
 
 
 class Arithmetic(Node):
     """Joins payloads of equal shape by an operation on their elements, in the order of ports."""
 
-    def __init__(self, name: str, count: int = 2) -> None:
+    keeps_state = True
+
+    @checked
+    def __init__(self, name: str, count: Ports = 2) -> None:
         """Join `count` inputs.
 
         Raises:
@@ -46,7 +51,7 @@ class Arithmetic(Node):
         """Read all operands and write one payload, an operation for each pair of operands."""
         if direction is Direction.BACKWARD:
             return self.work_back(shape)
-        return joined_work(shape, len(self.inputs))
+        return joined_work(shape, self.element_bytes, len(self.inputs))
 
     @abstractmethod
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
@@ -90,6 +95,7 @@ class Sum(Arithmetic):
 class Difference(Arithmetic):
     """Subtracts the second of two inputs from the first; the second's gradient is negative."""
 
+    @checked
     def __init__(self, name: str) -> None:
         """Join two inputs."""
         super().__init__(name)
@@ -101,7 +107,7 @@ class Difference(Arithmetic):
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once, for the negative."""
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.element_bytes)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the first input the gradient, the second its negative."""
@@ -116,7 +122,8 @@ class Difference(Arithmetic):
 class Product(Arithmetic):
     """Multiplies; an input's gradient is that of the product times the other inputs."""
 
-    def __init__(self, name: str, count: int = 2) -> None:
+    @checked
+    def __init__(self, name: str, count: Ports = 2) -> None:
         """Multiply `count` inputs.
 
         Raises:
@@ -141,7 +148,8 @@ class Product(Arithmetic):
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """For each input that needs a gradient, what the forward step costs."""
-        needed, once = sum(self.input_needs_gradient), joined_work(shape, len(self.inputs))
+        needed = sum(self.input_needs_gradient)
+        once = joined_work(shape, self.element_bytes, len(self.inputs))
         if shape is None or not needed:
             return VIEW
         return Work(0, needed * once.bytes, needed * once.operations)

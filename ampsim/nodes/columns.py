@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
@@ -13,6 +14,10 @@ from ampsim.nodes.light import VIEW, elementwise_work
 class Columns(Node):
     """Sends columns `start` to `stop` of its `width`; the others' gradient is 0."""
 
+    keeps_state = True
+    heeds_need = False
+
+    @checked
     def __init__(self, name: str, width: int, start: int, stop: int) -> None:
         """Keep columns `start` to `stop`, the latter not included.
 
@@ -50,7 +55,8 @@ class Columns(Node):
         """Send a view; read the gradient's columns and write them once, into zeros."""
         if direction is Direction.FORWARD:
             return VIEW
-        return elementwise_work(None if shape is None else (shape[0], self._count), 2)
+        kept = None if shape is None else (shape[0], self._count)
+        return elementwise_work(kept, self.element_bytes, 2)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width); return (rows, columns kept)."""

@@ -16,10 +16,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Graph, Wire
 from ampsim.nodes.arithmetic import Difference, Product, Sum
 from ampsim.nodes.concat import Concat
+from ampsim.nodes.dropout import Dropout
 from ampsim.nodes.elementwise import Sigmoid, Tanh
 from ampsim.nodes.gru import GRUCell
 from ampsim.nodes.linear import Linear
@@ -30,6 +32,7 @@ CellForm: TypeAlias = Literal["fused", "composed", "by-gate"]
 """How cells stand in a graph: as one node each, as few operations, or as those of each gate."""
 
 
+@checked
 def cell_adder(graph: Graph, form: CellForm) -> Callable[..., Wire]:
     """What adds a cell to `graph` in that form: ``add(cell, *wires)`` returns its output's wire."""
     if form == "fused":
@@ -37,6 +40,7 @@ def cell_adder(graph: Graph, form: CellForm) -> Callable[..., Wire]:
     return partial(compose, graph, by_gate=form == "by-gate")
 
 
+@checked
 def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool = False) -> Wire:
     """Add the operations of `cell` to a graph instead of the cell, which stays unused.
 
@@ -49,7 +53,7 @@ def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool 
 
     Args:
         graph: to add to.
-        cell: the fused cell, without dropout.
+        cell: the fused cell.
         wires: feed its inputs, in the order of its ports.
         by_gate: whether each gate has a product of its own.
 
@@ -57,7 +61,7 @@ def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool 
         The wire of its output.
 
     Raises:
-        GraphError: there are not as many wires as inputs, or the cell has dropout.
+        GraphError: there are not as many wires as inputs.
     """
     if len(wires) != len(cell.inputs):
         raise GraphError(
@@ -66,11 +70,6 @@ def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool 
         )
     if isinstance(cell, GRUCell):
         return _gru(graph, cell, *wires, by_gate=by_gate)
-    if cell.has_dropout:
-        raise GraphError(
-            f"{graph.name}: {cell.describe()} has dropout, which only the fused cell knows; "
-            "give it no dropout, or add() it fused"
-        )
     return _lstm(graph, cell, wires, by_gate=by_gate)
 
 
@@ -133,7 +132,11 @@ def _lstm(graph: Graph, cell: LSTMStep, wires: tuple[Wire, ...], *, by_gate: boo
         joined = graph.add(Concat(f"{name}-joined", cell.widths), *columns)
     gates = _lstm_by_gate if by_gate else _lstm_at_once
     (o, i, *forgets), bent = gates(graph, cell, joined)
-    memory = graph.add(Product(f"{name}-entry"), i, graph.add(Tanh(f"{name}-candidate"), bent))
+    candidate = graph.add(Tanh(f"{name}-candidate"), bent)
+    if cell.dropout is not None:
+        drop = Dropout(f"{name}-dropout", *cell.dropout, masks_of=name)
+        candidate = graph.add(drop, candidate)
+    memory = graph.add(Product(f"{name}-entry"), i, candidate)
     kept = [
         graph.add(Product(f"{name}-kept-{port}"), forget, cells)
         for port, forget, (_h, cells) in zip(ports, forgets, halves.values(), strict=True)

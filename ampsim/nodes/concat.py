@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
@@ -16,7 +17,11 @@ from ampsim.nodes.light import VIEW, elementwise_work
 class Concat(Node):
     """Puts the columns of its inputs side by side; splits the gradient in the same way."""
 
-    def __init__(self, name: str, widths: tuple[int, ...]) -> None:
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, widths: Sequence[int]) -> None:
         """Expect one input port for each of `widths` columns.
 
         Raises:
@@ -27,7 +32,7 @@ class Concat(Node):
         self.inputs = tuple(f"part-{i}" for i in range(len(widths)))
         super().__init__(name)
         edges = np.cumsum([0, *widths])
-        self.widths = widths
+        self.widths = tuple(widths)
         self._columns = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self._arrived = Join(len(widths))
 
@@ -57,7 +62,8 @@ class Concat(Node):
         """Read all columns and write them once; send views of the gradient."""
         if direction is Direction.BACKWARD:
             return VIEW
-        return elementwise_work(None if shape is None else (shape[0], sum(self.widths)))
+        whole = None if shape is None else (shape[0], sum(self.widths))
+        return elementwise_work(whole, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width) of every part, rows alike; return (rows, sum of widths)."""

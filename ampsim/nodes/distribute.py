@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import (
     NO_WORK,
@@ -28,6 +29,7 @@ from ampsim.ir import (
 )
 from ampsim.ir.shapes import known, require, text
 from ampsim.nodes.light import elementwise_work
+from ampsim.options import Ports
 
 SMALL_SUM: Final = 40_000  # chosen: the one-hot product is the faster up to about this many entries
 
@@ -39,7 +41,9 @@ class Partitioned(Node):
     port at the controller as (rows,), the rows of the whole.
     """
 
-    def __init__(self, name: str, parts: int) -> None:
+    keeps_state = True
+
+    def __init__(self, name: str, parts: Ports) -> None:
         super().__init__(name)
         self._control: dict[State, Partition] = {}
         self._arrived = Join(len(self.inputs))
@@ -95,7 +99,8 @@ class Partitioned(Node):
             return NO_WORK
         columns = (c for c in self._columns if isinstance(c, int))
         is_gather = (direction is Direction.FORWARD) == isinstance(self, Distribute)
-        return elementwise_work((shape[0], *columns), 1 if is_gather else 2 + self._parts)
+        operations = 1 if is_gather else 2 + self._parts
+        return elementwise_work((shape[0], *columns), self.element_bytes, operations)
 
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""
@@ -116,7 +121,8 @@ class Distribute(Partitioned):
 
     inputs = ("input", "control")
 
-    def __init__(self, name: str, parts: int) -> None:
+    @checked
+    def __init__(self, name: str, parts: Ports) -> None:
         """Distribute to `parts` successors.
 
         Raises:
@@ -178,7 +184,8 @@ class Collect(Partitioned):
     last ``control``, a `Partition` of the whole.
     """
 
-    def __init__(self, name: str, parts: int) -> None:
+    @checked
+    def __init__(self, name: str, parts: Ports) -> None:
         """Collect from `parts` predecessors.
 
         Raises:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
 from ampsim.nodes.light import elementwise_work
 from ampsim.nodes.masks import Masks
+from ampsim.options import Seed
 
 
 class Dropout(Node):
@@ -19,14 +21,18 @@ class Dropout(Node):
     it. Instances are numbered through all epochs: each epoch has masks of its own.
     """
 
-    def __init__(self, name: str, rate: float, seed: int) -> None:
-        """Drop with probability `rate`.
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, rate: float, seed: Seed, *, masks_of: str | None = None) -> None:
+        """Drop with probability `rate`; have the masks of the node `masks_of` instead of its own.
 
         Raises:
             GraphError: the rate is not a number from 0 to below 1.
             OptionError: the seed is negative or no whole number.
         """
-        self._masks = Masks(name, rate, seed)
+        self._masks = Masks(masks_of or name, rate, seed)
         super().__init__(name)
         self._saved: dict[State, np.ndarray | None] = {}
 
@@ -49,7 +55,7 @@ class Dropout(Node):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""

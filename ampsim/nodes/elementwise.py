@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
 from ampsim.nodes.light import elementwise_work
@@ -22,6 +23,10 @@ class Elementwise(Node):
 
     operations: ClassVar[tuple[int, int]] = (1, 1)
 
+    keeps_state = True
+    heeds_need = False
+
+    @checked
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self._saved: dict[State, np.ndarray] = {}
@@ -50,7 +55,8 @@ class Elementwise(Node):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
-        return elementwise_work(shape, self.operations[direction is Direction.BACKWARD])
+        operations = self.operations[direction is Direction.BACKWARD]
+        return elementwise_work(shape, self.element_bytes, operations)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""

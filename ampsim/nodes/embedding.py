@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import (
     NO_WORK,
@@ -46,8 +47,10 @@ class Embedding(ParameterizedNode):
         is_sparse: update only rows that were looked up.
         start: draws the first table, (vocabulary, width); by default from the standard normal
             distribution, as PyTorch's Embedding does.
+        gradient_factor: what gradients of the table are multiplied by before an update.
     """
 
+    @checked
     def __init__(
         self,
         name: str,
@@ -56,21 +59,27 @@ class Embedding(ParameterizedNode):
         *,
         is_sparse: bool = False,
         start: Start | None = None,
+        gradient_factor: float = 1.0,
     ) -> None:
         """Hold `vocabulary` rows of `width`.
 
         Raises:
-            GraphError: an extent is below 1.
+            GraphError: an extent is below 1, or the factor no finite number above 0.
         """
         if vocabulary < 1 or width < 1:
             raise GraphError(
                 f"{name}: extents must be >= 1, got vocabulary={vocabulary}, width={width}"
+            )
+        if not 0 < gradient_factor < math.inf:
+            raise GraphError(
+                f"{name}: gradient_factor must be finite and > 0, got {gradient_factor}"
             )
         super().__init__(name, {"weight": (vocabulary, width)})
         self.vocabulary = vocabulary
         self.width = width
         self.is_sparse = is_sparse
         self._start = start
+        self._factor = gradient_factor
         self._saved: dict[State, tuple[np.ndarray, int]] = {}
         self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -121,11 +130,18 @@ class Embedding(ParameterizedNode):
         elif self._pairs:
             rows, sums = sums_by_row(*self._take_pairs())
             table[rows] = sums
+        if self._factor != 1:
+            flat *= self._factor
         return flat
 
     def take_rows(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the rows looked up and the sums of their gradients; None unless sparse."""
-        return sums_by_row(*self._take_pairs()) if self.is_sparse else None
+        if not self.is_sparse:
+            return None
+        rows, sums = sums_by_row(*self._take_pairs())
+        if self._factor != 1:
+            sums *= self._factor
+        return rows, sums
 
     def _take_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         indices, gradients = zip(*self._pairs, strict=True)

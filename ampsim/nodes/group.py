@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
@@ -36,6 +37,7 @@ class Group(Node):
         rows: what the first extent of the result is called in shapes.
     """
 
+    @checked
     def __init__(self, name: str, place: Place, *, rows: str = "rows") -> None:
         """Group by `place`."""
         super().__init__(name)
@@ -101,7 +103,7 @@ class Group(Node):
         """Read and write every element once; send views of the gradient."""
         if direction is Direction.BACKWARD:
             return VIEW
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Give the first axis the group's own extent."""

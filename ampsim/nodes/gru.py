@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
@@ -39,6 +40,7 @@ class GRUCell(MatrixNode):
 
     inputs = ("input", "state")
 
+    @checked
     def __init__(self, name: str, d_in: int, hidden: int) -> None:
         """Read `d_in` columns into a state of `hidden`.
 

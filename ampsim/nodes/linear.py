@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
@@ -26,6 +27,7 @@ class Linear(MatrixNode):
             PyTorch's Linear does.
     """
 
+    @checked
     def __init__(self, name: str, d_in: int, d_out: int, *, start: Start | None = None) -> None:
         """Map `d_in` columns to `d_out`.
 

@@ -9,7 +9,9 @@ al., 2016), and forget gates whose bias starts 1 higher.
 
 from __future__ import annotations
 
+from ampsim.arguments import checked
 from ampsim.nodes.lstm_step import LSTMStep
+from ampsim.options import Seed
 
 
 class LSTMCell(LSTMStep):
@@ -21,6 +23,7 @@ class LSTMCell(LSTMStep):
 
     inputs = ("input", "state")
 
+    @checked
     def __init__(self, name: str, d_in: int, hidden: int, *, forget_bias: float = 0.0) -> None:
         """Read `d_in` columns into a state of `hidden`.
 
@@ -37,8 +40,9 @@ class LeafLSTM(LSTMStep):
     Input: x (rows, d_in); output [h | c] (rows, 2·hidden); one product of d_in by 3·hidden.
     """
 
+    @checked
     def __init__(
-        self, name: str, d_in: int, hidden: int, *, dropout: float = 0.0, seed: int = 0
+        self, name: str, d_in: int, hidden: int, *, dropout: float = 0.0, seed: Seed = 0
     ) -> None:
         """Read `d_in` columns into a state of `hidden`; drop candidates at the rate `dropout`.
 
@@ -59,6 +63,7 @@ class BranchLSTM(LSTMStep):
 
     inputs = ("left", "right")
 
+    @checked
     def __init__(
         self,
         name: str,
@@ -66,7 +71,7 @@ class BranchLSTM(LSTMStep):
         *,
         forget_bias: float = 1.0,
         dropout: float = 0.0,
-        seed: int = 0,
+        seed: Seed = 0,
     ) -> None:
         """Join two states of `hidden`; drop candidates at the rate `dropout`.
 

@@ -70,6 +70,7 @@ class LSTMStep(MatrixNode):
         self._arrived = Join(len(widths))
         self._pairs = Pairs()
         self.forget_bias = 0.0
+        self.dropout: tuple[float, int] | None = None
         self._masks: Masks | None = None
         self._cut(widths, reads)
         states = len(reads)
@@ -91,11 +92,6 @@ class LSTMStep(MatrixNode):
             for port, ((start, stop), width) in enumerate(zip(pairwise(edges), widths, strict=True))
         ]
 
-    @property
-    def has_dropout(self) -> bool:
-        """Whether candidates are dropped in training."""
-        return self._masks is not None
-
     def drop_candidates(self, rate: float, seed: int) -> None:
         """Drop elements of tanh(g) with probability `rate` in training.
 
@@ -105,6 +101,7 @@ class LSTMStep(MatrixNode):
         """
         masks = Masks(self.name, rate, seed)
         self._masks = masks if rate else None
+        self.dropout = (rate, seed) if rate else None
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√hidden, as PyTorch's cells do; shift the forget gates' bias."""

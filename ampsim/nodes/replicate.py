@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
 from ampsim.nodes.light import VIEW, elementwise_work
@@ -24,6 +25,7 @@ class Replicate(Node):
         count: how many copies of the message of a state, at least one.
     """
 
+    @checked
     def __init__(
         self, name: str, counter: Callable[[Any, int], State], count: Callable[[Any], int]
     ) -> None:
@@ -56,7 +58,7 @@ class Replicate(Node):
         """Send the payload itself; read and write every element of the gradients once."""
         if direction is Direction.FORWARD:
             return VIEW
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""

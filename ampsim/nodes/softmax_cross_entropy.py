@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Join, LossNode, LossReport, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
@@ -20,6 +21,7 @@ class SoftmaxCrossEntropy(LossNode):
 
     inputs = ("prediction", "label")
 
+    @checked
     def __init__(self, name: str) -> None:
         """Name the node."""
         super().__init__(name)
@@ -68,7 +70,8 @@ class SoftmaxCrossEntropy(LossNode):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; a single row is the shorter way."""
-        return elementwise_work(shape, 9 if shape is not None and shape[0] == 1 else 16)
+        operations = 9 if shape is not None and shape[0] == 1 else 16
+        return elementwise_work(shape, self.element_bytes, operations)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, classes) and (rows)."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
@@ -16,7 +17,11 @@ from ampsim.nodes.light import VIEW, elementwise_work
 class Split(Node):
     """Sends columns out of one port for each of `widths`; joins the gradients in the same way."""
 
-    def __init__(self, name: str, widths: tuple[int, ...]) -> None:
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, widths: Sequence[int]) -> None:
         """Cut into `widths` columns.
 
         Raises:
@@ -27,7 +32,7 @@ class Split(Node):
         self.outputs = tuple(f"part-{i}" for i in range(len(widths)))
         super().__init__(name)
         edges = [sum(widths[:i]) for i in range(len(widths) + 1)]
-        self.widths = widths
+        self.widths = tuple(widths)
         self._columns = [slice(a, b) for a, b in pairwise(edges)]
         self._returned = Join(len(widths))
 
@@ -64,7 +69,8 @@ class Split(Node):
         """Send views; read all columns of the gradients and write them once."""
         if direction is Direction.FORWARD:
             return VIEW
-        return elementwise_work(None if shape is None else (shape[0], sum(self.widths)))
+        whole = None if shape is None else (shape[0], sum(self.widths))
+        return elementwise_work(whole, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, sum of widths); return (rows, width) of every part."""

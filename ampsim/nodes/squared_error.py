@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Join, LossNode, LossReport, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
@@ -20,6 +21,7 @@ class SquaredError(LossNode):
 
     inputs = ("prediction", "target")
 
+    @checked
     def __init__(self, name: str) -> None:
         """Name the node."""
         super().__init__(name)
@@ -63,7 +65,7 @@ class SquaredError(LossNode):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
-        return elementwise_work(shape, 6)
+        return elementwise_work(shape, self.element_bytes, 6)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require two equal shapes."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
@@ -23,6 +24,7 @@ class Ungroup(Node):
             `Group` is then the reverse. A payload of extent 0 is one slice, all of it.
     """
 
+    @checked
     def __init__(
         self, name: str, counter: Callable[[Any, int], State], *, keep_axis: bool = False
     ) -> None:
@@ -74,7 +76,7 @@ class Ungroup(Node):
         """Send views; read and write every element of their gradients once."""
         if direction is Direction.FORWARD:
             return VIEW
-        return elementwise_work(shape)
+        return elementwise_work(shape, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Drop the first axis, or say that its extent is 1; of an empty payload it is 0."""

@@ -1,5 +1,6 @@
 """Optimizers as pairs of pure functions, and learning rates; one file per method."""
 
+from ampsim.optim.adagrad import adagrad
 from ampsim.optim.adam import adam
 from ampsim.optim.base import LearningRate, Optimizer, State, Vector
 from ampsim.optim.learning_rate import as_schedule, constant, exponential
@@ -13,6 +14,7 @@ __all__ = [
     "Optimizer",
     "State",
     "Vector",
+    "adagrad",
     "adam",
     "as_schedule",
     "constant",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import as_float
 from ampsim.errors import OptionError
+from ampsim.shown import shown
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -84,9 +85,9 @@ def positive(what: str, value: object, usual: float) -> float:
     Raises:
         OptionError: it is no finite number above 0.
     """
-    number = _number(value)
+    number = as_float(value)  # Python's own, which leaves float32 arrays as they are
     if not 0 < number < math.inf:
-        raise OptionError(f"{what} must be a number > 0, got {value!r}; try {usual}")
+        raise OptionError(f"{what} must be a number > 0, got {shown(value)}; try {usual}")
     return number
 
 
@@ -96,14 +97,7 @@ def decay_rate(what: str, value: object, usual: float) -> float:
     Raises:
         OptionError: it is no number from 0 to below 1.
     """
-    number = _number(value)
+    number = as_float(value)  # Python's own, which leaves float32 arrays as they are
     if not 0 <= number < 1:
-        raise OptionError(f"{what} must be a number >= 0 and < 1, got {value!r}; try {usual}")
+        raise OptionError(f"{what} must be a number >= 0 and < 1, got {shown(value)}; try {usual}")
     return number
-
-
-def _number(value: object) -> float:
-    """`value` as a Python float, which leaves float32 arrays as they are; NaN if it is none."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    return float(value)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ampsim.errors import OptionError
 from ampsim.optim.base import LearningRate, positive
+from ampsim.shown import shown
+from ampsim.user_code import user_code
 
 
 def constant(rate: float) -> LearningRate:
@@ -32,7 +34,7 @@ def exponential(initial: float, decay: float) -> LearningRate:
     first = positive("initial learning rate", initial, usual=0.001)
     factor = positive("learning rate decay", decay, usual=0.8)
     if factor > 1:
-        raise OptionError(f"learning rate decay must be at most 1, got {decay!r}; try 0.8")
+        raise OptionError(f"learning rate decay must be at most 1, got {shown(decay)}; try 0.8")
     return _Exponential(first, factor)
 
 
@@ -77,4 +79,6 @@ class _Checked:
 
     def __call__(self, epoch: int) -> float:
         assert epoch >= 0, f"epochs count from 0, got {epoch}"
-        return positive(f"learning rate of epoch {epoch}", self.schedule(epoch), usual=0.001)
+        with user_code(f"the learning rate of epoch {epoch} failed"):
+            rate = self.schedule(epoch)
+        return positive(f"learning rate of epoch {epoch}", rate, usual=0.001)

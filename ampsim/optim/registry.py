@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ampsim.optim.adagrad import adagrad
 from ampsim.optim.adam import adam
 from ampsim.optim.base import Optimizer
 from ampsim.optim.momentum import momentum
 from ampsim.optim.sgd import sgd
 
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "momentum": momentum, "adam": adam}
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "adam": adam,
+    "adagrad": adagrad,
+}
 """Name to maker; each maker takes the learning rate first and has defaults for the rest."""

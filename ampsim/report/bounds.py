@@ -6,11 +6,11 @@ import math
 
 from matplotlib.figure import Figure
 
-from ampsim.report.columns import bound_share
+from ampsim.report.columns import bound_name, bound_share
 from ampsim.report.frames import DataFrame, Row, number, row_labels, rows, text
-from ampsim.report.style import FAINT_INK, LINES, Axes, new_figure, styled
+from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled
 from ampsim.report.words import plain
-from ampsim.study.result import BOUND_RECORDS
+from ampsim.study.bound_words import BOUND_FROM, named
 from ampsim.units import UNKNOWN, format_percent
 
 _WIDTH_IN = 8.0
@@ -26,12 +26,12 @@ _COLOURS = (LINES[1].colour, LINES[2].colour, LINES[3].colour, LINES[6].colour)
 
 def has_bounds(table: DataFrame) -> bool:
     """Whether some row knows what bounds it."""
-    return any(text(row, "bound_by") for row in rows(table))
+    return any(bound_name(row) for row in rows(table))
 
 
 @styled
 def bounds(table: DataFrame) -> Figure:
-    """Four bars a row, as shares of the time of its first training pass; the largest in bold."""
+    """Four bars a row: shares of the time of its first run. The largest is named."""
     names, records = row_labels(table), rows(table)
     figure = new_figure(_WIDTH_IN, 1.3 + 0.85 * max(1, len(records)))
     axes = figure.add_subplot(1, 1, 1)
@@ -41,13 +41,13 @@ def bounds(table: DataFrame) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.set_xlim(0.0, 100.0)
-    axes.set_xlabel(f"share of the first training pass, by its leading {BOUND_RECORDS:,} steps (%)")
+    axes.set_xlabel("share of the run's virtual time (%)")
     axes.grid(visible=True, axis="x")
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         first = dict(zip(reversed(labels), reversed(handles), strict=True))
         shown = {words: first[words] for words, _hatch in _SHARES.values()}
-        figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=2)
+        figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=beside(2))
     return figure
 
 
@@ -57,16 +57,20 @@ def _draw(axes: Axes, place: int, row: Row) -> None:
     for index, (column, (words, hatch)) in enumerate(_SHARES.items()):
         share = number(row, column)
         y = place + (index - 1.5) * _BAR
-        is_bound = share == largest
+        is_largest = share == largest
+        is_bound = is_largest and share >= BOUND_FROM
         length = 0.0 if math.isnan(share) else 100.0 * share
         axes.barh(
             y, length, height=_BAR * 0.9, facecolor=_COLOURS[index] if not hatch else "white",
             edgecolor=_COLOURS[index], hatch=hatch, linewidth=0.8, label=words,
         )  # fmt: skip
         said = UNKNOWN if math.isnan(share) else format_percent(share)
-        named = f"  {plain(text(row, 'bound_by'), 32)}" if is_bound else ""
+        is_path = column == "path_share"  # whose nodes would not fit beside a bar
+        at = "" if is_path else plain(text(row, "bound_at"), 400)
+        part = named(plain(bound_name(row), 32), at)
+        said += f"  {part}" if is_largest else ""
         axes.annotate(
-            f"{said}{named}", (length, y), xytext=(4, 0), textcoords="offset points",
+            said, (length, y), xytext=(4, 0), textcoords="offset points",
             va="center", fontsize=7.5, fontweight="bold" if is_bound else "normal",
             color="#000000" if is_bound else FAINT_INK, annotation_clip=False,
         )  # fmt: skip

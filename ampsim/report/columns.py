@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ampsim.report.frames import Row, number, text
 from ampsim.report.words import plain
+from ampsim.study.bound_words import bound_sentence, bound_words
 from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 
 Show = Callable[[Row, Row], str]
@@ -19,7 +20,9 @@ class Column:
     """One column; those of the highest `rank` go first where a terminal is narrow.
 
     Attributes:
-        heading: words over the column, lines separated by newlines.
+        heading: words over the column, lines separated by newlines; "{items}" stands for what
+            throughput is of, "{coverage}" for that of the interval, in lines that are left out
+            where these are unknown.
         show: text of a cell.
         rank: 0 is always shown.
         is_wanted: whether these rows need the column at all.
@@ -31,6 +34,16 @@ class Column:
     rank: int
     is_wanted: Callable[[Sequence[Row]], bool] = lambda rows: True
     of_target: bool = False
+
+    def headed(self, records: Sequence[Row]) -> str:
+        """The heading over these rows."""
+        known = {"items": items_of(records), "coverage": _coverage(records)}
+        lines = [
+            line
+            for line in self.heading.split("\n")
+            if all(known[name] for name in known if f"{{{name}}}" in line)
+        ]
+        return "\n".join(lines).format(**known)
 
 
 def format_ratio(ratio: float) -> str:
@@ -71,7 +84,13 @@ def _seconds(name: str) -> Show:
 
 
 def _rate(name: str) -> Show:
-    return lambda row, first: format_rate(number(row, name))
+    """A rate; its unit stands in the heading where the row says what it is of."""
+
+    def show(row: Row, first: Row) -> str:
+        said = format_rate(number(row, name))
+        return said.removesuffix("/s").rstrip() if text(row, "items") else said
+
+    return show
 
 
 def _percent(name: str) -> Show:
@@ -83,6 +102,13 @@ def _interval(row: Row, first: Row) -> str:
     if math.isnan(low) and math.isnan(high):
         return UNKNOWN
     return f"[{format_seconds(low)}, {format_seconds(high)}]"
+
+
+def _coverage(records: Sequence[Row]) -> str:
+    """Probability that the intervals cover the true median; more repeats cover more."""
+    known = sorted({number(row, "time_to_target_coverage") for row in records} - {math.nan})
+    said = [f"{100 * one:.0f}" for one in known if not math.isnan(one)]
+    return " to ".join(dict.fromkeys((said[0], said[-1]))) if said else ""
 
 
 def _reached(row: Row, first: Row) -> str:
@@ -120,37 +146,45 @@ def bound_cell(row: Row) -> str:
     >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
     'worker 3 (92.0 %)'
     """
-    name = text(row, "bound_by")
-    return f"{plain(name, 40)} ({format_percent(bound_share(row))})" if name else ""
+    return bound_words(plain(bound_name(row)), _at(row), bound_share(row))
+
+
+def bound_name(row: Row) -> str:
+    """What has the largest of the shares; empty where it is unknown."""
+    return text(row, "bound_largest") or text(row, "bound_by")
 
 
 def bound_share(row: Row) -> float:
-    """The largest of the shares, which is that of what bounds the row; NaN if all are unknown."""
+    """The largest of the shares, which is that of `bound_name`; NaN if all are unknown."""
     shares = (number(row, f"{name}_share") for name in ("worker", "path", "link", "admission"))
     return max((share for share in shares if not math.isnan(share)), default=math.nan)
 
 
-def bound_sentence(row: Row) -> str:
+def bound_line(row: Row) -> str:
     """The same in words; empty where it is unknown."""
-    name, share = text(row, "bound_by"), format_percent(bound_share(row))
-    said = {
-        "worker": f"{plain(name, 40)}, which is busy {share} of the time",
-        "link": f"{plain(name, 40)}, which is occupied {share} of the time",
-        "critical": f"its critical path: steps that wait for one another take {share} of the time",
-        "admission": f"the admission limit: {share} of the time the busiest worker or link idles",
-    }
-    return f"bound by {said[kind]}" if (kind := name.partition(" ")[0]) in said else ""
+    name, share = plain(bound_name(row)), bound_share(row)
+    return bound_sentence(name, _at(row), share)
+
+
+def _at(row: Row) -> str:
+    return plain(text(row, "bound_at"), 400)
+
+
+def items_of(records: Sequence[Row]) -> str:
+    """What these rows' throughput is of, such as "images"; empty where they do not say."""
+    found = {text(row, "items") for row in records} - {""}
+    return plain(found.pop(), 24) if len(found) == 1 else ""
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("schedule", lambda row, first: plain(text(row, "schedule"), 24), 0),
-    Column("mak", _count("max_active_keys"), 1),
-    Column("mui", _count("min_update_interval"), 2, _varies("min_update_interval")),
+    Column("in\nflight", _count("max_active_keys"), 1),
+    Column("update\ninterval", _count("min_update_interval"), 2, _varies("min_update_interval")),
     Column("replicas", _count("replicas"), 2, _varies("replicas")),
     Column("workers", _count("workers"), 2, _varies("workers")),
-    Column("training", _rate("train_per_s"), 0),
+    Column("training\n({items}/s)", _rate("train_per_s"), 0),
     Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1, _are_several),
-    Column("validation", _rate("valid_per_s"), 9),
+    Column("validation\n({items}/s)", _rate("valid_per_s"), 9),
     Column("busy", _percent("utilisation"), 4),
     Column("staleness\nmean", _count("staleness_mean"), 5),
     Column("staleness\nmax", _count("staleness_max"), 7),
@@ -158,7 +192,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("best\nerror", _count("best_error"), 3, _is_missed("best_error")),
     Column("epochs", _count("epochs_to_target"), 2, _is_measured, of_target=True),
     Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured, of_target=True),
-    Column("interval", _interval, 6, _is_measured, of_target=True),
+    Column("interval\n({coverage} %)", _interval, 6, _is_measured, of_target=True),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),
 )

@@ -15,11 +15,11 @@ from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 _ORIGIN_MAX = 40  # chosen: more lines hide what follows; --json has all
 _EPOCHS_MAX = 12  # chosen: likewise; the last one is always there
 
-_COLUMNS_MAX = 10  # chosen: of wider tables, only columns that differ are shown
+_COLUMNS_MAX = 12  # chosen: those of a span; of wider tables, only columns that differ are shown
 
 _SINGULAR = {
-    "spans": "span", "transfers": "transfer", "updates": "update", "stashes": "stash",
-    "epochs": "epoch",
+    "spans": "span", "transfers": "transfer", "admissions": "admission", "updates": "update",
+    "stashes": "stash", "epochs": "epoch",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,21 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.axis import Scale, time_scale
+from ampsim.report.columns import format_count
 from ampsim.report.frames import DataFrame, Floats, floats
-from ampsim.report.style import FAINT_INK, INK, Axes, LineStyle, line_styles, new_figure, styled
+from ampsim.report.style import (
+    FAINT_INK,
+    INK,
+    Axes,
+    LineStyle,
+    beside,
+    line_styles,
+    new_figure,
+    styled,
+    wrapped,
+)
 from ampsim.report.words import plain
+from ampsim.study.target import median_interval
 from ampsim.units import format_seconds
 
 _WIDTH_IN = 10.0
@@ -70,9 +83,11 @@ def convergence(
     everything = [curve for runs in curves.values() for curve in runs]
     last_s = max((float(np.max(curve.time_s, initial=0.0)) for curve in everything), default=0.0)
     scale = time_scale(0.0, last_s)
-    figure = new_figure(_WIDTH_IN, 4.1 + 0.2 * len(curves))
-    by_time = figure.add_subplot(1, 2, 1)
-    by_epoch = figure.add_subplot(1, 2, 2, sharey=by_time)
+    across = beside(2)
+    height_in = 4.1 + 0.2 * len(curves) if across == 2 else 6.4 + 0.5 * len(curves)
+    figure = new_figure(_WIDTH_IN, height_in)
+    by_time = figure.add_subplot(2 // across, across, 1)
+    by_epoch = figure.add_subplot(2 // across, across, 2, sharey=by_time)
     is_banded = len(curves) <= _BANDS_MAX
     handles = [
         _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal, is_banded))
@@ -83,7 +98,7 @@ def convergence(
     by_time.set_ylabel(f"validation {metric.kind}{unit and f' ({unit})'}")
     by_epoch.set_xlabel("epoch")
     by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
-    by_epoch.tick_params(labelleft=False)
+    by_epoch.tick_params(labelleft=across == 1)
     for axes in (by_time, by_epoch):
         _set_up(axes, _range(everything, goal), metric)
         _draw_target(axes, goal)
@@ -122,7 +137,7 @@ def _draw_schedule(
                 _mark_reaching(axes, x, run, (style, goal))
     return Line2D(
         [], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.0,
-        linewidth=2.0, label=_entry(name, every, goal, is_banded),
+        linewidth=2.0, label=wrapped(_entry(name, every, goal, is_banded)),
     )  # fmt: skip
 
 
@@ -172,18 +187,24 @@ def _median_run(runs: list[Curve], goal: Goal) -> int:
 
 
 def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
-    """What the legend says of a schedule: its median run in words."""
-    run = runs[_median_run(runs, goal)]
-    index = goal.reached_by(run.score)
+    """What the legend says of a schedule: the medians that the table has, and what is drawn."""
     which = "median" if len(runs) % 2 else "lower median"
     band = ", band: all" if is_banded else _epochs_of_all(runs, goal)
-    thick = f" ({which} of {len(runs)} repeats{band})" if len(runs) > 1 else ""
+    several = len(runs) > 1
+    line = f"; line: the {which} by epochs{band}" if several else ""
     if goal.target is None:
-        return f"{plain(name)}{thick}"
-    if index is None:
-        return f"{plain(name)}: {_words(goal)} not reached{thick}"
-    when = format_seconds(float(run.time_s[index]))
-    return f"{plain(name)}: {_words(goal)} at {when}, epoch {run.epoch[index]:g}{thick}"
+        return f"{plain(name)}{f' ({len(runs)} repeats{line})' if several else ''}"
+    reached = [(goal.reached_by(run.score), run) for run in runs]
+    times_s = [math.inf if i is None else float(run.time_s[i]) for i, run in reached]
+    epochs = [math.inf if i is None else float(run.epoch[i]) for i, run in reached]
+    time_s, epoch = median_interval(times_s).middle, median_interval(epochs).middle
+    of = f" (medians of {len(runs)} repeats{line})" if several else ""
+    if time_s is None or epoch is None:
+        missed = sum(math.isinf(one) for one in times_s)
+        in_some = f" in {missed} of {len(runs)} repeats" if several else ""
+        return f"{plain(name)}: {_words(goal)} not reached{in_some}{line and f' ({line[2:]})'}"
+    counted = f"{format_count(epoch)} epoch{'' if epoch == 1 else 's'}"
+    return f"{plain(name)}: {_words(goal)} after {format_seconds(time_s)}, {counted}{of}"
 
 
 def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:

@@ -6,27 +6,32 @@ which `save` writes as PNG, SVG or PDF.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TypeAlias
 
 from matplotlib.figure import Figure
 
+from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.report.frames import distinct
 from ampsim.report.gantt import Schedule, gantt_comparison
 from ampsim.report.gantt import gantt as gantt_of_one
 from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.kept import kept_of
 from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
 from ampsim.report.staleness import staleness_histogram
 from ampsim.report.utilisation import utilisation as utilisation_of_each
+from ampsim.study import Forecast, LoadedRun, Result
 
-if TYPE_CHECKING:
-    from ampsim.study import Forecast, Result
+AnyResult: TypeAlias = Result | LoadedRun
+"""A run that was just made, or one that was kept and loaded."""
 
 __all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisation"]
 
 
-def gantt(*results: Result, window_s: tuple[float, float] | None = None) -> Figure:
+@checked
+def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> Figure:
     """Who works when, the results above each other on one time axis.
 
     Args:
@@ -42,16 +47,27 @@ def gantt(*results: Result, window_s: tuple[float, float] | None = None) -> Figu
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
     workers = results[0].workers
     spans = {name: result.spans for name, result in named.items()}
-    window_s = choose_window(spans) if window_s is None else window_s
+    kept = {name: kept_of(result) for name, result in named.items()}
+    if window_s is None:
+        known_s = min((one.until_s for one in kept.values() if one), default=math.inf)
+        window_s = choose_window(spans, known_until_s=known_s)
     sent = {name: [result.transfers] for name, result in named.items()}
     if len(spans) > 1:
-        drawn = {name: Schedule(spans[name], sent[name]) for name in named}
+        drawn = {name: Schedule(spans[name], sent[name], kept[name]) for name in named}
         return gantt_comparison(drawn, workers=workers, window_s=window_s)
     ((name, only),) = spans.items()
-    return gantt_of_one(only, workers=workers, window_s=window_s, title=name, transfers=sent[name])
+    return gantt_of_one(
+        only,
+        workers=workers,
+        window_s=window_s,
+        title=name,
+        transfers=sent[name],
+        kept=kept[name],
+    )
 
 
-def staleness(*results: Result) -> Figure:
+@checked
+def staleness(*results: AnyResult) -> Figure:
     """How stale each node's gradients were.
 
     Raises:
@@ -60,7 +76,8 @@ def staleness(*results: Result) -> Figure:
     return staleness_histogram({name: one.staleness for name, one in _named(results).items()})
 
 
-def utilisation(*results: Result) -> Figure:
+@checked
+def utilisation(*results: AnyResult) -> Figure:
     """The share of the run that each worker spends on steps of each direction.
 
     Raises:
@@ -70,6 +87,7 @@ def utilisation(*results: Result) -> Figure:
     return utilisation_of_each({name: one.utilisation_by_worker for name, one in named.items()})
 
 
+@checked
 def convergence(forecast: Forecast) -> Figure:
     """What validation measured over virtual time and over epochs, with bands over repeats.
 
@@ -79,6 +97,7 @@ def convergence(forecast: Forecast) -> Figure:
     return of(forecast, "convergence")
 
 
+@checked
 def plane(forecast: Forecast) -> Figure:
     """Epochs to the target over throughput, with lines of equal time.
 
@@ -88,6 +107,7 @@ def plane(forecast: Forecast) -> Figure:
     return of(forecast, "plane")
 
 
+@checked
 def of(forecast: Forecast, name: str) -> Figure:
     """The figure of that name, as recipes name them: "throughput", "bounds", ...
 
@@ -100,10 +120,14 @@ def of(forecast: Forecast, name: str) -> Figure:
     return found[0]
 
 
-def _named(results: tuple[Result, ...]) -> dict[str, Result]:
+def _named(results: tuple[AnyResult, ...]) -> dict[str, AnyResult]:
     if not results:
         raise OptionError("a figure needs at least one result, got none")
-    names = [result.schedule.name for result in results]
+    names = [_schedule_of(result) for result in results]
     if len(set(names)) < len(names):
-        names = [f"{one.schedule.name}, mak {one.max_active_keys}" for one in results]
+        names = [f"{_schedule_of(one)}, {one.max_active_keys} in flight" for one in results]
     return dict(zip(distinct(names), results, strict=True))
+
+
+def _schedule_of(result: AnyResult) -> str:
+    return result.schedule if isinstance(result.schedule, str) else result.schedule.name

@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from ampsim.metric import Metric
-from ampsim.report.frames import DataFrame, distinct, floats, row_labels
+from ampsim.report.frames import DataFrame, distinct, row_labels
+from ampsim.report.kept import kept_of
 
 
 class Run(Protocol):
@@ -50,7 +49,7 @@ class Forecast(Protocol):
     """A table with a row per schedule, the runs behind it, and where it came from.
 
     One that was interrupted may say so in an attribute `interrupted`, a sentence. A run may have
-    `messages`, how many spans there were in all, and `transfers`, or a `result` that has, and
+    `messages`, how many spans there were in all, and `transfers`, and
     `cluster.groups` in the manifest the workers' devices.
     """
 
@@ -107,17 +106,13 @@ def devices_of(forecast: Forecast) -> list[str]:
 
 def known_until_s(runs: Iterable[Run]) -> float:
     """Until when the spans of all these runs are known; infinity where none were left out."""
-    ends = [
-        float(np.max(floats(run.spans, "end_s")))
-        for run in runs
-        if 0 < len(run.spans) < getattr(run, "messages", 0)
-    ]
+    ends = [kept.until_s for run in runs if (kept := kept_of(run)) is not None]
     return min(ends, default=math.inf)
 
 
 def transfers_of(run: Run) -> list[DataFrame]:
-    """The leading transfers of a run, or of its result; none where it kept none."""
-    kept = getattr(getattr(run, "result", run), "transfers", None)
+    """The leading transfers of a run; none where it kept none."""
+    kept = getattr(run, "transfers", None)
     return [] if kept is None or not len(kept) else [kept]
 
 

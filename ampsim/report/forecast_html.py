@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +9,26 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ampsim.report.forecast import Forecast, devices_of
-from ampsim.report.forecast_text import LEGEND, Picture, assumed, charged, origin_values, setting
+from ampsim.report.forecast_text import (
+    LEGEND,
+    PAPER,
+    Picture,
+    assumed,
+    charged,
+    origin_values,
+    setting,
+)
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt_data import gantt_view
+from ampsim.report.kept import Kept
+from ampsim.report.node_tables import LEFT, node_tables
+from ampsim.report.page_svg import dark_colours, page_svg
 from ampsim.report.pages import render
-from ampsim.report.saving import encode
 from ampsim.report.table import notes, to_cells
 from ampsim.report.verdict import best_row, verdict
 from ampsim.report.words import plain
 from ampsim.toml_text import to_toml
 
-_WIDE_IN = 6.5  # chosen: about 42rem in `templates/page.css`
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
 
 
@@ -59,6 +67,9 @@ def html_page(
     spans_by_schedule: Mapping[str, DataFrame],
     words: Words = FORECAST,
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
+    *,
+    kept: Mapping[str, Kept | None] | None = None,
+    narrow: Sequence[Figure] = (),
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
@@ -70,6 +81,8 @@ def html_page(
         spans_by_schedule: spans of a run of each schedule; no chart where there are none.
         words: what it says of itself.
         transfers: of the same runs, to be drawn as arrows.
+        kept: how much of each run `spans_by_schedule` has; all of it where it does not say.
+        narrow: the same pictures for a phone; none if that is to shrink the others.
     """
     is_known = len(forecast.table) > 0
     headings, *lines = (
@@ -91,10 +104,15 @@ def html_page(
             workers=forecast.workers,
             devices=devices_of(forecast),
             transfers=transfers,
+            kept=kept,
         )
         if spans_by_schedule
         else None,
-        "pictures": [(picture, _embedded(figure), _is_wide(figure)) for picture, figure in figures],
+        "nodes": node_tables(forecast),
+        "left": LEFT,
+        "paper": PAPER,
+        "pictures": _drawn(figures, narrow),
+        "dark": dark_colours(),
         "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [
@@ -105,11 +123,15 @@ def html_page(
     return render("forecast.html", **values)
 
 
-def _embedded(figure: Figure) -> str:
-    """The figure as the address of an image that holds it."""
-    return f"data:image/svg+xml;base64,{base64.b64encode(encode(figure, '.svg')).decode('ascii')}"
-
-
-def _is_wide(figure: Figure) -> bool:
-    """Whether a phone must not shrink it to its own width."""
-    return figure.get_figwidth() > _WIDE_IN
+def _drawn(
+    figures: Sequence[tuple[Picture, Figure]], narrow: Sequence[Figure]
+) -> list[tuple[Picture, str, str]]:
+    """Each picture as part of the page, and as it is on a phone if there is such a one."""
+    return [
+        (
+            picture,
+            page_svg(figure, f"w{place}", picture.description),
+            page_svg(narrow[place], f"n{place}", picture.description) if narrow else "",
+        )
+        for place, (picture, figure) in enumerate(figures)
+    ]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.files import prepare_folder, write_text
+from ampsim.files import sha256_of, write_text
+from ampsim.output_folder import MANIFEST, staged
+from ampsim.paths import expanded
+from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import (
     Forecast,
     Run,
@@ -20,44 +25,63 @@ from ampsim.report.forecast_text import Picture, page
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt import Schedule, gantt, gantt_comparison
 from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.kept import kept_of
 from ampsim.report.naming import slugs
-from ampsim.report.result_figures import result_figures
+from ampsim.report.result_figures import narrow_figures, result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv
 from ampsim.toml_text import to_toml
 
+TABLE: Final = "forecast.csv"
+PAGE: Final = "forecast.md"
+INDEX: Final = "index.html"
+FILES: Final = (TABLE, PAGE, INDEX)
+"""Those that every forecast has beside its manifest."""
+
+_KIND: Final = "forecast"
+_FORMAT: Final = 1
 _INSTANCES = 4  # as in the paper's Figure 1
 
 
-def write_forecast(forecast: Forecast, folder: str | Path) -> list[Path]:
+def write_forecast(forecast: Forecast, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
-    These are manifest.toml, forecast.csv, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which
-    shows them, and index.html, which holds everything itself. Older files of these names are
-    replaced.
+    These are forecast.csv, epochs.csv, the figures that there are data for (gantt.png and
+    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, index.html,
+    which holds everything itself, and last manifest.toml with the hashes of the others. They appear
+    together, and take the place of an earlier forecast; see `ampsim.output_folder`.
 
     Raises:
-        OutputError: the folder or a file in it cannot be written.
+        OutputError: the folder or a file in it cannot be written, is another's, or is being
+            written by another process.
     """
-    place = prepare_folder(folder)
-    manifest, values = place / "manifest.toml", place / "forecast.csv"
-    write_text(manifest, to_toml(forecast.manifest))
-    write_text(values, to_csv(forecast.table))
-    written = [manifest, values]
+    with staged(folder, _KIND) as place:
+        written = _write(forecast, place)
+        files = {path.name: sha256_of(path) for path in written}
+        start = {"kind": _KIND, "format": _FORMAT}
+        write_text(place / MANIFEST, to_toml({**start, **forecast.manifest, "files": files}))
+    return [expanded(folder) / name for name in (*files, MANIFEST)]
+
+
+def _write(forecast: Forecast, place: Path) -> list[Path]:
+    """Write everything but the manifest."""
+    write_text(place / TABLE, to_csv(forecast.table))
+    written = [place / TABLE, *write_epochs(forecast, place)]
     runs = runs_by_row(forecast)
     learning = list(result_figures(forecast))
+    for_phone = narrow_figures(forecast)
     shown = _shown(runs)
     charts = [*gantt_together(forecast, runs), *_gantt_each(forecast, shown)]
     pictures: list[Picture] = []
     for picture, figure in [*learning, *charts]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
-    text, index = place / "forecast.md", place / "index.html"
-    write_text(text, page(forecast, pictures))
+    write_text(place / PAGE, page(forecast, pictures))
     spans, sent = _spans(shown), {name: one.transfers for name, one in shown.items()}
-    write_text(index, html_page(forecast, learning, spans, transfers=sent))
-    return [*written, text, index]
+    kept = {name: one.kept for name, one in shown.items()}
+    told = html_page(forecast, learning, spans, transfers=sent, kept=kept, narrow=for_phone)
+    write_text(place / INDEX, told)
+    return [*written, place / PAGE, place / INDEX]
 
 
 def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
@@ -89,6 +113,7 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
             title=name,
             devices=devices,
             transfers=one.transfers,
+            kept=one.kept,
         )
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
@@ -97,7 +122,7 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
 def _shown(runs: dict[str, list[Run]]) -> dict[str, Schedule]:
     """The first repeat of each row that has spans."""
     return {
-        name: Schedule(repeats[0].spans, transfers_of(repeats[0]))
+        name: Schedule(repeats[0].spans, transfers_of(repeats[0]), kept_of(repeats[0]))
         for name, repeats in runs.items()
         if len(repeats[0].spans)
     }

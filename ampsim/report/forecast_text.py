@@ -10,33 +10,40 @@ from ampsim.report import markdown
 from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
+from ampsim.report.node_tables import LEFT, node_tables
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
-from ampsim.study.result import BOUND_RECORDS
 from ampsim.toml_text import is_tables, mapping, sequence
 
 LEGEND = (
-    "mak: at most that many instances in flight (max_active_keys). Ratio: training throughput "
-    "over that of the first row. Busy: share of all workers' time spent in steps that cost time. "
-    "Staleness: updates of a node between a gradient's forward and its backward step. Time to "
-    "target: read off the virtual clock, median of the repeats, with the interval over them; by "
+    "In flight: at most that many instances at a time (max_active_keys, in labels also mak). "
+    "Update interval: gradients between updates of a node (min_update_interval). Ratio: training "
+    "throughput over that of the first row. Busy: share of all workers' time spent in steps that "
+    "cost time, over the whole run, validation included. Staleness: updates of a node between a "
+    "gradient's forward and its backward step. Epochs and time to target: read off the virtual "
+    "clock, medians of the repeats. Interval: order statistics of the repeats that cover the true "
+    "median time with the probability in the heading; with few repeats it cannot cover more. By "
     "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
-    f"shares of the first training pass, as far as its leading {BOUND_RECORDS:,} steps and "
-    "transfers tell, which may be few instances: time in which the busiest worker is busy; time in "
-    "which the busiest link is occupied; length of the longest chain of steps that wait for one "
-    "another (critical path), as far as a trace tells; time in which that worker or link idles "
-    "while no more instances may be in flight or all workers idle (admission limit). All times are "
-    "virtual."
+    "shares of the first repeat's time. The busiest worker's is that in which it is busy, the "
+    "busiest link's that in which it is occupied. The critical path leads from the last step back "
+    "to the start, through what each step waited for; its share is that of steps and transfers on "
+    "it, as far as no limit on instances in flight made them wait. The admission limit is that in "
+    "which the busier of that worker and that link idles while instances are kept out. Where none "
+    "reaches a half, no single thing is the bound. All times are virtual."
 )
+
+PAPER = "https://arxiv.org/abs/1705.09786"
+"""AMPNet: Asynchronous Model-Parallel Training for Dynamic Neural Networks (2017)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure's file name, the heading over it (none if empty) and what it shows in words."""
+    """A figure's file name, the heading over it (none if empty), what it shows, how to read it."""
 
     file: str
     heading: str
     description: str
+    caption: str = ""
 
 
 def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
@@ -50,6 +57,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         _table(forecast),
         LEGEND if len(forecast.table) else "",
         *(part for picture in pictures for part in picture_parts(picture)),
+        *tables_of(node_tables(forecast), LEFT),
         *assumptions(forecast.manifest),
         *origin(forecast.manifest, "forecast.csv"),
     ]
@@ -100,9 +108,19 @@ def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 
 def picture_parts(picture: Picture) -> list[str]:
-    """Heading, if any, and figure."""
+    """Heading, if any, figure, and caption, if any."""
     heading = [f"## {picture.heading}"] if picture.heading else []
-    return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})"]
+    caption = [f"*{markdown.escape(picture.caption)}*"] if picture.caption else []
+    return [*heading, f"![{markdown.escape(picture.description)}]({picture.file})", *caption]
+
+
+def tables_of(tables: Sequence[tuple[str, list[list[str]]]], left: Sequence[str]) -> list[str]:
+    """Headed tables; only columns in `left` hold words."""
+    parts: list[str] = []
+    for heading, (headings, *lines) in tables:
+        table = markdown.table(headings, lines, left=left).rstrip("\n")
+        parts += [f"## {markdown.escape(heading)}", table]
+    return parts
 
 
 def assumptions(manifest: Mapping[str, Any]) -> list[str]:
@@ -123,7 +141,8 @@ def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (
         f"All values with every digit: [{csv}]({csv}). "
-        "Where they come from: [manifest.toml](manifest.toml)."
+        "Where they come from: [manifest.toml](manifest.toml). "
+        f"The method: [AMPNet]({PAPER})."
     )
     return ["## How this was made", table.rstrip("\n"), files]
 

@@ -15,6 +15,22 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Row: TypeAlias = Mapping[str, Any]
 _PANDAS: Any = pd
+LABELS: Mapping[str, str] = {
+    "max_active_keys": "{} in flight",
+    "min_update_interval": "update interval {}",
+    "replicas": "{} replicas",
+}
+"""What is said of a row beside its schedule's name, by column."""
+
+
+def labelled(name: str, column: str, value: str) -> str:
+    """A name with what sets its row apart.
+
+    >>> labelled("amp", "replicas", "1"), labelled("amp", "max_active_keys", "8")
+    ('amp, 1 replica', 'amp, 8 in flight')
+    """
+    said = LABELS[column].format(value)
+    return f"{name}, {said.removesuffix('s') if value == '1' else said}"
 
 
 def floats(frame: DataFrame, name: str) -> Floats:
@@ -61,16 +77,21 @@ def row_labels(table: DataFrame) -> list[str]:
     """A name per row, no two alike: the schedule, and what sets it apart from its namesakes."""
     records = rows(table)
     names = [text(row, "schedule") for row in records]
-    marks = (("mak", "max_active_keys"), ("mui", "min_update_interval"), ("replicas", "replicas"))
-    for short, column in marks:
+    for column in LABELS:
         if len(set(names)) == len(names):
             break
         values = [number(row, column) for row in records]
         names = [
-            f"{name}, {short} {value:g}" if _differs(names, values, index) else name
+            labelled(name, column, f"{value:g}") if _differs(names, values, index) else name
             for index, (name, value) in enumerate(zip(names, values, strict=True))
         ]
     return distinct(names)
+
+
+def labelled_rows(table: DataFrame) -> list[Row]:
+    """The table's rows, each with its label (`row_labels`) as its schedule."""
+    labels = row_labels(table)
+    return [{**row, "schedule": name} for row, name in zip(rows(table), labels, strict=True)]
 
 
 def distinct(names: Sequence[str]) -> list[str]:

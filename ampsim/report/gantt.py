@@ -27,12 +27,15 @@ from ampsim.report.gantt_boxes import (
 )
 from ampsim.report.gantt_paint import (
     Chart,
+    legend_gap,
     legend_handles,
     number_boxes,
     paint_boxes,
     paint_rows,
 )
 from ampsim.report.gantt_paint_arrows import legend_arrow, paint_arrows
+from ampsim.report.hosts import hosts_in
+from ampsim.report.kept import WHOLE, Kept
 from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
 from ampsim.report.words import plain
 from ampsim.units import format_percent
@@ -50,10 +53,12 @@ class Schedule:
         spans: the trace's spans; free steps (start_s == end_s) are not drawn.
         transfers: the trace's transfers, or chunks of them; none if there are none, or if they are
             not to be drawn.
+        kept: how much of the run `spans` are; None for all of it.
     """
 
     spans: DataFrame
     transfers: Sequence[DataFrame] = ()
+    kept: Kept | None = WHOLE
 
 
 @styled
@@ -67,6 +72,7 @@ def gantt(
     hide_idle: bool = True,
     devices: Sequence[str] = (),
     transfers: Sequence[DataFrame] = (),
+    kept: Kept | None = WHOLE,
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
 
@@ -75,17 +81,18 @@ def gantt(
         workers: how many workers the cluster has.
         window_s: start and end of the time shown; the whole of `spans` if not given.
         title: heading, a user's text.
-        worker_names: a name per worker; "worker 0", "worker 1", ... if not given.
+        worker_names: a name per worker; "worker 0" with the nodes that it hosts, ... if not given.
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
         devices: a device's name per worker; where they differ, rows are grouped by them.
         transfers: chunks of the trace's transfers, to be drawn as arrows.
+        kept: how much of the run `spans` are, None for all of it; the rest is hatched.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle, devices)
-    return _stack({title: Schedule(spans, transfers)}, rows, window_s, numbered=False)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts_in([spans]))
+    return _stack({title: Schedule(spans, transfers, kept)}, rows, window_s, numbered=False)
 
 
 @styled
@@ -105,10 +112,11 @@ def gantt_comparison(
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle, devices)
     drawn = {
         name: one if isinstance(one, Schedule) else Schedule(one) for name, one in schedules.items()
     }
+    hosts = hosts_in(one.spans for one in drawn.values())
+    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts)
     return _stack(drawn, rows, window_s, numbered=True)
 
 
@@ -134,7 +142,8 @@ def _stack(
         axes.set_title(f"{mark}{plain(name)}")
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     arrow = [legend_arrow()] if any(chart.transfers for chart in charts) else []
-    figure.legend(handles=[*legend_handles(), *arrow], loc="outside upper right", ncols=5)
+    gap = [legend_gap()] if any(chart.gap_s for chart in charts) else []
+    figure.legend(handles=[*legend_handles(), *gap, *arrow], loc="outside upper right", ncols=6)
     _paint_to_size(figure, panels, charts)
     return figure
 
@@ -142,12 +151,12 @@ def _stack(
 def _charts(schedules: Mapping[str, Schedule], rows: WorkerRows, window: Window) -> list[Chart]:
     """A chart for each schedule, all with the same rows."""
     boxes = [boxes_in(one.spans, window) for one in schedules.values()]
-    arrows = [arrows_in(one.transfers, one.spans, window) for one in schedules.values()]
+    arrows = [arrows_in(one.transfers, window) for one in schedules.values()]
     joined = frozenset[int]().union(*(each.workers for each in arrows))
     lanes, scale = lanes_for(boxes, rows, joined), time_scale(*window)
     return [
-        Chart(each, lanes, scale, window, *sent.thinned(ARROWS_MAX), len(sent.source))
-        for each, sent in zip(boxes, arrows, strict=True)
+        Chart(each, lanes, scale, window, *sent.thinned(ARROWS_MAX), len(sent.source), one.kept)
+        for each, sent, one in zip(boxes, arrows, schedules.values(), strict=True)
     ]
 
 
@@ -161,12 +170,14 @@ def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
 
 def _summary(chart: Chart) -> str:
     """How busy the rows are, or that there is nothing to see; how many transfers are left out."""
+    parts = [f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"]
     if not len(chart.boxes.worker):
-        return "no step takes time in this window"
-    busy = f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"
-    if chart.every == 1:
-        return busy
-    return f"{busy}; one in {chart.every} of {chart.transfers:,} transfers is drawn"
+        parts = ["no step takes time in this window"]
+    if chart.gap_s and chart.kept:
+        parts = [chart.kept.words]
+    if chart.every > 1:
+        parts.append(f"one in {chart.every} of {chart.transfers:,} transfers is drawn")
+    return "; ".join(parts)
 
 
 def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:

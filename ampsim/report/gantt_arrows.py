@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, texts
+from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
 from ampsim.report.gantt_boxes import Window
 
 ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
@@ -49,15 +49,13 @@ class Arrows:
         return Arrows(*kept, to_host=self.to_host), step
 
 
-def arrows_in(transfers: Sequence[DataFrame], spans: DataFrame, window_s: Window) -> Arrows:
+def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> Arrows:
     """Transfers that are under way in a window.
 
     Args:
         transfers: chunks of the trace's transfers.
-        spans: the trace's spans, which tell on which worker a node is.
         window_s: start and end of the time shown.
     """
-    places = _places(spans)
     counts, times = np.empty(0, np.int64), np.empty(0)
     parts: list[list[Any]] = [[counts, counts, times, times, counts]]
     to_host = 0
@@ -65,19 +63,10 @@ def arrows_in(transfers: Sequence[DataFrame], spans: DataFrame, window_s: Window
         start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
         touching = (end_s > window_s[0]) & (start_s < window_s[1])
         rows = chunk[touching]
-        source, target = (
-            np.array([places.get(node, _HOST) for node in texts(rows, end)], dtype=np.int64)
-            for end in ("source", "target")
-        )
+        source, target = (integers(rows, f"{end}_worker") for end in ("source", "target"))
         joins = (source != _HOST) & (target != _HOST)
         to_host += int((~joins).sum())
         columns = [source, target, start_s[touching], end_s[touching], integers(rows, "bytes")]
         parts.append([column[joins] for column in columns])
     joined: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
     return Arrows(*joined, to_host=to_host)
-
-
-def _places(spans: DataFrame) -> dict[str, int]:
-    """The worker of each node that served anything."""
-    firsts = spans[["node", "worker"]].drop_duplicates("node")
-    return dict(zip(texts(firsts, "node"), integers(firsts, "worker").tolist(), strict=True))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
+from ampsim.report.hosts import Hosts, some_of
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.words import plain
 
@@ -27,16 +28,21 @@ class WorkerRows:
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
         devices: a device's name per worker; empty where they are unknown or of no interest.
+        hosts: the nodes of each worker, which stand behind its name.
     """
 
     count: int
     names: Sequence[str] | None = None
     hide_idle: bool = True
     devices: Sequence[str] = ()
+    hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
 
     def name(self, worker: int) -> str:
         """What stands beside the row of `worker`."""
-        return f"worker {worker}" if self.names is None else plain(self.names[worker], 24)
+        if self.names is not None:
+            return plain(self.names[worker], 24)
+        nodes = some_of(self.hosts.get(worker, ()))
+        return f"worker {worker} ({nodes})" if nodes else f"worker {worker}"
 
     def in_order(self) -> list[int]:
         """All workers, those of one device together, else by number."""

@@ -23,6 +23,9 @@ from ampsim.report.gantt_boxes import (
     lanes_for,
     whole_window,
 )
+from ampsim.report.gantt_words import Panel, Worked
+from ampsim.report.hosts import hosts_in
+from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_seconds
@@ -37,27 +40,6 @@ _TYPES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
-    """What one worker did, or all of them: a row of the table beside the chart."""
-
-    name: str
-    steps: int
-    busy: str
-    forward: str
-    backward: str
-    update: str
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One schedule's chart in words."""
-
-    name: str
-    summary: str
-    worked: list[Worked]
-
-
-@dataclass(frozen=True, slots=True)
 class GanttView:
     """What `templates/gantt.html` shows.
 
@@ -66,12 +48,14 @@ class GanttView:
         panels: the same in words, a panel for each schedule.
         directions: looks of the three kinds of step.
         has_transfers: whether there are arrows.
+        is_whole: whether everything that ran is there, so that nothing is hatched.
     """
 
     data: dict[str, Any]
     panels: list[Panel]
     directions: dict[str, Any]
     has_transfers: bool
+    is_whole: bool
 
 
 def gantt_view(
@@ -81,6 +65,7 @@ def gantt_view(
     window_s: Window | None = None,
     devices: Sequence[str] = (),
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
+    kept: Mapping[str, Kept | None] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
 
@@ -92,6 +77,8 @@ def gantt_view(
         devices: a device's name per worker; where they differ, rows are grouped by them.
         transfers: each schedule's transfers in chunks; a page holds at most `TRANSFERS_MAX`, and
             where there are more of a schedule it has none and says so.
+        kept: how much of each run its spans are; all of it where it does not say. What was not kept
+            is hatched.
 
     Raises:
         OptionError: there are too many steps for a page.
@@ -100,17 +87,14 @@ def gantt_view(
     first_s = choose_window(spans_by_schedule) if window_s is None else window_s
     if _steps(spans_by_schedule, whole_s) > STEPS_MAX:
         whole_s = _only_window(spans_by_schedule, window_s)
-    rows = WorkerRows(workers, devices=devices)
-    sent = {
-        name: arrows_in((transfers or {}).get(name, ()), spans, whole_s)
-        for name, spans in spans_by_schedule.items()
-    }
+    rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans_by_schedule.values()))
+    sent = {name: arrows_in((transfers or {}).get(name, ()), whole_s) for name in spans_by_schedule}
     boxes = (boxes_in(spans, whole_s) for spans in spans_by_schedule.values())
     lanes = lanes_for(boxes, rows, frozenset[int]().union(*(one.workers for one in sent.values())))
     nodes, states = _names(spans_by_schedule, "node"), _names(spans_by_schedule, "state")
     assert len(nodes) < 1 << 16, len(nodes)
     packed = {
-        name: _Packed(spans, lanes, (nodes, states), whole_s)
+        name: _Packed(spans, lanes, (nodes, states), whole_s, (kept or {}).get(name))
         for name, spans in spans_by_schedule.items()
     }
     data: dict[str, Any] = {
@@ -129,13 +113,12 @@ def gantt_view(
             for name, one in packed.items()
         ],
     }
-    names = [
-        f"{row}, {kind}" if kind else row
-        for row, kind in zip(data["rows"], data["devices"], strict=True)
-    ]
-    panels = [one.panel(plain(name), names, sent[name]) for name, one in packed.items()]
+    pairs = zip(data["rows"], data["devices"], strict=True)
+    names = [f"{row}, {kind}" if kind else row for row, kind in pairs]
+    panels = [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()]
     has_transfers = any(len(one.source) for one in sent.values())
-    return GanttView(data, panels, dict(DIRECTIONS), has_transfers)
+    is_whole = all(one.kept is None for one in packed.values())
+    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole)
 
 
 def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
@@ -174,7 +157,12 @@ class _Packed:
     """Steps of one schedule that take time, sorted by row and time."""
 
     def __init__(
-        self, spans: DataFrame, lanes: Lanes, names: tuple[list[str], list[str]], whole_s: Window
+        self,
+        spans: DataFrame,
+        lanes: Lanes,
+        names: tuple[list[str], list[str]],
+        whole_s: Window,
+        kept: Kept | None,
     ) -> None:
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
@@ -189,6 +177,10 @@ class _Packed:
         self.rows = len(lanes.workers)
         self.free = int(is_inside.sum()) - len(drawn)
         last_s = float(np.max(end_s[drawn], initial=whole_s[0]))
+        self.kept = kept
+        self.gap_s = None if kept is None else kept.gap_s(whole_s)
+        if kept is not None:  # idle until then, as far as is known
+            last_s = kept.until_s
         self.length_s = min(last_s, whole_s[1]) - whole_s[0]
         self.values: dict[str, NDArray[Any]] = {
             "start": start_s[chosen],
@@ -208,24 +200,34 @@ class _Packed:
         begins = np.searchsorted(self.row, np.arange(self.rows + 1))
         return {
             "free": self.free,
+            "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
             **{name: _packed(values, _TYPES[name]) for name, values in self.values.items()},
         }
 
-    def panel(self, name: str, rows: list[str], sent: Arrows) -> Panel:
-        """The chart in words: all rows together, then each."""
-        together = self._worked("all of these", np.ones(len(self.row), dtype=np.bool_), self.rows)
+    def panel(self, name: str, shown: tuple[list[str], int], sent: Arrows) -> Panel:
+        """The chart in words: all workers together, then each that is `shown`, of so many."""
+        rows, workers = shown
+        everyone = "all workers" if workers > 1 else "the worker"
+        together = self._worked(everyone, np.ones(len(self.row), dtype=np.bool_), workers)
         worked = [self._worked(row, self.row == index, 1) for index, row in enumerate(rows)]
         summary = (
             f"{together.steps:,} steps that take time in {format_seconds(self.length_s)}, "
-            f"workers shown are busy {together.busy}"
+            f"of which {everyone} {'are' if workers > 1 else 'is'} busy {together.busy}"
         )
+        if self.kept is not None:
+            summary = f"{self.kept.words}: {summary}"
         free = f"; {self.free:,} free steps are not drawn" if self.free else ""
         count = len(sent.source)
         arrows = f"; {count:,} transfers between workers" if count else ""
         if count > TRANSFERS_MAX:
             arrows += " are too many for a page; choose a shorter window"
-        return Panel(name, summary + free + arrows, [together, *worked])
+        of = (
+            "the time from its first to its last step"
+            if self.kept is None
+            else f"the {self.kept.words}"
+        )
+        return Panel(name, summary + free + arrows, of, [together, *worked])
 
     def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> Worked:
         length_s = (self.values["end"] - self.values["start"])[chosen]

@@ -18,7 +18,17 @@ from ampsim.report.axis import Scale
 from ampsim.report.frames import Floats, Integers
 from ampsim.report.gantt_arrows import Arrows
 from ampsim.report.gantt_boxes import Boxes, Lanes, Window, WorkerRows
-from ampsim.report.style import DIRECTIONS, FAINT_INK, IDLE, UNUSED, Axes, BoxStyle, text_width_pt
+from ampsim.report.kept import WHOLE, Kept
+from ampsim.report.style import (
+    DIRECTIONS,
+    FAINT_INK,
+    GAP_INK,
+    IDLE,
+    UNUSED,
+    Axes,
+    BoxStyle,
+    text_width_pt,
+)
 
 _HALF = 0.42  # chosen: half the height of a box, where rows are 1 apart
 _HATCHED_PT = 5.0  # chosen: narrower boxes keep their colour but no hatch, which would fill them
@@ -29,6 +39,7 @@ _SIZES_PT = (8.0, 7.0, 6.0, 5.0)  # of the numbers in boxes, best first; below 5
 _NAMES_PT = 9.0  # chosen: names of 8 pt need this much height
 _ENOUGH = 0.97  # chosen: a larger size must keep this share of the numbers that could be shown
 
+_GAP_HATCH = "xxx"  # apart from the stripes of backward steps
 _TICK: Any = TICKRIGHT  # an int, which matplotlib's types forget
 
 Flags = NDArray[np.bool_]
@@ -38,7 +49,8 @@ Flags = NDArray[np.bool_]
 class Chart:
     """One schedule's chart: what to draw, in which rows, on which scale.
 
-    `arrows` are the transfers to draw, every `every`-th of all `transfers`.
+    `arrows` are the transfers to draw, every `every`-th of all `transfers`; `kept` says how much of
+    the run the boxes are of, None for all of it.
     """
 
     boxes: Boxes
@@ -48,6 +60,12 @@ class Chart:
     arrows: Arrows
     every: int
     transfers: int
+    kept: Kept | None = WHOLE
+
+    @property
+    def gap_s(self) -> Window | None:
+        """From when to when the window shows what was not kept; None where it does not."""
+        return None if self.kept is None else self.kept.gap_s(self.window_s)
 
     def x(self, time_s: Floats) -> Floats:
         """Times on the chart's horizontal axis."""
@@ -56,7 +74,9 @@ class Chart:
     @property
     def busy_fraction(self) -> float:
         """Share of the shown workers' time in the window that is spent in boxes."""
-        total_s = len(self.lanes.workers) * (self.window_s[1] - self.window_s[0])
+        gap = self.gap_s or (0.0, 0.0)
+        known_s = self.window_s[1] - self.window_s[0] - (gap[1] - gap[0])
+        total_s = len(self.lanes.workers) * known_s or np.nan
         return self.boxes.busy_s / total_s
 
     @property
@@ -80,6 +100,8 @@ def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> Non
     ground = _rectangles(np.full(count, left), np.full(count, right), row)
     colours = [IDLE if busy else UNUSED for busy in chart.lanes.is_busy]
     axes.add_collection(PolyCollection(ground, facecolors=colours, label="idle"), autolim=False)
+    if chart.gap_s:
+        _paint_gap(axes, chart, count)
     if closing:
         axes.text(
             0.006, bottom - closing / 2, chart.lanes.closing_line, fontsize=7.5, style="italic",
@@ -88,6 +110,26 @@ def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> Non
     axes.set_xlim(float(left), float(right))
     axes.set_ylim(bottom, -0.5)
     _name_rows(axes, chart.lanes, rows, row_pt)
+
+
+def _paint_gap(axes: Axes, chart: Chart, count: int) -> None:
+    """Hatches the time that the run went on and of which no step was kept."""
+    gap = chart.gap_s
+    assert gap is not None
+    left, right = chart.x(np.array(gap))
+    edges = (np.full(count, left), np.full(count, right))
+    axes.add_collection(
+        PolyCollection(
+            _rectangles(*edges, np.arange(count)), facecolors="white", edgecolors=GAP_INK,
+            hatch=_GAP_HATCH, linewidths=0.0, label="not kept",
+        ),
+        autolim=False,
+    )  # fmt: skip
+
+
+def legend_gap() -> Patch:
+    """The entry for what was not kept."""
+    return Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")
 
 
 def paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:

@@ -12,6 +12,10 @@ import numpy as np
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, floats, integers
 from ampsim.report.gantt_boxes import Window, check_window
+from ampsim.units import format_seconds
+
+_ROUNDING = 1e-4
+"""How much later than the end a window may end (chosen: ends are told in six digits)."""
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "\u03bcs": 1e-6, "ns": 1e-9}
 _TIME = re.compile(rf"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(_UNITS)})?\Z")
@@ -97,6 +101,18 @@ def chosen_window(choice: Choice, spans_by_schedule: Mapping[str, DataFrame]) ->
     """The window of time that was asked for.
 
     Raises:
-        OptionError: no step of the instances asked for takes time.
+        OptionError: no step of the instances asked for takes time, or the window reaches beyond
+            the end of the last schedule.
     """
-    return choice.window(spans_by_schedule) if isinstance(choice, Instances) else choice
+    if isinstance(choice, Instances):
+        return choice.window(spans_by_schedule)
+    ends = [
+        float(np.max(floats(spans, "end_s"), initial=0.0)) for spans in spans_by_schedule.values()
+    ]
+    end_s = max(ends, default=0.0)
+    if choice[1] > end_s * (1 + _ROUNDING):
+        raise OptionError(
+            f"--window {choice[0]:g}:{choice[1]:g} reaches beyond the run, which ends at {end_s:g} "
+            f"seconds ({format_seconds(end_s)}); take an END of at most {end_s:g}"
+        )
+    return choice

@@ -1,10 +1,10 @@
 """A run as a trace that ui.perfetto.dev and chrome://tracing open.
 
-One process per schedule, one track per worker. A step that takes time is a slice; a free one is an
-instant. Arrows lead from a forward step to the backward step that used its activation, and from
-there to the update that used the gradient; counters show what is in flight, staleness, weight
-versions, bytes of stashed weights and loss. Times are virtual, rounded to whole nanoseconds, which
-is what Perfetto keeps.
+One process per schedule, one track per worker, and a second process, one track per link, where
+messages waited for links. What takes time is a slice; what is free is an instant. Arrows lead from
+a forward step to the backward step that used its activation, and from there to the update that used
+the gradient; counters show what is in flight, staleness, weight versions, bytes of stashed weights
+and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
 
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
@@ -14,14 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from itertools import count as counted
 from pathlib import Path
-from typing import Any
 
 from ampsim.files import replacing
 from ampsim.report.frames import DataFrame, floats, integers, texts
+from ampsim.report.hosts import hosts_in
 from ampsim.report.perfetto_counters import InFlight, loss_events, stash_events, update_events
 from ampsim.report.perfetto_flows import Flows
-from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
+from ampsim.report.perfetto_json import (
+    arguments,
+    in_microseconds,
+    in_nanoseconds,
+    metadata,
+    quoted,
+    track_names,
+)
+from ampsim.report.perfetto_links import Links
 from ampsim.report.words import plain
 
 _CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most
@@ -39,7 +48,7 @@ class Trace:
         updates: gives the trace's updates in chunks, in the order of their times.
         epochs: one row per epoch.
         stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
-        transfers: gives the trace's transfers in chunks; pictures show them, this trace does not.
+        transfers: gives the trace's transfers in chunks, each link's in the order of their starts.
         devices: a device's name for each worker; empty where it is unknown.
     """
 
@@ -55,10 +64,19 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Tracks:
-    """Numbers of a schedule's process and of its first worker's track; no two tracks share one."""
+    """Numbers of a schedule's two processes and of its tracks; no two share one.
+
+    Attributes:
+        pid: of the schedule's process; schedules stand in this order.
+        links_pid: of the process of its links.
+        first_tid: of its first worker's track; the other workers' follow.
+        link_tids: of tracks of links, each given once.
+    """
 
     pid: int
+    links_pid: int
     first_tid: int
+    link_tids: Iterator[int]
 
 
 def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = "") -> int:
@@ -84,9 +102,10 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
         open(temporary, "w", encoding="ascii", newline="\n", buffering=_BUFFER_BYTES) as file,
     ):
         file.write(f'{{"displayTimeUnit":"ns","otherData":{_about(title)},"traceEvents":[\n')
-        first_tid, comma = len(traces) + 1, ""
+        first_tid, comma = 2 * len(traces) + 1, ""
+        link_tids = counted(first_tid + sum(trace.workers for trace in traces))
         for pid, trace in enumerate(traces, 1):
-            tracks = _Tracks(pid, first_tid)
+            tracks = _Tracks(pid, len(traces) + pid, first_tid, link_tids)
             for lines, spans in _events(trace, tracks, flows):
                 count += spans
                 if lines:
@@ -123,21 +142,30 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
         yield _steps(chunk, tracks, flows), len(chunk)
     for lines in in_flight.events(tracks.pid):
         yield lines, 0
+    for lines in _transfers(trace, tracks):
+        yield lines, 0
+
+
+def _transfers(trace: Trace, tracks: _Tracks) -> Iterator[list[str]]:
+    """Lines of the links' process; none where no message waited for a link."""
+    if not any(len(chunk) for chunk in trace.transfers()):
+        return
+    yield list(_process(tracks.links_pid, f"{plain(trace.name)}: links", 2 * tracks.pid + 1))
+    links = Links(tracks.links_pid, hosts_in(trace.spans()), tracks.link_tids)
+    yield from links.events(trace.transfers())
 
 
 def _metadata(trace: Trace, tracks: _Tracks) -> Iterator[str]:
     """Names and order of the process and of its tracks, those of idle workers too."""
-
-    def event(what: str, key: str, value: Any, tid: int | None = None) -> str:
-        place = f'"pid":{tracks.pid}' + ("" if tid is None else f',"tid":{tid}')
-        return f'{{"ph":"M",{place},"name":"{what}","args":{arguments({key: value})}}}'
-
-    yield event("process_name", "name", plain(trace.name))
-    yield event("process_sort_index", "sort_index", tracks.pid)
+    yield from _process(tracks.pid, plain(trace.name), 2 * tracks.pid)
     for worker in range(trace.workers):
-        tid = tracks.first_tid + worker
-        yield event("thread_name", "name", f"worker {worker}", tid)
-        yield event("thread_sort_index", "sort_index", worker, tid)
+        yield from track_names(tracks.pid, tracks.first_tid + worker, f"worker {worker}", worker)
+
+
+def _process(pid: int, name: str, order: int) -> Iterator[str]:
+    """Name and order of a process."""
+    yield metadata(f'"pid":{pid}', "process_name", {"name": name})
+    yield metadata(f'"pid":{pid}', "process_sort_index", {"sort_index": order})
 
 
 def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:

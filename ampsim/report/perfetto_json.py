@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 
+from ampsim.errors import OptionError
 from ampsim.report.frames import Floats, Integers
+
+LONGEST_S: Final = 9e9
+"""Nearly 2^63 nanoseconds, which is all that a time in 64 bits can be."""
 
 
 def quoted(text: str) -> str:
@@ -39,8 +43,33 @@ def arguments(values: Mapping[str, Any]) -> str:
     return f"{{{','.join(pairs)}}}"
 
 
+def metadata(place: str, what: str, values: Mapping[str, Any]) -> str:
+    """An event that names or orders a process or a track.
+
+    >>> metadata('"pid":1', "process_name", {"name": "amp"})
+    '{"ph":"M","pid":1,"name":"process_name","args":{"name":"amp"}}'
+    """
+    return f'{{"ph":"M",{place},"name":"{what}","args":{arguments(values)}}}'
+
+
+def track_names(pid: int, tid: int, name: str, order: int) -> Iterator[str]:
+    """Name and order of a track."""
+    place = f'"pid":{pid},"tid":{tid}'
+    yield metadata(place, "thread_name", {"name": name})
+    yield metadata(place, "thread_sort_index", {"sort_index": order})
+
+
 def in_nanoseconds(time_s: Floats) -> Integers:
-    """Whole nanoseconds; rounding keeps the order, so steps that follow each other still do."""
+    """Whole nanoseconds; rounding keeps the order, so steps that follow each other still do.
+
+    Raises:
+        OptionError: a time is too long for the format.
+    """
+    if time_s.max(initial=0.0) >= LONGEST_S:
+        raise OptionError(
+            f"a trace for Perfetto counts nanoseconds and ends before {LONGEST_S:.1e} s, got a "
+            f"step at {float(time_s.max()):.3g} s; take another format, such as .html"
+        )
     return np.rint(time_s * 1e9).astype(np.int64)
 
 

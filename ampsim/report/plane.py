@@ -10,14 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.axis import Scale, rate_scale
-from ampsim.report.columns import format_count
-from ampsim.report.frames import DataFrame, Row, number
+from ampsim.report.columns import format_count, items_of
+from ampsim.report.frames import DataFrame, Row, number, rows
 from ampsim.report.labels import Label, place_labels
 from ampsim.report.series import series
 from ampsim.report.style import (
     FAINT_INK,
+    INK,
     Axes,
     LineStyle,
+    beside,
     line_styles,
     marker_pt,
     new_figure,
@@ -30,6 +32,7 @@ _WIDTH_IN = 8.0
 _ROOM = 1.15  # chosen: the axes end this far beyond the farthest points
 _LINES_MAX = 7  # chosen: more lines hide the points
 _ISO = "#b8bec4"
+_NUMBER = "a number: instances in flight, at most"
 _STEPS = (1.0, 2.0, 5.0)
 
 
@@ -52,7 +55,8 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     """Epochs to the target over training throughput, a point a row, a line a schedule.
 
     Along a grey line the time of training to the target is the same; lower right is faster. A
-    point is labelled with its `max_active_keys`. Rows that did not reach the target have none.
+    point is labelled with its `max_active_keys`, the most instances in flight. Rows that did not
+    reach the target have none.
 
     Args:
         table: one row a schedule.
@@ -60,7 +64,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
         names: the schedule of each row; the column `schedule` unless given.
     """
     assert epoch_items > 0, epoch_items
-    lines = {name: own for name, rows in series(table, names).items() if (own := _points(rows))}
+    lines = {name: own for name, found in series(table, names).items() if (own := _points(found))}
     points = [point for own in lines.values() for point in own]
     rate_max = max((point.rate_per_s for point in points), default=1.0)
     epochs_max = max((point.epochs for point in points), default=1.0)
@@ -75,11 +79,14 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
         _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
         for index, (name, style) in enumerate(line_styles(lines).items())
     ]
-    axes.set_xlabel(scale.label("training items per second of virtual time"))
+    axes.set_xlabel(
+        scale.label(f"training {items_of(rows(table)) or 'items'} per second of virtual time")
+    )
     axes.set_ylabel("epochs to the target")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
-    figure.legend(loc="outside upper left", ncols=3)
+    axes.plot([], [], linestyle="none", color=INK, label=_NUMBER)
+    figure.legend(loc="outside upper left", ncols=beside(3))
     place_labels(figure, axes, labels, [((0.0, 0.0), end) for end in ends])
     return figure
 
@@ -117,7 +124,7 @@ def _draw(
         linewidth=1.1, marker=style.marker, markersize=size_pt, label=name, zorder=3,
     )  # fmt: skip
     return [
-        Label(rate, point.epochs, f"mak {format_count(point.mak)}")
+        Label(rate, point.epochs, format_count(point.mak))
         for rate, point in zip(rates, points, strict=True)
     ]
 

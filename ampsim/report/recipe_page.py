@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import tomllib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from matplotlib.figure import Figure
 
-from ampsim.files import prepare_folder, sha256_of, write_text
+from ampsim.files import sha256_of, write_text
+from ampsim.output_folder import MANIFEST, staged
+from ampsim.paths import expanded
 from ampsim.report import markdown
 from ampsim.report.columns import format_count, format_ratio
+from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import Forecast, runs_by_row
 from ampsim.report.forecast_page import gantt_together
 from ampsim.report.forecast_text import (
@@ -28,13 +30,15 @@ from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import verdict
-from ampsim.toml_text import mapping, to_toml
+from ampsim.toml_text import to_toml
 from ampsim.units import format_percent, format_rate, format_seconds
 
 PAGE = "report.md"
 TABLE = "report.csv"
 PUBLISHED = "published.csv"
-MANIFEST = "manifest.toml"
+WITNESS = "witness.json"
+FILES = (TABLE, PAGE)
+"""Those that every report has beside its manifest."""
 
 _SHOW: dict[str, Callable[[float | None], str]] = {
     "train_per_s": format_rate,
@@ -88,36 +92,47 @@ class Findings(Forecast, Protocol):
         """One row a published number."""
         ...
 
+    @property
+    def witnesses(self) -> str:
+        """What tiny runs of the rows did, as text."""
+        ...
 
-def write_report(findings: Findings, file: File, folder: str | Path) -> list[Path]:
+
+def write_report(findings: Findings, file: File, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
-    These are report.csv, published.csv where there is something to compare with, the figures that
-    the recipe names and there are data for, report.md, and last manifest.toml with the hashes of
-    the others. What an older manifest names and is not written any more is removed.
+    These are report.csv, epochs.csv, published.csv where there is something to compare with,
+    witness.json, the figures that the recipe names and there are data for, report.md, and last
+    manifest.toml with the hashes of the others. They appear together, and take the place of an
+    earlier report; see `ampsim.output_folder`.
 
     Raises:
-        OutputError: the folder or a file in it cannot be written.
+        OutputError: the folder or a file in it cannot be written, is another's, or is being
+            written by another process.
     """
-    place = prepare_folder(folder)
-    older = _files_of(place)
-    written = [place / TABLE]
+    with staged(folder, "report") as place:
+        written = _write(findings, file, place)
+        files = {path.name: sha256_of(path) for path in written}
+        write_text(place / MANIFEST, to_toml({**findings.manifest, "files": files}))
+    return [expanded(folder) / name for name in (*files, MANIFEST)]
+
+
+def _write(findings: Findings, file: File, place: Path) -> list[Path]:
+    """Write everything but the manifest."""
+    written = [place / TABLE, *write_epochs(findings, place)]
     write_text(place / TABLE, to_csv(findings.table))
     if len(findings.comparison):
         written.append(place / PUBLISHED)
         write_text(written[-1], to_csv(findings.comparison))
+    written.append(place / WITNESS)
+    write_text(written[-1], findings.witnesses)
     pictures: list[Picture] = []
     for picture, figure in _figures(findings, file):
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
     written.append(place / PAGE)
     write_text(written[-1], page(findings, file, pictures))
-    files = {path.name: sha256_of(path) for path in written}
-    write_text(place / MANIFEST, to_toml({**findings.manifest, "files": files}))
-    for name in older - set(files):
-        with contextlib.suppress(OSError):
-            (place / name).unlink()
-    return [*written, place / MANIFEST]
+    return written
 
 
 def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
@@ -205,12 +220,3 @@ def _hidden(entry: Any) -> dict[str, Any]:
     """Options of schedule and model that tell a line from another and have no column."""
     given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW))
     return {key: value for key, value in {**given, **entry.set}.items() if key not in _SHOWN}
-
-
-def _files_of(folder: Path) -> set[str]:
-    """Names of the files that the manifest there says it wrote; none if there is no such one."""
-    try:
-        manifest = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return set()
-    return {name for name in mapping(manifest.get("files") or {}) if Path(name).name == name}

@@ -14,27 +14,54 @@ from ampsim.report.forecast_text import Picture
 from ampsim.report.frames import floats, joined
 from ampsim.report.plane import has_points, plane
 from ampsim.report.staleness import staleness_histogram
+from ampsim.report.style import narrow
 from ampsim.report.throughput import throughput
 from ampsim.report.throughput_over_mak import has_lines, throughput_over_mak
 from ampsim.report.utilisation import utilisation
 
 _HEADINGS = {
-    "convergence": ("Convergence", "Validation over virtual time, and over epochs"),
-    "throughput": ("Throughput", "Items per second of each schedule"),
+    "convergence": (
+        "Convergence",
+        "Validation over virtual time, and over epochs",
+        "What validation measured after each epoch, over virtual time and over epochs. A ring "
+        "marks where the run that is drawn reaches the target; the legend has the medians of "
+        "the table.",
+    ),
+    "throughput": (
+        "Throughput",
+        "Items per second of each schedule",
+        "Training and validation throughput; in brackets, how many times the first row's.",
+    ),
     "throughput-over-mak": (
         "Throughput over instances in flight",
         "Training items per second over max_active_keys, a line for each schedule",
+        "Training throughput over the most instances in flight (max_active_keys).",
     ),
     "plane": (
         "Throughput and epochs",
         "Epochs to the target over throughput, with lines of equal time",
+        "Epochs to the target over training throughput; along a grey line training takes the time "
+        "that stands at its end, so that lower right is faster. The number at a point: instances "
+        "in flight, at most (max_active_keys).",
     ),
-    "utilisation": ("Utilisation", "Share of the run that each worker is busy, by direction"),
+    "utilisation": (
+        "Utilisation",
+        "Share of the run that each worker is busy, by direction",
+        "Of the whole run, validation included: the share that each worker spends on steps, in the "
+        "first repeat; dashed, all workers together (busy in the table).",
+    ),
     "bounds": (
         "What bounds the throughput",
         "Shares of busiest worker, path, link and admission limit",
+        "Shares of the whole run, of the first repeat. The largest is "
+        "named; it is the bound where it is a half or more.",
     ),
-    "staleness": ("Staleness", "Staleness of each node's gradients"),
+    "staleness": (
+        "Staleness",
+        "Staleness of each node's gradients",
+        "Updates of a node between a gradient's forward and backward step; peak: the share of the "
+        "node's gradients in its tallest bar. All repeats together.",
+    ),
 }
 
 
@@ -68,6 +95,12 @@ def result_figures(
                 yield Picture(f"{name}.png", *_HEADINGS[name]), figure
 
 
+def narrow_figures(forecast: Forecast, wanted: Collection[str] | None = None) -> list[Figure]:
+    """The figures of `result_figures` as a phone shows them, in their order."""
+    with narrow():
+        return [figure for _picture, figure in result_figures(forecast, wanted=wanted)]
+
+
 def _convergence(source: _Source) -> Figure | None:
     metric = source.forecast.metric
     epochs = {name: [run.epochs for run in repeats] for name, repeats in source.runs.items()}
@@ -98,7 +131,9 @@ def _plane(source: _Source) -> Figure | None:
 def _utilisation(source: _Source) -> Figure | None:
     shares = {name: repeats[0].utilisation_by_worker for name, repeats in source.runs.items()}
     shares = {name: frame for name, frame in shares.items() if frame.notna().all(axis=None)}
-    return utilisation(shares) if shares else None
+    busy = floats(source.forecast.table, "utilisation").tolist()
+    known = dict(zip(source.runs, busy, strict=False)) if len(busy) == len(source.runs) else {}
+    return utilisation(shares, known) if shares else None
 
 
 def _bounds(source: _Source) -> Figure | None:

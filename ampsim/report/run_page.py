@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,21 +13,34 @@ from matplotlib.figure import Figure
 
 from ampsim.files import write_text
 from ampsim.metric import Goal, Metric
+from ampsim.output_folder import staged
+from ampsim.paths import expanded
 from ampsim.report import markdown
-from ampsim.report.columns import format_count
+from ampsim.report.columns import format_count, items_of
+from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import transfers_of
 from ampsim.report.forecast_html import Words, html_page
 from ampsim.report.forecast_page import gantt_together
-from ampsim.report.forecast_text import LEGEND, Picture, assumptions, origin, picture_parts, setting
+from ampsim.report.forecast_text import (
+    LEGEND,
+    Picture,
+    assumptions,
+    origin,
+    picture_parts,
+    setting,
+    tables_of,
+)
 from ampsim.report.frames import DataFrame, Row, number, rows
-from ampsim.report.result_figures import result_figures
+from ampsim.report.kept import kept_of
+from ampsim.report.node_tables import LEFT, node_tables
+from ampsim.report.result_figures import narrow_figures, result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
-from ampsim.study.kept_run import Outcome
 from ampsim.study.outline import Outline
 from ampsim.study.row import row_of
-from ampsim.study.run_dir import TABLES
+from ampsim.study.run_dir import KIND, TABLES, write_run
+from ampsim.study.run_to_keep import Outcome
 from ampsim.units import format_rate, format_seconds
 
 PAGE: Final = "report.md"
@@ -35,6 +48,8 @@ INDEX: Final = "index.html"
 SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
+FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
+"""Those that every run has beside its manifest."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +66,7 @@ class RunView:
         cluster: the cluster's name.
         manifest: where it came from.
         interrupted: how it ended, unless it went to its end.
+        time_by_node: as `Result.time_by_node`.
     """
 
     schedule: str
@@ -63,6 +79,7 @@ class RunView:
     cluster: str
     manifest: Mapping[str, Any]
     interrupted: str | None
+    time_by_node: DataFrame
 
     repeat = 1
 
@@ -75,6 +92,16 @@ class RunView:
     def runs(self) -> Sequence[RunView]:
         """The run itself."""
         return [self]
+
+    @property
+    def path_parts(self) -> DataFrame:
+        """Where the critical path spends its time."""
+        return self.outline.path_parts
+
+    @property
+    def messages(self) -> int:
+        """Spans in all, shown or not."""
+        return self.outline.messages
 
     @property
     def epochs(self) -> DataFrame:
@@ -121,6 +148,7 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
         cluster=str(result.origin["cluster"]["name"]),
         manifest=result.origin,
         interrupted=_ending(outcome),
+        time_by_node=result.time_by_node,
     )
 
 
@@ -131,10 +159,25 @@ def _ending(outcome: Outcome) -> str | None:
     return f"The run {outcome.ended}." if outcome.failure else None
 
 
-def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
-    """Writes figures, report.md and index.html beside the trace; gives the files as written.
+def write_run_folder(
+    outcome: Outcome, folder: str | os.PathLike[str], target: float | None = None
+) -> list[Path]:
+    """Writes pages, trace and manifest into `folder`, made if missing; gives the files as written.
 
-    Figures that an earlier run left there, and that this one has no data for, are removed.
+    They appear together, and take the place of an earlier run; see `ampsim.output_folder`.
+
+    Raises:
+        OutputError: the folder or a file in it cannot be written, is another's, or is being
+            written by another process.
+    """
+    with staged(folder, KIND) as place:
+        pages = write_run_page(outcome, place, target)
+        written = [*pages, *write_run(outcome, place, pages)]
+    return [expanded(folder) / path.name for path in written]
+
+
+def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
+    """Writes figures, report.md, index.html and epochs.csv for a trace; gives the files as written.
 
     Raises:
         OutputError: a file cannot be written.
@@ -143,12 +186,9 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     figures = list(result_figures(view, wanted=FIGURES))
     charts = gantt_together(view, {view.schedule: [view]})
     written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
-    for name in {f"{one}.png" for one in ("gantt", *FIGURES)} - {path.name for path in written}:
-        with contextlib.suppress(OSError):
-            (place / name).unlink()
     write_text(place / PAGE, page(view, [picture for picture, _figure in [*charts, *figures]]))
     write_text(place / INDEX, index(view, figures))
-    return [*written, place / PAGE, place / INDEX]
+    return [*written, place / PAGE, place / INDEX, *write_epochs(view, place)]
 
 
 def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
@@ -162,7 +202,15 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
-    return html_page(view, figures, spans, words, {view.schedule: transfers_of(view)})
+    return html_page(
+        view,
+        figures,
+        spans,
+        words,
+        {view.schedule: transfers_of(view)},
+        kept={view.schedule: kept_of(view)},
+        narrow=narrow_figures(view, FIGURES),
+    )
 
 
 def page(view: RunView, pictures: Sequence[Picture]) -> str:
@@ -180,6 +228,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
         LEGEND,
         *([f"## {_epochs_heading(view)}", table] if lines else []),
         *(part for picture in pictures for part in picture_parts(picture)),
+        *tables_of(node_tables(view), LEFT),
         *assumptions(view.manifest),
         *origin(view.manifest, "epochs.parquet"),
         f"The whole trace: {files}.",
@@ -205,7 +254,11 @@ def epochs_table(view: RunView) -> list[list[str]]:
     """Headings, then a line for each of the last epochs."""
     kind = view.metric.kind
     headings = ["epoch", "virtual time", "training loss", "validation loss", f"validation {kind}"]
-    return [[*headings, "training"], *(_line(row, view.metric) for row in _last_epochs(view))]
+    items = items_of(rows(view.table)) or "items"
+    return [
+        [*headings, f"training ({items}/s)"],
+        *(_line(row, view.metric) for row in _last_epochs(view)),
+    ]
 
 
 def _last_epochs(view: RunView) -> list[Row]:
@@ -226,7 +279,7 @@ def _line(row: Row, metric: Metric) -> list[str]:
         _three_digits(number(row, "loss")),
         _three_digits(number(row, "valid_loss")),
         metric.text(number(row, metric.kind)),
-        format_rate(rate),
+        format_rate(rate).removesuffix("/s").rstrip(),
     ]
 
 

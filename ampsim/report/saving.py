@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.files import replacing
 from ampsim.report.style import styled
@@ -37,6 +38,7 @@ def check_suffix(path: Path) -> str:
 
 
 @styled
+@checked
 def save(figure: Figure, path: str | Path) -> Path:
     """Writes `figure` as PNG, SVG or PDF, by the suffix of `path`; gives the path written.
 

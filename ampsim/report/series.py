@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ampsim.report.columns import format_count
-from ampsim.report.frames import DataFrame, Row, number, rows, text
+from ampsim.report.frames import DataFrame, Row, labelled, number, rows, text
 
-_MARKS = (("mui", "min_update_interval"), ("replicas", "replicas"))
+_MARKS = ("min_update_interval", "replicas")
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
@@ -23,11 +23,11 @@ def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, li
     """
     records = rows(table)
     names = [text(row, "schedule") for row in records] if names is None else list(names)
-    for short, column in _MARKS:
+    for column in _MARKS:
         values = [format_count(number(row, column)) for row in records]
         counts = Counter(name for name, _value in set(zip(names, values, strict=True)))
         names = [
-            f"{name}, {short} {value}" if counts[name] > 1 else name
+            labelled(name, column, value) if counts[name] > 1 else name
             for name, value in zip(names, values, strict=True)
         ]
     lines: dict[str, list[Row]] = {name: [] for name in names}

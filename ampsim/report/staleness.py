@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.frames import DataFrame, Floats, floats, integers, texts
-from ampsim.report.style import FAINT_INK, Axes, line_styles, new_figure, styled
+from ampsim.report.style import FAINT_INK, Axes, beside, line_styles, new_figure, styled
 from ampsim.report.words import plain
 from ampsim.units import format_percent
 
@@ -64,7 +64,7 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
     """
     panels = {name: _histograms(frame) for name, frame in counts_by_schedule.items()}
     nodes = list(dict.fromkeys(node for group in panels.values() for node in group))
-    across = max(1, min(_COLUMNS, len(panels)))
+    across = max(1, min(beside(_COLUMNS), len(panels)))
     down = max(1, -(-len(panels) // across))
     figure = new_figure(1.6 + 2.9 * across, 0.5 + down * (0.75 + _ROW_IN * max(1, len(nodes))))
     styles = line_styles(panels)

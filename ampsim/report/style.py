@@ -9,7 +9,10 @@ marker and dash.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import textwrap
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -27,6 +30,7 @@ INK = "#222222"
 FAINT_INK = "#70757a"
 IDLE = "#e9ecef"
 UNUSED = "#f6f7f8"
+GAP_INK = "#b4bac0"  # of the hatch over what was not kept
 TRANSFER = "#6b2fa0"  # apart from the colours of steps, dark enough on idle grey
 FONT = "DejaVu Sans"  # ships with matplotlib, so a picture looks the same on every machine
 
@@ -150,8 +154,35 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
+NARROW_IN = 4.2
+"""Width of a figure for a phone (chosen: letters of 9 pt are as large there as the page's)."""
+
+_is_narrow: ContextVar[bool] = ContextVar("is_narrow", default=False)
+
+
+@contextmanager
+def narrow() -> Generator[None]:
+    """Within, figures are drawn for a phone: no wider than `NARROW_IN`, panels below each other."""
+    token = _is_narrow.set(True)
+    try:
+        yield
+    finally:
+        _is_narrow.reset(token)
+
+
+def beside(most: int) -> int:
+    """How many panels, or entries of a legend, stand beside each other where `most` have room."""
+    return 1 if _is_narrow.get() else most
+
+
+def wrapped(text: str) -> str:
+    """An entry of a legend, in several lines where the figure is narrow."""
+    return textwrap.fill(text, 48, subsequent_indent="  ") if _is_narrow.get() else text
+
+
 def new_figure(width_in: float, height_in: float) -> Any:
     """An empty white Figure whose layout makes room for every label."""
+    width_in = min(width_in, NARROW_IN) if _is_narrow.get() else width_in
     return Figure(figsize=(width_in, height_in), facecolor="white", layout="constrained")
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pandas import Series
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ampsim.csv_text import to_cell
 from ampsim.report import markdown
-from ampsim.report.columns import COLUMNS, Column, bound_cell, bound_sentence
-from ampsim.report.frames import DataFrame, Row, rows, text
+from ampsim.report.columns import COLUMNS, Column, bound_cell, bound_line
+from ampsim.report.frames import DataFrame, Row, labelled_rows, rows, text
 from ampsim.report.words import plain
 
 _MEASURE_WIDTH = 10_000
@@ -33,23 +35,31 @@ def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
     """Headings, then a line of texts for each row, of all columns that these rows need."""
     records = rows(table)
     columns = _wanted(records, has_target)
-    headings = [column.heading.replace("\n", " ") for column in columns]
+    headings = [column.headed(records).replace("\n", " ") for column in columns]
     return [headings, *_cells(columns, records)]
 
 
 def notes(table: DataFrame) -> list[str]:
     """A line for each thing that a row has to say: what bounds it, and its note."""
     return [
-        f"{plain(text(row, 'schedule'), 24)}: {plain(words(row), 400)}"
-        for words in (bound_sentence, _note)
-        for row in rows(table)
+        f"{plain(text(row, 'schedule'), 32)}: {plain(words(row), 400)}"
+        for words in (bound_line, _note)
+        for row in labelled_rows(table)
         if words(row)
     ]
 
 
 def to_csv(table: DataFrame) -> str:
-    """Every column and digit, SI units as in the column names, unknown as an empty field."""
-    untyped: Any = table
+    """Every column and digit, SI units as in the column names, unknown as an empty field.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it; see
+    `ampsim.csv_text`.
+    """
+    untyped: Any = table.copy()
+    for name in table.columns:
+        cells = [to_cell(cell) if isinstance(cell, str) else cell for cell in untyped[name]]
+        if any(isinstance(cell, str) for cell in cells):
+            untyped[name] = Series(cells, index=table.index, dtype=object)
     return str(untyped.to_csv(index=False, lineterminator="\n"))
 
 
@@ -87,7 +97,11 @@ def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
     for index, column in enumerate(columns):
         justify = "right" if index else "left"
         drawn.add_column(
-            Text(column.heading), justify=justify, no_wrap=True, overflow="fold", vertical="bottom"
+            Text(column.headed(records)),
+            justify=justify,
+            no_wrap=True,
+            overflow="fold",
+            vertical="bottom",
         )
     for line in _cells(columns, records):
         drawn.add_row(*(Text(cell) for cell in line))

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ampsim.report.axis import Scale, rate_scale
-from ampsim.report.columns import format_count
-from ampsim.report.frames import DataFrame, Row, floats, number
+from ampsim.report.columns import format_count, items_of
+from ampsim.report.frames import DataFrame, Row, floats, number, rows
 from ampsim.report.series import series
-from ampsim.report.style import Axes, LineStyle, line_styles, marker_pt, new_figure, styled
+from ampsim.report.style import Axes, LineStyle, beside, line_styles, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
 _WIDTH_IN = 7.0
@@ -44,12 +44,14 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
     axes.set_xlabel("instances in flight, at most (max_active_keys)")
-    axes.set_ylabel(scale.label("training items per second of virtual time"))
+    axes.set_ylabel(
+        scale.label(f"training {items_of(rows(table)) or 'items'} per second of virtual time")
+    )
     axes.grid(visible=True)
     first = float(rates[0]) * scale.factor if len(rates) else 0.0
     if first > 0:
         _speed_up(axes, first)
-    figure.legend(loc="outside upper left", ncols=2)
+    figure.legend(loc="outside upper left", ncols=beside(2))
     return figure
 
 

@@ -16,6 +16,7 @@ from ampsim.report.style import (
     IDLE,
     INK,
     Axes,
+    beside,
     new_figure,
     styled,
     text_width_pt,
@@ -32,29 +33,33 @@ _BAR = 0.78  # chosen: of a row; all of it where there are many
 
 
 @styled
-def utilisation(shares_by_schedule: Mapping[str, DataFrame]) -> Figure:
+def utilisation(
+    shares_by_schedule: Mapping[str, DataFrame], busy: Mapping[str, float] | None = None
+) -> Figure:
     """A panel a schedule, in it a bar a worker: shares of the makespan, worker 0 on top.
 
     Args:
         shares_by_schedule: for each schedule a frame with columns worker, update, backward,
             forward; the last three are fractions whose sum is at most 1.
+        busy: share of all workers' time, by schedule, to be marked; the mean of these bars unless
+            given.
     """
     workers = max((len(frame) for frame in shares_by_schedule.values()), default=0)
-    across = max(1, min(_COLUMNS, len(shares_by_schedule)))
+    across = max(1, min(beside(_COLUMNS), len(shares_by_schedule)))
     down = max(1, -(-len(shares_by_schedule) // across))
     rows_in = min(_ROW_IN * max(4, workers), _ROWS_IN_MAX)
     figure = new_figure(1.2 + 2.9 * across, 0.7 + down * (rows_in + 0.65))
     for index, (name, frame) in enumerate(shares_by_schedule.items()):
         axes = figure.add_subplot(down, across, index + 1)
         axes.set_title(_fitting(name))
-        _draw(axes, frame)
+        _draw(axes, frame, (busy or {}).get(name))
         _set_up(axes, workers)
         axes.tick_params(labelleft=index % across == 0)
         if index % across == 0:
             axes.set_ylabel("worker")
         if index + across >= len(shares_by_schedule):
             axes.set_xlabel("share of the run (%)")
-    figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=4)
+    figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(4))
     return figure
 
 
@@ -64,8 +69,8 @@ def _fitting(name: str) -> str:
     return plain(name, longest)
 
 
-def _draw(axes: Axes, frame: DataFrame) -> None:
-    """The bars, and the mean of all workers as a dashed line."""
+def _draw(axes: Axes, frame: DataFrame, busy: float | None) -> None:
+    """The bars, and all workers together as a dashed line."""
     worker = integers(frame, "worker").astype(np.float64)
     height = _BAR if len(worker) <= _TICKS else 1.0
     begin: Floats = np.zeros(len(worker))
@@ -78,10 +83,10 @@ def _draw(axes: Axes, frame: DataFrame) -> None:
         )  # fmt: skip
         begin = begin + share
     if len(begin):
-        mean = float(np.mean(begin))
+        mean = float(np.mean(begin)) if busy is None else 100 * busy
         axes.axvline(mean, color=INK, linestyle=(0, (4, 3)), linewidth=1.0)
         axes.set_title(
-            f"mean {format_percent(mean / 100)}", loc="right", fontsize=8, color=FAINT_INK,
+            f"all: {format_percent(mean / 100)}", loc="right", fontsize=8, color=FAINT_INK,
             fontweight="normal",
         )  # fmt: skip
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ampsim.metric import ACCURACY, Goal, Metric
-from ampsim.report.columns import format_count, speed_ratio
-from ampsim.report.frames import DataFrame, Row, number, rows, text
+from ampsim.report.columns import format_count, items_of, speed_ratio
+from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.words import plain
 from ampsim.units import format_rate, format_seconds
 
@@ -25,7 +25,7 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
         target: value of `metric` aimed at, or None.
         metric: what validation measures.
     """
-    records = rows(table)
+    records = labelled_rows(table)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
     first, best = records[0], _best(records)
@@ -74,24 +74,25 @@ def _name(row: Row) -> str:
     return plain(text(row, "schedule"), 32)
 
 
-def _label(row: Row, other: Row) -> str:
-    """The schedule's name, with its mak where the other row has the same name."""
-    if row is other or _name(row) != _name(other):
-        return _name(row)
-    return f"{_name(row)} with mak {format_count(number(row, 'max_active_keys'))}"
-
-
 def _speed(row: Row, first: Row) -> str:
     """How fast `row` trains, alone or against `first`."""
-    rate = format_rate(number(row, "train_per_s"))
+    rate = _rate(row)
     ratio = speed_ratio(row, first)
     if row is first or math.isnan(ratio):
         return f"{_name(row)} trains {rate}"
-    against = f"({rate} against {format_rate(number(first, 'train_per_s'))})"
-    name, other = _label(row, first), _label(first, row)
+    against = f"({rate} against {_rate(first)})"
+    name, other = _name(row), _name(first)
     if abs(ratio - 1.0) < _SAME:
         return f"{name} trains about as fast as {other} {against}"
     return f"{name} trains {_times(ratio)} times as fast as {other} {against}"
+
+
+def _rate(row: Row) -> str:
+    """Training throughput with what it is of: "2.08 M lists/s"."""
+    said, items = format_rate(number(row, "train_per_s")), items_of([row])
+    if not items or not said.endswith("/s"):
+        return said
+    return f"{said.removesuffix('/s').rstrip()} {items}/s"
 
 
 def _times(ratio: float) -> str:
@@ -132,11 +133,11 @@ def _first_wins(records: Sequence[Row], goal: Goal) -> str:
     others = [row for row in records[1:] if _has_reached(row)]
     start = f"{_name(first)} reaches {goal.text} first, in {_when(first)}"
     if not others:
-        return f"{start}, training {format_rate(number(first, 'train_per_s'))}{_stale(first)}."
+        return f"{start}, training {_rate(first)}{_stale(first)}."
     second = min(others, key=lambda row: number(row, "time_to_target_s"))
     ratio = speed_ratio(second, first)
     although = f", although it trains {_times(ratio)} times as fast" if ratio > 1 + _SAME else ""
-    return f"{start}; next comes {_label(second, first)} in {_when(second)}{although}."
+    return f"{start}; next comes {_name(second)} in {_when(second)}{although}."
 
 
 def _missed(records: Sequence[Row], goal: Goal) -> str:

@@ -1,6 +1,6 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
-from ampsim.runtime.controller import Controller, PassTotals, Pump
+from ampsim.runtime.controller import Controller, PassTotals
 from ampsim.runtime.engine import Engine, Job, PassReport
 from ampsim.runtime.placements import (
     PLACEMENTS,
@@ -11,6 +11,7 @@ from ampsim.runtime.placements import (
     placement_of,
     probe,
 )
+from ampsim.runtime.pump import Pump
 from ampsim.runtime.schedules import (
     SCHEDULES,
     Amp,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ampsim.runtime.sending import send
 from ampsim.runtime.site import Entry, Route
-from ampsim.runtime.worker import send
+from ampsim.trace import Cause
 
 
 class Barrier:
@@ -17,16 +18,16 @@ class Barrier:
         self._held: list[tuple[Route, int, Entry]] = []
 
     def before(self, route: Route, source: int) -> Route:
-        """Return a route from worker `source` that ends here instead of where `route` does."""
+        """Return a route from node `source` that ends here instead of where `route` does."""
 
         def accept(entry: Entry) -> None:
             self._held.append((route, source, entry))
 
         return (accept, route[1], route[2], None, False, None)
 
-    def let_go(self) -> bool:
-        """Send what is held, the last first; tell whether there was anything."""
+    def let_go(self, cause: Cause) -> bool:
+        """Send what is held, the last first, after `cause`; tell whether there was anything."""
         held, self._held = self._held, []
-        for route, source, (_site, _port, state, payload) in reversed(held):
-            send([route], source, ((0, state, payload),))
+        for route, source, (_site, _port, state, payload, _cause) in reversed(held):
+            send([route], source, ((0, state, payload),), cause)
         return bool(held)

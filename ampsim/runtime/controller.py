@@ -7,35 +7,33 @@ time, and speaks to workers over the cluster's links.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias, cast
-
-import numpy as np
+from typing import Any
 
 from ampsim.clock import Clock
-from ampsim.errors import DivergenceError, SimulationError
+from ampsim.errors import DivergenceError, GraphError, SimulationError
 from ampsim.ir import (
+    SINGLE_BYTES,
     LossNode,
     LossReport,
     ParameterizedNode,
     Payload,
     Send,
     Sends,
-    Standin,
     State,
 )
 from ampsim.runtime.budget import Budget
-from ampsim.runtime.faults import fault_of, told
+from ampsim.runtime.faults import fault_of, misfit_of
+from ampsim.runtime.pump import Pump, by_number
 from ampsim.runtime.schedules.base import Schedule
 from ampsim.runtime.schedules.turns import Ledger
+from ampsim.runtime.sending import send
 from ampsim.runtime.site import Entry, Route, Site
-from ampsim.runtime.worker import BY_CONTROLLER, send
-from ampsim.trace import Recorder
-
-Pump: TypeAlias = Callable[[int, Any], "list[Send]"]
-"""``pump(instance, batch)`` gives the messages that bring one instance into the graph."""
+from ampsim.runtime.worker import BY_CONTROLLER
+from ampsim.trace import START, Cause, Recorder, of_admission
+from ampsim.user_code import user_code
 
 
 @dataclass(slots=True)
@@ -76,6 +74,7 @@ class Controller:
     """Admits instances by a schedule; the engine gives it its routes.
 
     Attributes:
+        ports: names of the ports of the graph's controller node.
         budget: says in training whether another instance may come; None where only the number of
             those in flight matters.
         routes: for each port of the graph's controller node, where its messages go.
@@ -83,10 +82,16 @@ class Controller:
         in_flight_max: instances in flight at most.
         ledger: what has been admitted to training, for schedules that ask.
         on_finish: called with the number of items of each finished instance.
+        element_bytes: of a number in every array of floats that is pumped.
+        last_received: the cause of the last message to the controller, and when it came.
     """
 
-    def __init__(self, schedule: Schedule, pump: Pump, clock: Clock, recorder: Recorder) -> None:
-        """Pump instances with `pump` as `schedule` allows."""
+    def __init__(
+        self, ports: Sequence[str], schedule: Schedule, pump: Pump, clock: Clock, recorder: Recorder
+    ) -> None:
+        """Pump instances with `pump`, to the `ports` of these names, as `schedule` allows."""
+        self.ports = ports
+        self._places: dict[Any, Any] = {name: place for place, name in enumerate(ports)}
         self._schedule = schedule
         self._pump = pump
         self._clock = clock
@@ -95,6 +100,7 @@ class Controller:
         self.routes: list[Route] = []
         self.update_routes: list[tuple[Site, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
+        self.element_bytes = SINGLE_BYTES
         self.totals = PassTotals()
         self.in_flight_max = schedule.max_active_keys or 1
         self.ledger = Ledger()
@@ -105,35 +111,39 @@ class Controller:
         self._is_training = True
         self._batches: Iterator[Any] = iter(())
         self._ahead: list[Any] = []
-        self._limit = 0
+        self._was_closed = False
+        self.last_received: tuple[Cause, float] = (START, 0.0)
 
     @property
     def unfinished(self) -> list[int]:
         """Instances in flight."""
         return list(self._alive)
 
-    def start_pass(self, batches: Iterable[Any], is_training: bool) -> None:
-        """Begin a pass over `batches`; each is one instance, of ``batch.rows`` items."""
+    def start_pass(self, batches: Iterable[Any], is_training: bool, cause: Cause) -> None:
+        """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items."""
         self._batches = iter(batches)
         self._is_training = is_training
         self.ledger.first = self._next_instance
         self.totals = PassTotals()
-        self._admit()
+        self._admit(cause)
 
-    def _admit(self) -> None:
+    def _admit(self, cause: Cause, *, is_limited: bool = False) -> None:
+        """Pump as many instances as may come; `is_limited` if the limit kept them out so far."""
+        admission = of_admission(self._recorder.admissions.count)
+        before = self._next_instance
         if self.budget is None or not self._is_training:
-            self._let_in(self.in_flight_max - len(self._alive))
-            self._note_limit(self.in_flight_max)
-            return
-        while len(self._alive) < self.in_flight_max:
-            if self._alive and self._ahead and not self.budget.has_room:
-                self._note_limit(len(self._alive))
-                return
-            if not self._let_in(1):
-                break
-        self._note_limit(self.in_flight_max)
+            self._let_in(self.in_flight_max - len(self._alive), admission)
+        else:
+            while len(self._alive) < self.in_flight_max:
+                if self._alive and self._ahead and not self.budget.has_room:
+                    break
+                if not self._let_in(1, admission):
+                    break
+        if self._next_instance > before:
+            self._recorder.admissions.append((self._clock.now, cause, is_limited))
+        self.note_closure()
 
-    def _let_in(self, room: int) -> bool:
+    def _let_in(self, room: int, cause: Cause) -> bool:
         """Pump as many instances as there is `room` for; return whether there was any."""
         batches = self._taken(room)
         for batch in batches:
@@ -144,13 +154,19 @@ class Controller:
             self._items[instance] = batch.rows
             if self.budget is not None and self._is_training:
                 self.budget.pumped(instance)
-            send(self.routes, 0, sends)
+            send(self.routes, 0, sends, cause)
         return bool(batches)
 
-    def _note_limit(self, limit: int) -> None:
-        if limit != self._limit:
-            self._limit = limit
-            self._recorder.limits.append((self._clock.now, limit))
+    @property
+    def is_closed(self) -> bool:
+        """Whether instances are kept out that there are."""
+        return bool(self._ahead)
+
+    def note_closure(self) -> None:
+        """Record from when on instances are kept out that there are, or are not any more."""
+        if self.is_closed != self._was_closed:
+            self._was_closed = self.is_closed
+            self._recorder.note_closure(self._clock.now, self.is_closed)
 
     def _taken(self, room: int) -> list[Any]:
         """Take `room` batches, look for one more, and enter into the ledger what was found."""
@@ -167,39 +183,37 @@ class Controller:
         Raises:
             SimulationError: it failed, or gave what is no list of messages of this instance.
         """
-        try:
-            sends = self._pump(instance, batch)
-            states = [state[0] for _port, state, _payload in sends]
-        except Exception as error:
-            raise SimulationError(
-                f"the model's pump failed for instance {instance}: {told(error)}"
-            ) from error
-        fault = fault_of(sends, len(self.routes))
-        if not states:
+        with user_code(f"the model's pump failed for instance {instance}"):
+            pumped = self._pump(instance, batch)
+        sends = by_number(pumped, self._places)
+        fault = fault_of(sends, self.ports) or misfit_of(sends, self.element_bytes)
+        if fault is None and not sends:
             fault = "expected at least one message, got none"
-        elif fault is None and set(states) != {instance}:
-            fault = f"expected states of instance {instance} only, got {sorted(set(states))}"
+        elif fault is None and any(state[0] != instance for _port, state, _payload in sends):
+            found = sorted({state[0] for _port, state, _payload in sends}, key=str)
+            fault = f"expected states of instance {instance} only, got {found}"
         if fault is not None:
             raise SimulationError(f"the model's pump failed for instance {instance}: {fault}")
         return sends
 
     def receive(self, entry: Entry) -> None:
         """Take back one message that was pumped."""
-        self.count_messages(entry[2][0], -1)
+        self.last_received = entry[4], self._clock.now
+        self.count_messages(entry[2][0], -1, entry[4])
 
-    def count_messages(self, instance: int, change: int) -> None:
+    def count_messages(self, instance: int, change: int, cause: Cause) -> None:
         """Keep count of an instance's messages; it is done when none is left.
 
-        In training that is when all that was pumped has returned, in validation when the last
-        loss has been computed.
+        In training that is when all that was pumped has returned, in validation when word of the
+        last loss has arrived; then `cause` is why others may come.
         """
         left = self._alive[instance] + change
         if left:
             self._alive[instance] = left
         else:
-            self._finish(instance)
+            self._finish(instance, cause)
 
-    def _finish(self, instance: int) -> None:
+    def _finish(self, instance: int, cause: Cause) -> None:
         del self._alive[instance]
         items = self._items.pop(instance)
         if self.budget is not None and self._is_training:
@@ -208,13 +222,13 @@ class Controller:
         self._recorder.flush_if_full()
         self.on_finish(items)
         if not (self._is_training and self._schedule.drains):
-            self._admit()
+            self._admit(cause, is_limited=True)
         elif not self._alive:
-            self.send_updates()
+            self.send_updates(cause)
             if not self._updating:
-                self._admit()
+                self._admit(cause)
 
-    def send_updates(self) -> None:
+    def send_updates(self, cause: Cause) -> None:
         """Tell every node that holds gradients to update itself."""
         due = [
             (site, route)
@@ -223,24 +237,37 @@ class Controller:
         ]
         self._updating = len(due)
         for _site, route in due:
-            send([route], 0, ((0, BY_CONTROLLER, None),))
+            send([route], 0, ((0, BY_CONTROLLER, None),), cause)
 
     def acknowledged(self, entry: Entry) -> None:
         """Note that an update has ended, and admit after the last."""
+        self.last_received = entry[4], self._clock.now
         self._updating -= 1
         if not self._updating:
-            self._admit()
+            self._admit(entry[4])
 
     def watch(self, site: Site) -> None:
-        """Take what a loss reports at each of its forward steps."""
+        """Take what a loss reports at each of its forward steps.
+
+        In training the gradients tell the controller that an instance is done, since they return to
+        it. In validation nothing returns, so that the loss sends a message of its own, of no bytes,
+        by the route that stands behind those of its inputs.
+        """
         node, forward = site.node, site.forward
         assert isinstance(node, LossNode)
+        to_controller = len(node.inputs)
 
         def report(port: int, state: State, payload: Payload) -> Sends:
+            node.completed = None
             sends = forward(port, state, payload)
             if node.report is not None:
                 self._take_report(node, node.report, state)
                 node.report = None
+            if not node.is_training and node.completed is not None:
+                return ((to_controller, state, None),)
+            fault = fault_of(sends, to_controller)
+            if fault is not None:
+                raise GraphError(f"{node.describe()} failed serving forward {state}: {fault}")
             return sends
 
         site.forward = report
@@ -257,19 +284,3 @@ class Controller:
                 f"at {self._clock.now:.9g} s; try a lower learning rate"
             )
         self.totals.add(report)
-
-
-def without_numbers(pump: Pump) -> Pump:
-    """Return a pump whose float payloads are stand-ins; integers, which are control, stay."""
-
-    def pump_standins(instance: int, batch: Any) -> list[Send]:
-        return [(port, state, _standin(payload)) for port, state, payload in pump(instance, batch)]
-
-    return pump_standins
-
-
-def _standin(payload: Any) -> Any:
-    if not isinstance(payload, np.ndarray):
-        return payload
-    array = cast("np.ndarray[Any, np.dtype[Any]]", payload)
-    return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array

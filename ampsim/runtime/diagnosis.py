@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Final
 
 from ampsim.ir import Node
-from ampsim.runtime.desk import Desk
+from ampsim.runtime.turn_queue import TurnQueue
 
 PARTS_TOLD: Final = 8
 """Nodes and workers named in a message, at most; chosen."""
@@ -19,7 +19,9 @@ LENGTH_MAX: Final = 300
 """Characters of one part of a message, at most; chosen."""
 
 
-def why_stuck(nodes: Iterable[Node], desks: Iterable[Desk], unfinished: list[int]) -> str | None:
+def why_stuck(
+    nodes: Iterable[Node], turn_queues: Iterable[TurnQueue], unfinished: list[int]
+) -> str | None:
     """Say what is left although nothing happens any more: one line; None where nothing is left.
 
     First come workers whose messages wait out of turn, then nodes that wait for an input, then
@@ -27,10 +29,10 @@ def why_stuck(nodes: Iterable[Node], desks: Iterable[Desk], unfinished: list[int
 
     Args:
         nodes: of the graph.
-        desks: of the workers that serve stages in turns.
+        turn_queues: of the workers that serve stages in turns.
         unfinished: instances in flight.
     """
-    out_of_turn = [told for desk in desks if (told := desk.told())]
+    out_of_turn = [told for queue in turn_queues if (told := queue.told())]
     waits = sorted((part for node in nodes for part in _waits_of(node)), key=itemgetter(0))
     parts = [*out_of_turn, *(text for _is_backward, text in waits)]
     if not parts and not unfinished:

@@ -8,26 +8,27 @@ from typing import Any, cast
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError, StuckError
-from ampsim.hardware import HOST, Cluster, Link
+from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Graph
+from ampsim.machine import Fabric
 from ampsim.optim import Optimizer
 from ampsim.runtime.barrier import Barrier
 from ampsim.runtime.budget import budget_of
-from ampsim.runtime.controller import Controller, PassTotals, Pump, without_numbers
-from ampsim.runtime.desk import Desk
+from ampsim.runtime.controller import Controller, PassTotals
 from ampsim.runtime.diagnosis import why_stuck
 from ampsim.runtime.grouping import merge_groups
-from ampsim.runtime.halves import Halves
-from ampsim.runtime.network import Channel
+from ampsim.runtime.pump import Pump, without_numbers
 from ampsim.runtime.remedies import REMEDIES
 from ampsim.runtime.schedules.base import ChainSchedule, Schedule, require_known_nodes
-from ampsim.runtime.schedules.turns import Post
+from ampsim.runtime.schedules.turns import WorkerStages
 from ampsim.runtime.site import Entry, Route, Site, keep_weights
+from ampsim.runtime.split_backward import SplitBackward
 from ampsim.runtime.stages import stages_of
 from ampsim.runtime.stash import Stash
+from ampsim.runtime.turn_queue import TurnQueue
 from ampsim.runtime.update import Updater
-from ampsim.runtime.worker import Agenda, Worker, send
-from ampsim.trace import Recorder
+from ampsim.runtime.worker import Agenda, Worker
+from ampsim.trace import Cause, Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,11 @@ class Engine:
         self._cluster = cluster
         self._clock = clock
         self._recorder = recorder
-        self._channels: dict[tuple[int, int], Channel | None] = {}
         pump = without_numbers(job.pump) if is_abstract else job.pump
-        self.controller = Controller(schedule, pump, clock, recorder)
+        self.controller = Controller(job.graph.nodes[0].outputs, schedule, pump, clock, recorder)
         self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
         self._agenda = Agenda()
+        self._fabric = Fabric(cluster, clock, recorder, self._agenda.serve)
         self.workers = [
             Worker(index, clock, recorder, self._agenda, schedule.order)
             for index in range(cluster.workers)
@@ -141,6 +142,7 @@ class Engine:
                     "use mode 'numeric'"
                 )
             node.is_abstract = is_abstract
+        self.controller.element_bytes = job.graph.nodes[0].element_bytes
         require_known_nodes(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
@@ -148,7 +150,7 @@ class Engine:
             node.state_arrays = job.optimizer.arrays
 
     def _set_stages(self, schedule: ChainSchedule) -> None:
-        """Give each worker that has stages a desk, where their messages wait for their turn."""
+        """Give each worker that has stages a queue, where their messages wait for their turn."""
         places = stages_of(self._graph, schedule.name)
         self._stages = {place: stage for stage, place in enumerate(places)}
         ledger = self.controller.ledger
@@ -156,13 +158,13 @@ class Engine:
         for worker in self.workers:
             own = [s for s, i in enumerate(places) if self.sites[i].worker == worker.index]
             if own:
-                post = Post(tuple(own), len(places), len(self.workers))
-                desk = Desk(worker, schedule.turns(post, ledger))
+                placed = WorkerStages(tuple(own), len(places), len(self.workers))
+                turn_queue = TurnQueue(worker, schedule.turns(placed, ledger))
                 for stage in own:
                     site = self.sites[places[stage]]
-                    site.desk = desk
+                    site.turn_queue = turn_queue
                     if schedule.splits_backward:
-                        self._split(site, desk, len(places) + stage)
+                        self._split(site, turn_queue, len(places) + stage)
         picks = schedule.weights(len(places), ledger)
         for place, pick in zip(places, picks or (), strict=bool(picks)):
             site = self.sites[place]
@@ -173,13 +175,13 @@ class Engine:
         record, clock = self._recorder.stashes.append, self._clock
         return lambda size_bytes: record((place, clock.now, size_bytes))
 
-    def _split(self, site: Site, desk: Desk, stage: int) -> None:
+    def _split(self, site: Site, turn_queue: TurnQueue, stage: int) -> None:
         """Make the second half of a backward step a site, with turns as `stage`."""
         device = self._cluster.devices[site.worker]
         second = Site(site.node, site.index, site.worker, device, self._recorder.kinds)
-        second.desk, second.resident_bytes = desk, site.resident_bytes
-        halves = Halves(site, second, self.controller)
-        halves.accept = desk.door(second, stage, Direction.BACKWARD)
+        second.turn_queue, second.resident_bytes = turn_queue, site.resident_bytes
+        split = SplitBackward(site, second, self.controller)
+        split.accept = turn_queue.acceptor(second, stage, Direction.BACKWARD)
 
     def _wire(self) -> None:
         graph, sites = self._graph, self.sites
@@ -195,13 +197,8 @@ class Engine:
         for site in sites:
             if site.is_loss:  # it turns the message around: what it sends goes to its inputs
                 self.controller.watch(site)
-                site.forward_routes = site.backward_routes
-                if self._barrier is not None:
-                    ways = site.backward_routes
-                    site.forward_routes = [self._barrier.before(way, site.worker) for way in ways]
-            channel = self._channel(site.worker, HOST)
-            acknowledged = self.controller.acknowledged
-            site.acknowledge_route = (acknowledged, sites[0], 0, None, True, channel)
+                site.forward_routes = self._routes_of_loss(site)
+            site.acknowledge_route = self._to_controller(site, self.controller.acknowledged)
         self.controller.routes = sites[0].forward_routes
         self.controller.update_routes = [
             (site, self._route(HOST, site, 0, Direction.UPDATE))
@@ -209,32 +206,28 @@ class Engine:
             if site.node.is_parameterized
         ]
 
+    def _routes_of_loss(self, site: Site) -> list[Route]:
+        """Where a loss sends gradients, a route for each input, and last what ends a validation."""
+        routes = site.backward_routes
+        if self._barrier is not None:
+            routes = [self._barrier.before(route, site.index) for route in routes]
+        return [*routes, self._to_controller(site, self.controller.receive)]
+
+    def _to_controller(self, site: Site, accept: Callable[[Entry], None]) -> Route:
+        """The route from `site` to the controller, whose method `accept` takes the message."""
+        return (accept, self.sites[0], 0, None, True, self._fabric.channel(site.worker, HOST))
+
     def _route(self, source: int, site: Site, port: int, direction: Direction) -> Route:
-        channel = self._channel(source, site.worker)
+        channel = self._fabric.channel(source, site.worker)
         if site.worker == HOST:
             return (self.controller.receive, site, port, None, True, channel)
         worker = self.workers[site.worker]
-        if site.desk is not None and direction is not Direction.UPDATE:
-            accept = site.desk.door(site, self._stages[site.index], direction)
+        if site.turn_queue is not None and direction is not Direction.UPDATE:
+            accept = site.turn_queue.acceptor(site, self._stages[site.index], direction)
             return (accept, site, port, None, False, channel)
         queue = worker.queue(site, direction)
         is_free = queue is worker.free_forward or queue is worker.free_backward
         return (queue.append, site, port, worker, is_free, channel)
-
-    def _channel(self, source: int, target: int) -> Channel | None:
-        pair = (source, target)
-        if pair not in self._channels:
-            link = self._cluster.link_between(source, target)
-            channel = None if link.is_free else self._make_channel(link)
-            self._channels[pair] = channel
-        return self._channels[pair]
-
-    def _make_channel(self, link: Link) -> Channel:
-        def arrive(source: int, route: Route, entry: Entry) -> None:
-            send(((*route[:5], None),), source, ((0, *entry[2:]),))
-            self._agenda.serve()
-
-        return Channel(link, self._clock, self._recorder, arrive)
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:
         """Send `batches` through the graph until all are done.
@@ -249,14 +242,14 @@ class Engine:
         for node in self._graph.nodes:
             node.is_training = is_training
         start_s = self._clock.now
-        self.controller.start_pass(batches, is_training)
+        self.controller.start_pass(batches, is_training, self._latest())
         try:
             self._run()
         finally:
             self._note_peaks()
         self._require_drained()
         if is_training:
-            self.controller.send_updates()
+            self.controller.send_updates(self._latest())
             self._run()
         return PassReport(start_s, self._clock.now, self.controller.totals)
 
@@ -266,20 +259,26 @@ class Engine:
         while is_going_on:
             self._agenda.serve()
             self._clock.run()
-            is_going_on = self._barrier is not None and self._barrier.let_go()
+            is_going_on = self._barrier is not None and self._barrier.let_go(self._latest())
+
+    def _latest(self) -> Cause:
+        """What ended last: the step, or the message to the controller, after which all was done."""
+        number, end_s = self._recorder.latest_span()
+        cause, received_s = self.controller.last_received
+        return cause if received_s >= end_s else number
 
     def _note_peaks(self) -> None:
         summary = self._recorder.summary
         for site in self.sites:
-            if site.tally is not None:
-                summary.in_flight_max[site.index] = site.tally.held_max
+            if site.activations is not None:
+                summary.in_flight_max[site.index] = site.activations.held_max
                 bytes_max = site.stash.bytes_max if site.stash is not None else 0
                 summary.stashed_bytes_max[site.index] = bytes_max
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""
-        desks = dict.fromkeys(site.desk for site in self.sites if site.desk is not None)
-        why = why_stuck(self._graph.nodes, desks, self.controller.unfinished)
+        turn_queues = dict.fromkeys(filter(None, (site.turn_queue for site in self.sites)))
+        why = why_stuck(self._graph.nodes, turn_queues, self.controller.unfinished)
         if why is not None:
             raise StuckError(
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {why}"

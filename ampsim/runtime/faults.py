@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
-from ampsim.ir import State
+import numpy as np
+
+from ampsim.ir import Sends, Standin, State
+from ampsim.shown import short
 
 
-def told(error: Exception) -> str:
-    """Kind and text of an error, on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def fault_of(sends: Any, port_count: int) -> str | None:
+def fault_of(sends: Any, ports: int | Sequence[str]) -> str | None:
     """Return a sentence for the first thing that is wrong, or None.
 
     Args:
         sends: what was returned.
-        port_count: how many ports there are to send to.
+        ports: how many ports there are to send to, or their names, where they may be named.
     """
     if not isinstance(sends, tuple | list):
         return f"expected a list of (port, state, payload), got {type(sends).__name__}"
@@ -26,11 +24,68 @@ def fault_of(sends: Any, port_count: int) -> str | None:
         if not isinstance(send, tuple) or len(cast("tuple[Any, ...]", send)) != 3:
             shown = repr(cast("object", send))[:80]
             return f"expected (port, state, payload) in the list, got {shown}"
-        port, _state, payload = cast("tuple[Any, Any, Any]", send)
-        if port not in range(port_count):
-            return f"expected a port below {port_count}, got {port!r}"
+        port, state, payload = cast("tuple[Any, Any, Any]", send)
+        count = ports if isinstance(ports, int) else len(ports)
+        if port not in range(count):
+            known = "" if isinstance(ports, int) else f" or one of {', '.join(ports)}"
+            return f"expected a port below {count}{known}, got {short(port)}"
         if payload is not None and not hasattr(payload, "nbytes"):
             return f"expected an array or None at port {port}, got {type(payload).__name__}"
+        if (fault := fault_of_state(state)) is not None:
+            return fault
+    return None
+
+
+def misfit_of(sends: Sends, element_bytes: int) -> str | None:
+    """Return a sentence for the first array of floats in another precision, or None.
+
+    NumPy would compute with it, in the wider of the two precisions, and every message that
+    follows from it would be charged so.
+
+    Args:
+        sends: what was returned, without a fault.
+        element_bytes: of the model's own precision.
+    """
+    for port, _state, payload in sends:
+        dtype = getattr(payload, "dtype", None)
+        is_float = isinstance(dtype, np.dtype) and dtype.kind == "f"
+        if not is_float and not isinstance(payload, Standin):
+            continue
+        if payload.itemsize != element_bytes:
+            return (
+                f"expected float{8 * element_bytes}, the model's dtype, at port {port}, "
+                f"got float{8 * payload.itemsize}; cast it in the data or in the pump, or give "
+                "the model this dtype"
+            )
+    return None
+
+
+def fault_of_state(state: Any) -> str | None:
+    """Return a sentence if `state` is none, or None.
+
+    >>> fault_of_state((0,))
+    >>> fault_of_state(7).partition(";")[0]
+    'expected a state that is a NamedTuple, its first field the instance, got the int 7'
+    """
+    if isinstance(state, tuple) and state:
+        return _fault_as_key(cast("tuple[Any, ...]", state))
+    shown = repr(cast("object", state))[:40]
+    return (
+        f"expected a state that is a NamedTuple, its first field the instance, got the "
+        f"{type(cast('object', state)).__name__} {shown}; declare one, as in "
+        "class Token(NamedTuple): instance: int, and send Token(instance)"
+    )
+
+
+def _fault_as_key(state: tuple[Any, ...]) -> str | None:
+    """Return a sentence if a state cannot be the key of a cache, or None."""
+    try:
+        hash(state)
+    except TypeError as error:
+        return (
+            f"expected a state of numbers, text and tuples, which can be a key, got one that "
+            f"cannot: {error}; keep such a value in the payload"
+        )
     return None
 
 

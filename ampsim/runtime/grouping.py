@@ -20,14 +20,14 @@ from typing import NamedTuple, TypeAlias
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Sends, State
-from ampsim.runtime.faults import told
 from ampsim.runtime.schedules.base import GroupingSchedule, Schedule
-from ampsim.runtime.site import WAITS, Entry, Extents, Price, Site
+from ampsim.runtime.site import WAITS, Entry, Extents, Needed, Price, Site
 from ampsim.runtime.worker import NO_STALENESS, Begun, Worker
-from ampsim.trace import Recorder
+from ampsim.trace import START, Cause, Recorder
+from ampsim.user_code import OURS_TO_PASS
 
-_Part: TypeAlias = "tuple[float, float, int, int]"
-"""Of a step: (start in seconds, end, FLOP, bytes)."""
+_Part: TypeAlias = "tuple[float, float, int, int, int]"
+"""Of a step: (start in seconds, end, FLOP, bytes, operations)."""
 
 
 class _Member(NamedTuple):
@@ -35,8 +35,10 @@ class _Member(NamedTuple):
 
     state: State
     shape: Extents
+    needed: Needed
     sends: Sends
     staleness: int
+    cause: Cause
 
 
 class _Group(NamedTuple):
@@ -87,10 +89,13 @@ class Grouping:
             return 0.0, None
         self._has_waited = False
         try:
-            price = site.price_of_group(direction, [member.shape for member in members])
-            own_flop = [site.price(direction, member.shape)[1] for member in members]
-        except Exception as error:
-            raise self._worker.failed(site, direction, members[0].state, told(error)) from error
+            shapes, needed = zip(*((one.shape, one.needed) for one in members), strict=True)
+            price = site.price_of_group(direction, shapes, needed)
+            own_flop = [self._own_flop(site, direction, member) for member in members]
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise self._worker.failed(site, direction, members[0].state, error) from error
         if price[0]:
             self._worker.is_busy = True
         return price[0], _Group(site, direction, members, own_flop, start_s, price)
@@ -104,18 +109,25 @@ class Grouping:
             self._end_alone(step)
 
     def _end_group(self, seconds: float, group: _Group) -> None:
-        worker, site, members = self._worker, group.site, group.members
+        worker, site, members, number = self._worker, group.site, group.members, START
         worker.is_busy = False
         end_s = self._clock.now if seconds else group.start_s
         self._recorder.summary.count_group(site.index, len(members))
-        parts = _side_by_side((group.start_s, end_s, *group.price[1:3]), group.own_flop)
+        _seconds, flop, moved, _kind, operations = group.price
+        whole = (group.start_s, end_s, flop, moved, operations)
+        parts = _side_by_side(whole, group.own_flop)
         for member, part in zip(members, parts, strict=True):
-            self._record(site, group.direction, member, part)
-        for member in members:
-            worker.send_on(site, group.direction, member.state, member.sends)
+            number = self._record(site, group.direction, member, part)
+        for member in members:  # all leave when the last part ends
+            worker.send_on(site, group.direction, member.state, member.sends, number)
         learned = [member.state for member in members if member.staleness >= 0]
         if learned and site.learner is not None and site.learner.is_update_due:
-            worker.queues[Direction.UPDATE].append((site, 0, learned[-1], None))
+            worker.queues[Direction.UPDATE].append((site, 0, learned[-1], None, number))
+
+    def _own_flop(self, site: Site, direction: Direction, member: _Member) -> int:
+        """FLOP that a member would be charged for alone."""
+        site.needed = member.needed
+        return site.price(direction, member.shape)[1]
 
     def _is_short(self, queue: deque[Entry]) -> bool:
         """Whether fewer messages than a group may have wait for the node at the head."""
@@ -141,26 +153,31 @@ class Grouping:
 
     def _run(self, direction: Direction, entry: Entry) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
-        worker, (site, _port, state, payload) = self._worker, entry
+        worker, (site, _port, state, payload, cause) = self._worker, entry
         sends = worker.step(direction, entry)
         try:
             shape = site.charged(payload, sends)
-        except Exception as error:
-            raise worker.failed(site, direction, state, told(error)) from error
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise worker.failed(site, direction, state, error) from error
         staleness = NO_STALENESS
         if direction is Direction.BACKWARD and site.learner is not None:
             staleness = site.learner.last_staleness
-        member = _Member(state, shape, sends, staleness)
+        member = _Member(state, shape, site.needed, sends, staleness, cause)
         if shape is not WAITS:
             return [member]
-        self._record(site, direction, member, (self._clock.now, self._clock.now, 0, 0))
-        worker.send_on(site, direction, state, sends)
+        number = self._record(site, direction, member, (self._clock.now, self._clock.now, 0, 0, 0))
+        worker.send_on(site, direction, state, sends, number)
         return []
 
-    def _record(self, site: Site, direction: Direction, member: _Member, part: _Part) -> None:
-        start_s, end_s, flop, moved = part
-        kind = site.kind(direction, flop, moved)
-        self._recorder.spans.append((kind, start_s, end_s, member.staleness, member.state))
+    def _record(self, site: Site, direction: Direction, member: _Member, part: _Part) -> int:
+        """Record a member's part of a step; return its number."""
+        start_s, end_s, *charged = part
+        kind = site.kind(direction, *charged)
+        row = (kind, start_s, end_s, member.staleness, member.state, member.cause)
+        self._recorder.spans.append(row)
+        return self._recorder.span_number()
 
 
 def merge_groups(
@@ -184,12 +201,12 @@ def merge_groups(
 def _side_by_side(step: _Part, own_flop: Sequence[int]) -> list[_Part]:
     """Cut a step into one part for each member, in proportion to its own FLOP, or into equal ones.
 
-    Times join and FLOP and bytes add up without a rest.
+    Times join; FLOP, bytes and operations add up without a rest.
 
-    >>> _side_by_side((1.0, 2.0, 10, 100), [0, 0, 0, 0])[1:3]
-    [(1.25, 1.5, 3, 25), (1.5, 1.75, 2, 25)]
+    >>> _side_by_side((1.0, 2.0, 10, 100, 2), [0, 0, 0, 0])[1:3]
+    [(1.25, 1.5, 3, 25, 1), (1.5, 1.75, 2, 25, 0)]
     """
-    start_s, end_s, flop, moved = step
+    start_s, end_s, flop, moved, operations = step
     weights = own_flop if any(own_flop) else [1] * len(own_flop)
     *before, total = accumulate(weights, initial=0)
     cuts = [
@@ -197,11 +214,12 @@ def _side_by_side(step: _Part, own_flop: Sequence[int]) -> list[_Part]:
             min(end_s, start_s + (end_s - start_s) * (part / total)),
             flop * part // total,
             moved * part // total,
+            operations * part // total,
         )
         for part in before
     ]
-    cuts.append((end_s, flop, moved))
+    cuts.append((end_s, flop, moved, operations))
     return [
-        (left[0], right[0], right[1] - left[1], right[2] - left[2])
+        (left[0], right[0], right[1] - left[1], right[2] - left[2], right[3] - left[3])
         for left, right in pairwise(cuts)
     ]

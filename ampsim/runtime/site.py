@@ -21,33 +21,37 @@ from ampsim.ir import (
     State,
     Work,
 )
-from ampsim.runtime.tally import Tally
-from ampsim.trace import Kinds
+from ampsim.runtime.stashed_activations import StashedActivations
+from ampsim.trace import Cause, Kinds
 
 if TYPE_CHECKING:
-    from ampsim.runtime.desk import Desk
-    from ampsim.runtime.network import Channel
+    from ampsim.machine import Channel
     from ampsim.runtime.stash import Stash
+    from ampsim.runtime.turn_queue import TurnQueue
     from ampsim.runtime.worker import Worker
 
-Entry: TypeAlias = "tuple[Site, int, State, Payload]"
-"""A message in an inbox: (site, port, state, payload); the queue says its direction."""
+Entry: TypeAlias = "tuple[Site, int, State, Payload, Cause]"
+"""A message in an inbox: (site, port, state, payload, cause); the queue says its direction, and the
+cause what brought the message there, a number of `ampsim.trace.causes`."""
 
 Route: TypeAlias = "tuple[Callable[[Entry], Any], Site, int, Worker | None, bool, Channel | None]"
 """Where a port's messages go: (accept, site, port, worker, is_free, channel).
 
-`accept` takes the entry (a queue's ``append``, the controller, or a desk); `worker` is whom to wake
-for it, None where `accept` sees to that; `is_free` tells whether the step will cost nothing;
+`accept` takes the entry (an inbox's ``append``, the controller, or a turn queue); `worker` is whom
+to wake for it, None where `accept` sees to that; `is_free` tells whether the step costs nothing;
 `channel` is None where the way costs nothing."""
 
-Price: TypeAlias = "tuple[float, int, int, int]"
-"""(seconds, FLOP, bytes) charged for one step, and the number of the kind of its span."""
+Price: TypeAlias = "tuple[float, int, int, int, int]"
+"""(seconds, FLOP, bytes, number of the kind of its span, operations) that one step is charged."""
 
 Step: TypeAlias = Callable[[int, State, Payload], Sends]
 """``step(port, state, payload)`` serves a message."""
 
 Extents: TypeAlias = "tuple[int, ...] | None"
 """Shape of the payload that a step is charged for; None where there is none."""
+
+Needed: TypeAlias = "tuple[bool, ...]"
+"""For each input port of a node, whether a gradient is to be sent there."""
 
 WAITS: Final = (-1,)
 """In place of a shape: the step only waited, which costs nothing."""
@@ -71,22 +75,26 @@ class Site:
         work: says what a step costs: the node's own method, or what stands for it.
         after_update: told after each update of the weights before it and of the mean staleness of
             its gradients; None where nobody wants to know.
-        tally: counts what a node with parameters stashes; None for others.
+        activations: counts what a node with parameters stashes; None for others.
         stash: keeps old versions of the node's weights; None where all steps read the latest.
-        desk: where messages wait for their turn; None where there are no turns.
+        turn_queue: where messages wait for their turn; None where there are no turns.
+        on_served: told the number of each step that has ended, where there are turns; None where
+            nobody wants to know.
         resident_bytes: weights that the node's worker hosts; they stay in a cache that has room.
         free: for each direction, the price of a step that costs nothing.
     """
 
     __slots__ = (
         "_device",
+        "_in_general",
         "_kinds",
         "_prices",
+        "_prices_by_need",
         "acknowledge_route",
+        "activations",
         "after_update",
         "backward",
         "backward_routes",
-        "desk",
         "forward",
         "forward_routes",
         "free",
@@ -95,10 +103,11 @@ class Site:
         "is_loss",
         "learner",
         "node",
+        "on_served",
         "optimizer_state",
         "resident_bytes",
         "stash",
-        "tally",
+        "turn_queue",
         "work",
         "worker",
     )
@@ -117,18 +126,38 @@ class Site:
         self.backward_routes: list[Route] = []
         self.acknowledge_route: Route
         self.optimizer_state: Any = None
-        self.tally = Tally(node) if node.is_parameterized else None
-        self.forward: Step = self.tally.forward if self.tally else node.forward
-        self.backward: Step = self.tally.backward if self.tally else node.backward
+        self.activations = StashedActivations(node) if node.is_parameterized else None
+        self.forward: Step = self.activations.forward if self.activations else node.forward
+        self.backward: Step = self.activations.backward if self.activations else node.backward
+        if node.heeds_need and any(node.decided_by):
+            self._in_general, self.backward = self.backward, self._backward_as_needed
         self.work: Callable[[Direction, Extents], Work] = node.work
         self.after_update: Callable[[np.ndarray, float], None] | None = None
         self.stash: Stash | None = None
-        self.desk: Desk | None = None
+        self.turn_queue: TurnQueue | None = None
+        self.on_served: Callable[[int], None] | None = None
         self.resident_bytes = 0
         self._device = device
         self._kinds = kinds
-        self.free = tuple((0.0, 0, 0, self.kind(direction, 0, 0)) for direction in Direction)
+        self.free = tuple((0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
         self._prices: dict[tuple[Direction, Extents], Price] = {}
+        self._prices_by_need = {node.input_needs_gradient: self._prices}
+
+    @property
+    def needed(self) -> Needed:
+        """For each input, whether the last backward step was to send a gradient."""
+        return self.node.input_needs_gradient
+
+    @needed.setter
+    def needed(self, needed: Needed) -> None:
+        """Serve, and charge, steps that send gradients to these inputs only."""
+        self.node.input_needs_gradient = needed
+        self._prices = self._prices_by_need.setdefault(needed, {})
+
+    def _backward_as_needed(self, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a backward message of a node that gets messages which need no gradient."""
+        self.needed = self.node.gradients_needed(state)
+        return self._in_general(port, state, payload)
 
     def charged(self, payload: Payload, sends: Sends) -> Extents:
         """Shape that a forward or backward step is charged for, or `WAITS`; ask once a step.
@@ -152,9 +181,10 @@ class Site:
             payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
         return None if payload is None else payload.shape
 
-    def kind(self, direction: Direction, flop: int, moved: int) -> int:
-        """The number of the kind of span of a step that is charged so many FLOP and bytes."""
-        return self._kinds.number((self.worker, self.index, direction, flop, moved))
+    def kind(self, direction: Direction, flop: int, moved: int, operations: int) -> int:
+        """The number of the kind of span of a step that is charged so much."""
+        key = (self.worker, self.index, direction, flop, moved, operations)
+        return self._kinds.number(key)
 
     def price(self, direction: Direction, shape: Extents) -> Price:
         """What a step costs here; depends on the shape of its payload alone, and is remembered."""
@@ -164,26 +194,28 @@ class Site:
             price = self._prices[key] = self._work_out(direction, shape)
         return price
 
-    def price_of_group(self, direction: Direction, shapes: Sequence[Extents]) -> Price:
+    def price_of_group(
+        self, direction: Direction, shapes: Sequence[Extents], needed: Sequence[Needed]
+    ) -> Price:
         """What one step costs that is charged for payloads of all these `shapes`.
 
         Shapes that are equal but for the first axis, the rows, are one payload of all their rows:
         weights are read once, and its operations are issued once. Others are more work in the same
-        step. The device is as efficient as with all rows together.
+        step, and so are those whose gradients other inputs need. The device is as efficient as with
+        all rows together.
         """
-        if len(shapes) == 1:
-            return self.price(direction, shapes[0])
-        rows_of: dict[tuple[int, ...], int] = {}
-        whole: list[Extents] = []
-        for shape in shapes:
-            if shape:
-                rows_of[shape[1:]] = rows_of.get(shape[1:], 0) + shape[0]
-            else:
-                whole.append(shape)
-        whole += [(rows, *rest) for rest, rows in rows_of.items()]
-        work = reduce(add, (self.work(direction, shape) for shape in whole))
-        rows = [_rows(shape) for shape in whole if shape is not None]
-        return self._occupancy(direction, work, sum(rows) if rows else None)
+        alike: dict[Needed, list[Extents]] = {}
+        for shape, inputs in zip(shapes, needed, strict=True):
+            alike.setdefault(inputs, []).append(shape)
+        works: list[Work] = []
+        rows: list[int] = []
+        for self.needed, group in alike.items():
+            if len(shapes) == 1:
+                return self.price(direction, shapes[0])
+            whole = _by_rows(group)
+            works += [self.work(direction, shape) for shape in whole]
+            rows += [_rows(shape) for shape in whole if shape is not None]
+        return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
 
     def _work_out(self, direction: Direction, shape: Extents) -> Price:
         rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
@@ -196,7 +228,9 @@ class Site:
         seconds = occupancy_s(
             self._device, work, is_light=is_light, rows=rows, resident_bytes=self.resident_bytes
         )
-        return (seconds, work.flop, work.bytes, self.kind(direction, work.flop, work.bytes))
+        flop, moved, operations = work.flop, work.bytes, work.operations
+        kind = self.kind(direction, flop, moved, operations)
+        return (seconds, flop, moved, kind, operations)
 
 
 def keep_weights(sites: Sequence[Site]) -> None:
@@ -219,6 +253,18 @@ def _kept_bytes(site: Site) -> int:
     if node is None or node.is_sparse:
         return 0
     return node.parameter_count * node.theta.itemsize
+
+
+def _by_rows(shapes: Sequence[Extents]) -> list[Extents]:
+    """Join shapes that are equal but for the rows into one of all their rows."""
+    rows_of: dict[tuple[int, ...], int] = {}
+    whole: list[Extents] = []
+    for shape in shapes:
+        if shape:
+            rows_of[shape[1:]] = rows_of.get(shape[1:], 0) + shape[0]
+        else:
+            whole.append(shape)
+    return [*whole, *((rows, *rest) for rest, rows in rows_of.items())]
 
 
 def _size(payload: Payload) -> int:

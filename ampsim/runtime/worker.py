@@ -13,15 +13,17 @@ delivered first (docs/decisions/0004-instants.md).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ampsim.clock import Clock
-from ampsim.errors import AmpsimError, SimulationError
+from ampsim.errors import SimulationError
 from ampsim.ir import Direction, Sends, State
-from ampsim.runtime.faults import fault_of, stray_of, told
-from ampsim.runtime.site import WAITS, Entry, Route, Site
-from ampsim.trace import Recorder
+from ampsim.runtime.faults import fault_of, fault_of_state, stray_of
+from ampsim.runtime.sending import send
+from ampsim.runtime.site import WAITS, Entry, Site
+from ampsim.trace import Cause, Recorder
+from ampsim.user_code import OURS_TO_PASS, told
 
 if TYPE_CHECKING:
     from ampsim.runtime.controller import Controller
@@ -112,6 +114,7 @@ class Worker:
         self._clock = clock
         self.agenda = agenda
         self._record = recorder.spans.append
+        self._number = recorder.span_number
         self._signal = clock.signal()
         self.begin: Begin = self._begin
         self.end: End = self._end
@@ -158,7 +161,7 @@ class Worker:
     def _begin(self, direction: Direction, queue: deque[Entry]) -> Begun:
         """Run one step; the device is then busy for what it costs."""
         entry = queue.popleft()
-        site, _port, state, payload = entry
+        site, _port, state, payload, cause = entry
         start_s = self._clock.now
         staleness = NO_STALENESS
         sends: Sends = ()
@@ -171,35 +174,40 @@ class Worker:
                 shape = site.charged(payload, sends)
                 if shape is not WAITS:
                     price = site.price(direction, shape)
-            except Exception as error:
-                raise self.failed(site, direction, state, told(error)) from error
+            except OURS_TO_PASS:
+                raise
+            except BaseException as error:
+                raise self.failed(site, direction, state, error) from error
             if direction is BACKWARD and site.learner is not None:
                 staleness = site.learner.last_staleness
         if price[0]:
             self.is_busy = True
-        return price[0], (site, direction, state, sends, start_s, price[3], staleness)
+        return price[0], (site, direction, state, sends, start_s, price[3], staleness, cause)
 
     def _end(self, step: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
-        site, direction, state, sends, start_s, kind, staleness = step[1]
+        site, direction, state, sends, start_s, kind, staleness, cause = step[1]
         end_s = self._clock.now if step[0] else start_s
         self.is_busy = False
-        self._record((kind, start_s, end_s, staleness, state))
+        self._record((kind, start_s, end_s, staleness, state, cause))
+        number = self._number()
         if direction is not UPDATE:
-            self.send_on(site, direction, state, sends)
+            self.send_on(site, direction, state, sends, number)
             if staleness >= 0 and site.learner is not None and site.learner.is_update_due:
-                self.queues[UPDATE].append((site, 0, state, None))
-            if site.desk is not None:
-                site.desk.served()
+                self.queues[UPDATE].append((site, 0, state, None, number))
+            if site.turn_queue is not None:
+                if site.on_served is not None:
+                    site.on_served(number)
+                site.turn_queue.served()
         elif state is BY_CONTROLLER:
-            send([site.acknowledge_route], self.index, ((0, state, None),))
+            send([site.acknowledge_route], site.index, ((0, state, None),), number)
 
     def serve_free(self) -> None:
         """Serve everything that takes no device time, backward first."""
         backward, forward = self.free_backward, self.free_forward
         if not backward and not forward:
             return
-        now, record = self._clock.now, self._record
+        now, record, next_number = self._clock.now, self._record, self._number
         while True:
             if backward:
                 direction, entry = BACKWARD, backward.popleft()
@@ -209,72 +217,57 @@ class Worker:
                 return
             site, state = entry[0], entry[2]
             sends = self.step(direction, entry)
-            record((site.free[direction][3], now, now, NO_STALENESS, state))
-            self.send_on(site, direction, state, sends)
+            record((site.free[direction][3], now, now, NO_STALENESS, state, entry[4]))
+            self.send_on(site, direction, state, sends, next_number())
 
     def step(self, direction: Direction, entry: Entry) -> Sends:
         """Run the node's step; an exception tells where and when it happened."""
-        site, port, state, payload = entry
+        site, port, state, payload, _cause = entry
         try:
             if direction is BACKWARD:
                 return site.backward(port, state, payload)
             return site.forward(port, state, payload)
-        except AmpsimError:
+        except OURS_TO_PASS:
             raise
-        except Exception as error:
-            raise self.failed(site, direction, state, told(error)) from error
+        except BaseException as error:
+            raise self.failed(site, direction, state, error) from error
 
     def _update(self, site: Site, state: State) -> tuple[int, ...] | None:
         """Apply what the node has accumulated; an exception tells where and when it happened."""
         try:
             return self.updater.update(site, self._clock.now)
-        except AmpsimError:
+        except OURS_TO_PASS:
             raise
-        except Exception as error:
-            raise self.failed(site, UPDATE, state, told(error)) from error
+        except BaseException as error:
+            raise self.failed(site, UPDATE, state, error) from error
 
-    def failed(self, site: Site, direction: Direction, state: State, what: str) -> SimulationError:
-        """Make the error that tells what failed, where and when."""
+    def failed(
+        self, site: Site, direction: Direction, state: State, what: str | BaseException
+    ) -> SimulationError:
+        """Make the error that tells what failed, where and when; an exception also by its line."""
+        if isinstance(what, BaseException):
+            what = fault_of_state(state) or told(what)
         sender = "from the controller" if state is BY_CONTROLLER else str(state)
         return SimulationError(
             f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
             f"{direction.name.lower()} {sender}: {what}"
         )
 
-    def send_on(self, site: Site, direction: Direction, state: State, sends: Sends) -> None:
+    def send_on(
+        self, site: Site, direction: Direction, state: State, sends: Sends, cause: Cause
+    ) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
         routes = site.backward_routes if direction is BACKWARD else site.forward_routes
         try:
             surplus = len(sends) - 1
             if surplus:
-                self.controller.count_messages(state[0], surplus)
-            send(routes, site.index, sends)
+                self.controller.count_messages(state[0], surplus, cause)
+            send(routes, site.index, sends, cause)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
-            fault = fault_of(sends, len(routes)) or stray_of(
+            fault = fault_of(sends, len(routes)) or fault_of_state(state)
+            fault = fault or stray_of(
                 error, [state, *(sent[1] for sent in sends)], self.controller.unfinished
             )
             if fault is None:
                 raise
             raise self.failed(site, direction, state, fault) from error
-
-
-def send(routes: Sequence[Route], source: int, sends: Sends) -> None:
-    """Put messages on their way; whoever sends sees that the agenda is served after.
-
-    What costs nothing arrives at once, and its worker is told; a channel sends on what has crossed
-    it by a route that costs nothing.
-    """
-    for port, state, payload in sends:
-        accept, site, far_port, worker, is_free, channel = routes[port]
-        entry = (site, far_port, state, payload)
-        if channel is not None:
-            channel.carry(source, routes[port], entry)
-            continue
-        accept(entry)
-        if worker is None:
-            continue
-        if not is_free:
-            if worker.is_waiting:
-                worker.wake()
-        elif not worker.is_busy and not worker.is_listed:
-            worker.agenda.add(worker)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from ampsim.arguments import checked
 from ampsim.clock import SimClock
+from ampsim.errors import OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Graph, Isu
 from ampsim.rng import stream
 from ampsim.runtime import Engine, Job, paper_placement
 from ampsim.study.model import Model
+from ampsim.study.named import ModelLike, model_of
+from ampsim.study.process_settings import fixed_settings
 from ampsim.study.schedule_names import schedules_of
 from ampsim.trace import Recorder
 
@@ -33,15 +37,22 @@ class Trial:
     messages: int
 
 
-def try_out(model: Model) -> Trial:
+@checked
+def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
     Every `Isu` checks its inverse on every state that it meets.
 
     Raises:
         GraphError: the graph breaks a rule, or an inverse is none.
+        OptionError: there are no data to train on.
         SimulationError: a step failed, or messages were left behind.
     """
+    with fixed_settings():
+        return _try_out(model_of(model))
+
+
+def _try_out(model: Model) -> Trial:
     graph = model.graph()
     is_abstract = not any(node.reads_values for node in graph.nodes)
     for node in graph.nodes:
@@ -50,8 +61,11 @@ def try_out(model: Model) -> Trial:
     recorder = Recorder([node.name for node in graph.nodes], _WORKERS)
     engine = _engine(model, graph, recorder, is_abstract)
     engine.updater.start_epoch(0)
-    batches = model.make_data(0, None).batches("train", epoch=0, seed=0)
-    smallest = min(itertools.islice(batches, _BATCHES), key=lambda batch: batch.rows)
+    batches = model.data(0, None).batches("train", epoch=0, seed=0)
+    first = list(itertools.islice(batches, _BATCHES))
+    if not first:
+        raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
+    smallest = min(first, key=lambda batch: batch.rows)
     for is_training in (True, False):
         engine.run_pass([smallest], is_training=is_training)
     recorder.flush()

@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ampsim.study.outline import rate_of
+from ampsim.study.read_off import rate_of
 from ampsim.study.run_dir import TABLES, KeptRun, TableName
 from ampsim.toml_text import mapping
 
-_NOT_ORIGIN: Final = ("kind", "format", "files", "command")
+_NOT_ORIGIN: Final = ("kind", "format", "files", "pages", "command")
 """Keys of a manifest that say nothing of where numbers come from; `command` has what follows."""
 
 _PLAIN: Final = (str, int, float, bool)
@@ -208,12 +208,13 @@ def _parting(a: Iterator[pd.DataFrame], b: Iterator[pd.DataFrame]) -> Parting | 
     for one, other in _paired(a, b):
         if len(one) != len(other):  # only when one of the two has ended
             return Parting(index, _row(one, 0), _row(other, 0), ())
-        is_same = {str(name): _is_same(one[name], other[name]) for name in one.columns}
+        names = [name for name in one.columns if name in other]  # earlier versions wrote fewer
+        is_same = {str(name): _is_same(one[name], other[name]) for name in names}
         rows = np.flatnonzero(~np.logical_and.reduce(list(is_same.values())))
         if len(rows):
             row = int(rows[0])
-            names = tuple(name for name, same in is_same.items() if not same[row])
-            return Parting(index + row, _row(one, row), _row(other, row), names)
+            unlike = tuple(name for name, same in is_same.items() if not same[row])
+            return Parting(index + row, _row(one, row), _row(other, row), unlike)
         index += len(one)
     return None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ampsim.html_table import html_table
+from ampsim.study.bound_words import bound_words
 from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 def result_html(result: Result) -> str:
     """A run in a dozen numbers."""
-    metric, epochs = result.model.measure, result.epochs
+    metric, epochs, items = result.model.measure, result.epochs, result.model.items
     score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
     rows = [
         ["epochs", str(len(epochs))],
         ["virtual time", format_seconds(result.makespan_s)],
-        ["training", format_rate(result.train_per_s)],
-        ["validation", format_rate(result.valid_per_s)],
+        [f"training ({items}/s)", _rate(result.train_per_s)],
+        [f"validation ({items}/s)", _rate(result.valid_per_s)],
         [f"validation {metric.kind}, last epoch", metric.text(score)],
         ["workers busy", format_percent(result.utilisation)],
         ["staleness, mean", _count(result.staleness_mean)],
@@ -40,16 +41,17 @@ def result_html(result: Result) -> str:
 def forecast_html(forecast: Forecast) -> str:
     """A row for each schedule; every column and digit is in `table`."""
     metric = forecast.metric
+    items = str(forecast.manifest.get("model", {}).get("items", "items"))
     columns: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "schedule": lambda row: str(row["schedule"]),
-        "mak": lambda row: _count(row["max_active_keys"]),
-        "training": lambda row: format_rate(_known(row["train_per_s"])),
+        "in flight": lambda row: _count(row["max_active_keys"]),
+        f"training ({items}/s)": lambda row: _rate(_known(row["train_per_s"])),
         "busy": lambda row: format_percent(_known(row["utilisation"])),
         "staleness, mean": lambda row: _count(row["staleness_mean"]),
         f"best {metric.kind}": lambda row: metric.text(_known(row[metric.best_column])),
         "epochs to target": lambda row: _count(row["epochs_to_target"]),
         "time to target": lambda row: format_seconds(_known(row["time_to_target_s"])),
-        "bound by": lambda row: row["bound_by"] or UNKNOWN,
+        "bound by": _bound,
         "note": lambda row: row["note"],
     }
     records: list[Any] = forecast.table.to_dict("records")
@@ -71,6 +73,17 @@ def model_html(model: Model) -> str:
         ["measured by", f"validation {model.metric}, target {target}"],
     ]
     return html_table(f"model {model.name}", rows)
+
+
+def _rate(per_s: float | None) -> str:
+    """A rate whose unit stands in the heading."""
+    return format_rate(per_s).removesuffix("/s").rstrip()
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    shares = [_known(row[f"{one}_share"]) for one in ("worker", "path", "link", "admission")]
+    largest = max((share for share in shares if share is not None), default=math.nan)
+    return bound_words(row["bound_largest"] or "", row["bound_at"], largest) or UNKNOWN
 
 
 def _known(value: Any) -> float | None:

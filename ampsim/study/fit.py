@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ampsim.clock import SimClock
 from ampsim.runtime import Engine, Schedule
-from ampsim.study.attempt import Plan
 from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.study.task import Plan
 from ampsim.trace import Recorder
 
 
@@ -29,7 +29,7 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     """
     model, cluster = plan.model, plan.cluster
     graph = model.graph(seed)
-    probed = prober(model, cluster, seed, lambda: model.make_data(seed, plan.instances))
+    probed = prober(model, cluster, seed, lambda: model.data(seed, plan.instances))
     workers = workers_of(plan.placement, graph, cluster, seed, probed)
     names = [node.name for node in graph.nodes]
     for schedule in schedules:

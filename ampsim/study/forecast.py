@@ -2,73 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import pandas as pd
+from annotated_types import Ge, Le
 
-from ampsim.errors import OptionError
-from ampsim.hardware import Cluster
+from ampsim.arguments import checked
 from ampsim.metric import ACCURACY, Goal, Metric
-from ampsim.options import require_count
+from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runtime import Schedule, placement_of
-from ampsim.study.attempt import Plan
 from ampsim.study.display import forecast_html
 from ampsim.study.fit import require_fit
-from ampsim.study.jobs import Task, require_jobs, run_all
-from ampsim.study.model import Model
+from ampsim.study.forecast_runs import Made, Run, make_runs
+from ampsim.study.jobs import Task
+from ampsim.study.kept_runs import Keeping
+from ampsim.study.named import (
+    ClusterLike,
+    ModelLike,
+    SchedulesLike,
+    cluster_of,
+    model_of,
+    schedules_of,
+)
+from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
-from ampsim.study.result import Result
-from ampsim.study.row import row_of
+from ampsim.study.row import row_of, table_of
+from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
+from ampsim.study.task import Plan
 
 MAX_EPOCHS: Final = 40
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run of a forecast.
-
-    Attributes:
-        schedule: what ran.
-        repeat: which repeat, from 1.
-        seed: its seed.
-        result: trace (its leading spans) and numbers.
-        failure: why it ended early; None where it did not.
-    """
-
-    schedule: str
-    repeat: int
-    seed: int
-    result: Result = field(repr=False)
-    failure: str | None = None
-
-    @property
-    def epochs(self) -> pd.DataFrame:
-        """One row an epoch."""
-        return self.result.epochs
-
-    @property
-    def spans(self) -> pd.DataFrame:
-        """The leading spans."""
-        return self.result.spans
-
-    @property
-    def messages(self) -> int:
-        """Spans in all, kept or not."""
-        return self.result.messages
-
-    @property
-    def staleness(self) -> pd.DataFrame:
-        """The histogram of all gradients."""
-        return self.result.staleness
-
-    @property
-    def utilisation_by_worker(self) -> pd.DataFrame:
-        """The share of the time that each worker spends on steps of each direction."""
-        return self.result.utilisation_by_worker
 
 
 @dataclass(frozen=True)
@@ -86,6 +54,7 @@ class Forecast:
             run where chance decides it.
         metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
+        lost: one sentence for each run whose process died; what the others gave is here.
     """
 
     table: pd.DataFrame
@@ -97,40 +66,65 @@ class Forecast:
     manifest: dict[str, Any] = field(repr=False)
     metric: Metric = ACCURACY
     interrupted: str | None = None
+    lost: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[str]:
         """One sentence for each run that failed."""
-        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure] + [*self.lost]
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write page, table, figures and manifest, as `ampsim forecast --out` does.
+
+        Args:
+            folder: made if missing.
+
+        Returns:
+            The files, in the order written.
+
+        Raises:
+            OutputError: the folder or a file in it cannot be written.
+        """
+        from ampsim.report.forecast_page import write_forecast
+
+        return write_forecast(self, Path(folder))
+
+    def __repr__(self) -> str:
+        names = ", ".join(str(name) for name in self.table["schedule"])
+        return f"Forecast({self.model} on {self.cluster}: {names}; {len(self.runs)} runs)"
 
     def _repr_html_(self) -> str:
         return forecast_html(self)
 
 
+@checked
 def forecast(
-    model: Model,
-    cluster: Cluster,
-    schedules: Sequence[Schedule],
+    model: ModelLike,
+    cluster: ClusterLike,
+    schedules: SchedulesLike,
     *,
     target: float | None = None,
-    max_epochs: int = MAX_EPOCHS,
-    repeats: int = 1,
-    instances: int | None = None,
-    seed: int = 0,
+    max_epochs: Count = MAX_EPOCHS,
+    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
+    instances: Count | None = None,
+    seed: Seed = 0,
     mode: Mode = "numeric",
-    placement: PlacementLike = "paper",
-    jobs: int = 1,
+    placement: PlacementLike | None = None,
+    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
+    keeping: Keeping | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
 
     Ctrl-C ends a forecast early: what finished is returned, and `interrupted` says what did not.
-    A run whose loss or weights stop being finite ends alone; its row says so.
+    A run whose loss or weights stop being finite ends alone, its row says so; so does one whose
+    process dies, which `failures` says.
 
     Args:
-        model: what to train.
-        cluster: on what.
-        schedules: one row each.
+        model: what to train: from `load_model`, or its name or path.
+        cluster: on what: from `load_cluster`, or its name or path.
+        schedules: one row each: objects or names, or names as on the command line.
         target: accuracy in (0, 1], or, for a model with metric "error", an error above 0 in its
             unit; None for what the model file says.
         max_epochs: end a run that has not reached the target by then; in mode "sleep", which
@@ -139,70 +133,46 @@ def forecast(
         instances: training items to use; None for all.
         seed: of the first repeat.
         mode: "numeric" or "sleep".
-        placement: as in `simulate`; the same for all schedules.
+        placement: as in `simulate`; the same for all schedules, and tried under each of them.
         jobs: runs to make at a time, each on a core of its own; what they give is the same.
-        on_progress: told whenever an instance finishes, and after each epoch.
+        on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
+        keeping: where finished runs are kept and those of an earlier call are taken from, as under
+            `ampsim forecast --out`; they then have no `result`. None keeps none.
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
             model's graph or the cluster; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
+        SimulationError: every process that made runs died.
     """
+    model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
     target = model.measure.require_target(target)
-    max_epochs = require_count("max_epochs", max_epochs)
-    repeats, jobs = require_count("repeats", repeats), require_jobs(jobs)
-    _require_schedules(schedules)
     target = model.target if target is None else target
-    plan = Plan(model, cluster, max_epochs, mode, instances, target, placement_of(placement))
+    placed = placement_of(DEFAULT if placement is None else placement)
+    plan = Plan(model, cluster, max_epochs, mode, instances, target, placed)
     require_fit(plan, schedules, seed)
+    advice = _advice_on(plan, schedules, seed) if placement is None else None
+    warn(advice)
     tasks = [
-        Task(plan, schedule, seed + repeat - 1, schedule.name, repeat, repeats)
-        for schedule in schedules
+        Task(plan, schedule, seed + repeat - 1, label, repeat, repeats)
+        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
         for repeat in range(1, repeats + 1)
     ]
-    made: dict[int, Run] = {}
-
-    def keep(place: int, result: Result, failure: str | None) -> None:
-        task = tasks[place]
-        made[place] = Run(task.label, task.repeat, task.seed, result, failure)
-
-    interrupted = None
-    try:
-        run_all(tasks, jobs, on_progress, keep)
-    except KeyboardInterrupt:
-        left = [task.label for place, task in enumerate(tasks) if place not in made]
-        interrupted = (
-            f"interrupted: {len(left)} of {len(tasks)} runs did not finish "
-            f"({', '.join(dict.fromkeys(left))})"
-        )
-    runs = [made[place] for place in sorted(made)]
-    return _collect(plan, schedules, runs, seed, interrupted)
+    made = make_runs(tasks, jobs, on_progress, keeping)
+    return _collect(plan, schedules, made, seed, advice)
 
 
-def _require_schedules(schedules: object) -> None:
-    if not isinstance(schedules, list | tuple):
-        raise OptionError(
-            "schedules must be a list such as [ampsim.Sequential(), ampsim.Amp()], "
-            f"got {schedules!r}"
-        )
-    if not schedules:
-        raise OptionError("schedules must name at least one schedule, got none")
+def _advice_on(plan: Plan, schedules: Sequence[Schedule], seed: int) -> Advice | None:
+    return advice_on(plan.model, plan.cluster, schedules, seed=seed, instances=plan.instances)
 
 
 def _collect(
-    plan: Plan,
-    schedules: Sequence[Schedule],
-    runs: list[Run],
-    seed: int,
-    interrupted: str | None,
+    plan: Plan, schedules: Sequence[Schedule], made: Made, seed: int, advice: Advice | None
 ) -> Forecast:
     target, metric = plan.stop_at, plan.model.measure
-    rows = [
-        _row(schedule, Goal(metric, target), finished)
-        for schedule in schedules
-        if (finished := [run for run in runs if run.result.schedule is schedule])
-    ]
+    rows = [_row(Goal(metric, target), runs) for runs in made.rows]
+    runs = [run for row in made.rows for run in row]
     manifest = {
         **software(),
         "seeds": sorted({run.seed for run in runs}) or [seed],
@@ -213,11 +183,12 @@ def _collect(
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
         "schedules": [schedule_origin(schedule) for schedule in schedules],
-        "placement": runs[0].result.origin["placement"] if runs else plan.placement.origin,
+        "placement": runs[0].outline.placement if runs else plan.placement.origin,
         "costs": costs(plan.cluster),
+        **({"assumptions": [str(advice)]} if advice else {}),
     }
     return Forecast(
-        table=pd.DataFrame(rows),
+        table=table_of(rows),
         runs=tuple(runs),
         target=target,
         metric=metric,
@@ -225,10 +196,11 @@ def _collect(
         cluster=plan.cluster.name,
         workers=plan.cluster.workers,
         manifest=manifest,
-        interrupted=interrupted,
+        interrupted=made.interrupted,
+        lost=made.lost,
     )
 
 
-def _row(schedule: Schedule, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
-    outlines = [run.result.outline() for run in runs]
-    return row_of(schedule.name, goal, outlines, [run.failure for run in runs if run.failure])
+def _row(goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
+    outlines = [run.outline for run in runs]
+    return row_of(runs[0].schedule, goal, outlines, [run.failure for run in runs if run.failure])

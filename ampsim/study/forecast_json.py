@@ -56,12 +56,13 @@ def to_json(forecast: Forecast, *, seed: int) -> str:
         "model": forecast.model,
         "cluster": forecast.cluster,
         "seed": seed,
-        "rows": [_row(record) for record in forecast.table.to_dict("records")],
+        "rows": [row_values(record) for record in forecast.table.to_dict("records")],
     }
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def _row(record: dict[Any, Any]) -> dict[str, Any]:
+def row_values(record: dict[Any, Any]) -> dict[str, Any]:
+    """The values of one row of a forecast's table, the keys that stay stable first."""
     keys = [*KEYS, *(key for key in record if key not in KEYS)]
     return {key: _value(key, record.get(key)) for key in keys}
 

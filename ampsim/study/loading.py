@@ -5,22 +5,43 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
+from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, Final, NamedTuple, get_type_hints
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
+from ampsim.arguments import checked
 from ampsim.assets import locate, shipped
-from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
+from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import sha256_of
+from ampsim.options import COUNT_MAX
+from ampsim.shown import short
 from ampsim.study.model import Model
+from ampsim.study.process_settings import single_threaded
+from ampsim.user_code import OURS_TO_PASS, text_of
 
 
+class Source(NamedTuple):
+    """A model file as it was when it was executed."""
+
+    path: Path
+    content: bytes
+
+
+_SOURCES: Final[dict[str, Source]] = {}
+"""By the names of their modules; a process that starts with nothing executes them again."""
+
+
+@checked
 def load_model(name_or_path: str | os.PathLike[str], /, **overrides: Any) -> Model:
     """Build the model of a file.
 
@@ -44,18 +65,24 @@ def load_model(name_or_path: str | os.PathLike[str], /, **overrides: Any) -> Mod
         >>> model.parameters()["linear-1.0.weight"].shape
         (64, 32)
     """
-    path = locate("models", name_or_path)
-    module = _execute(path, str(name_or_path))
+    with single_threaded():
+        return _load(locate("models", name_or_path), str(name_or_path), overrides)
+
+
+def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
+    module = _execute(path, shown)
     config = _configure(module, path, overrides)
     try:
         model = module.build(config)
         if isinstance(model, Model):
             model.graph()
-    except AmpsimError:
+    except OURS_TO_PASS:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise FileFormatError(f"{path}: build(config) failed{where(error, path)}") from error
     if not isinstance(model, Model):
+        if inspect.iscoroutine(model):
+            model.close()  # or Python complains, later and elsewhere, that nobody awaited it
         raise FileFormatError(
             f"{path}: build(config) must return an ampsim.Model, got {type(model).__name__}"
         )
@@ -74,11 +101,27 @@ def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
     return [field.name for field in dataclasses.fields(module.Config)]
 
 
+def loaded_sources() -> dict[str, Source]:
+    """Return the sources of all model files that were executed here, by their modules' names."""
+    return dict(_SOURCES)
+
+
+def restore(sources: Mapping[str, Source]) -> None:
+    """Execute model files as they were in another process, under the same names."""
+    for name, source in sources.items():
+        spec = importlib.util.spec_from_file_location(name, source.path)
+        assert spec is not None, f"{source.path} was a Python file elsewhere"
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        with single_threaded():
+            exec(compile(source.content, source.path, "exec"), module.__dict__)
+
+
 def _execute(path: Path, shown: str) -> ModuleType:
     """Run the file as a module of its own, under a name that no other file has."""
     name = f"ampsim_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if spec is None or spec.loader is None or not os.path.isfile(path):
         raise FileFormatError(
             f"{shown}: expected a Python file (.py) with Config and build(config)"
         )
@@ -86,10 +129,11 @@ def _execute(path: Path, shown: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
-    except AmpsimError:
+    except OURS_TO_PASS:
         raise
-    except Exception as error:
+    except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
+    _SOURCES[name] = Source(path, path.read_bytes())
     for needed in ("Config", "build"):
         if not callable(getattr(module, needed, None)):
             raise FileFormatError(
@@ -108,14 +152,24 @@ def _example() -> Path:
     return shipped("models") / "rnn.py"
 
 
-def where(error: Exception, path: Path) -> str:
+def where(error: BaseException, path: Path) -> str:
     """Name the last line of the user's own file on the way to the error, and the error."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
+    own = os.path.abspath(path)  # as Python's import names it, whatever the user's path is
+    if isinstance(error, SyntaxError) and os.path.abspath(error.filename or "") == own:
         return f": line {error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == own]
     line = f": line {lines[-1]}" if lines else ""
-    return f"{line}: {type(error).__name__}: {error}"
+    return f"{line}: {type(error).__name__}: {text_of(error)}"
+
+
+def _require_no_slip(path: Path, name: str, value: Any) -> None:
+    """Refuse a number so large that building the model would never end."""
+    is_count = isinstance(value, Integral) or (isinstance(value, str) and value.strip().isdecimal())
+    if is_count and int(value) > COUNT_MAX:
+        raise OptionError(
+            f"{path.stem}: field {name!r}: must be at most {COUNT_MAX:,}, got {short(value)}"
+        )
 
 
 def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any:
@@ -125,8 +179,14 @@ def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any
         if name not in fields:
             raise UnknownNameError(f"{path.stem}: {one_of('field', name, fields)}")
     try:
-        get_type_hints(module.Config)  # names a type that is nowhere
+        hints = get_type_hints(module.Config, include_extras=True)  # names a type that is nowhere
+        for name, value in overrides.items():
+            _require_no_slip(path, name, value)
+            if isinstance(value, bool | np.bool_):
+                _require_flag(path, name, value, hints[name])
         return TypeAdapter(module.Config).validate_python(overrides)
+    except OURS_TO_PASS:
+        raise
     except (PydanticUserError, NameError) as error:
         raise FileFormatError(
             f"{path}: Config must have fields of plain types such as int, float, bool or str: "
@@ -136,8 +196,25 @@ def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "Config"
         raise OptionError(
-            f"{path.stem}: field {field!r}: {_lower_first(first['msg'])}, got {first['input']!r}"
+            f"{path.stem}: field {field!r}: {_lower_first(_on_one_line(first['msg']))}, "
+            f"got {_on_one_line(repr(first['input']))}"
         ) from None
+    except BaseException as error:
+        raise FileFormatError(f"{path}: Config cannot be made{where(error, path)}") from error
+
+
+def _require_flag(path: Path, name: str, value: Any, hint: Any) -> None:
+    """Refuse a truth value where the option is a number: Python takes True for 1, a reader not."""
+    try:
+        TypeAdapter(hint).validate_python(bool(value), strict=True)
+    except ValidationError:
+        raise OptionError(
+            f"{path.stem}: field {name!r}: input should not be true or false, got {value!r}"
+        ) from None
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _lower_first(text: str) -> str:

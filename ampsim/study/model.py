@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, is_dataclass, replace
+from numbers import Real
+from typing import Any, Final, cast
 
 import numpy as np
 
+from ampsim.arguments import check_fields, checked
 from ampsim.data import Dataset
-from ampsim.errors import OptionError
+from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
 from ampsim.optim import Optimizer
-from ampsim.options import require_count
+from ampsim.options import PARAMETERS_MAX, Count
 from ampsim.rng import stream
 from ampsim.runtime import Pump
+from ampsim.shown import short
 from ampsim.study.display import model_html
+from ampsim.study.process_settings import single_threaded
+from ampsim.study.user_data import UserData
+from ampsim.user_code import user_code
 
 Parameters = dict[str, np.ndarray]
 
@@ -30,7 +36,7 @@ class Model:
 
     Args:
         name: as in reports.
-        config: the options it was built with, a frozen dataclass.
+        config: the options it was built with, a frozen dataclass; None where there are none.
         make_graph: builds the graph anew; called once for each run, so that runs share nothing.
         make_data: ``make_data(seed, train_count)`` gives the data set; `train_count` None for all.
         pump: brings one batch into the graph as one instance.
@@ -46,8 +52,10 @@ class Model:
         error_unit: what an error of 1 is, as it stands behind a number.
         error_scale: `error_unit`s in one unit of the loss's target; where that depends on the
             data, a function of the data set.
+        items: what an epoch counts and throughput is of, in the plural, such as "images".
         origin: file and hash, as `load_model` fills in.
-        given: parameters to start from instead of drawing them; see `set_parameters`.
+        given: parameters to start from instead of drawing them; see `set_parameters`. Copied, so
+            that two models share none.
     """
 
     name: str
@@ -57,13 +65,14 @@ class Model:
     pump: Pump
     optimizer: Optimizer
     target: float | None = None
-    min_update_interval: int = 1
-    node_update_intervals: Mapping[str, int] = field(default_factory=dict[str, int])
-    replicas: int = 1
+    min_update_interval: Count = 1
+    node_update_intervals: Mapping[str, Count] = field(default_factory=dict[str, int])
+    replicas: Count = 1
     dtype: str = "float32"
     metric: Kind = "accuracy"
     error_unit: str = ""
     error_scale: float | Callable[[Any], float] = 1.0
+    items: str = "items"
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
     given: Parameters = field(default_factory=dict[str, np.ndarray])
 
@@ -71,14 +80,19 @@ class Model:
         """Check the options.
 
         Raises:
-            OptionError: an interval or `replicas` is below 1, the metric is unknown, the target is
-                no value of it, or the data type is neither "float32" nor "float64".
+            OptionError: `config` has no fields, an interval or `replicas` is below 1, the metric is
+                unknown, the target is no value of it, or the data type is neither "float32" nor
+                "float64".
         """
-        require_count("min_update_interval", self.min_update_interval)
-        for node, interval in self.node_update_intervals.items():
-            require_count(f"min_update_interval of {node}", interval)
-        require_count("replicas", self.replicas)
+        check_fields(self)
+        if self.config is not None and not is_dataclass(self.config):
+            raise OptionError(
+                f"config of model {self.name} must be a dataclass's instance or None, got a "
+                f"{type(self.config).__name__}"
+            )
         self.measure.require_target(self.target)
+        given = {name: np.array(values) for name, values in self.given.items()}
+        object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
         if self.dtype not in DTYPES:
             raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
 
@@ -87,15 +101,35 @@ class Model:
         """What validation measures, with its unit."""
         return Metric(self.metric, self.error_unit)
 
+    def data(self, seed: int, train_count: int | None = None) -> UserData:
+        """Read or generate the data set of `seed`, with `train_count` training items or all.
+
+        What its code raises is told as the user's.
+
+        Raises:
+            OptionError: `make_data` returned no data set.
+            SimulationError: it failed.
+        """
+        with single_threaded(), user_code(f"make_data of model {self.name} failed"):
+            given = self.make_data(seed, train_count)
+        return UserData(self.name, given)
+
     def error_scale_of(self, data: Dataset[Any]) -> float:
         """Units of error in one unit of the loss's target.
 
         Raises:
             OptionError: `error_scale` is, or gives, no number above 0.
+            SimulationError: it failed.
         """
-        scale = self.error_scale(data) if callable(self.error_scale) else self.error_scale
-        if not 0 < scale < math.inf:
-            raise OptionError(f"error_scale of model {self.name} must be above 0, got {scale!r}")
+        scale: Any = self.error_scale
+        if callable(scale):
+            with single_threaded(), user_code(f"error_scale of model {self.name} failed"):
+                scale = scale(data)
+        is_flag: bool = isinstance(scale, bool)
+        if is_flag or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+            raise OptionError(
+                f"error_scale of model {self.name} must be above 0, got {short(scale)}"
+            )
         return float(scale)
 
     def graph(self, seed: int = 0) -> Graph:
@@ -104,15 +138,38 @@ class Model:
         Raises:
             GraphError: the graph breaks a rule.
         """
-        graph = self.make_graph()
-        graph.verify()
-        for node in graph.parameterized:
-            drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
-            node.adopt(drawn.astype(self.dtype))
+        with single_threaded():
+            graph = self._made_graph()
+            for node in graph.nodes:
+                node.element_bytes = np.dtype(self.dtype).itemsize
+            for node in graph.parameterized:
+                with user_code(f"{node.describe()} has no first weights", GraphError):
+                    drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
+                    node.adopt(drawn.astype(self.dtype))
         if self.given:
             _adopt(graph, self.given, self.dtype)
         return graph
 
+    def _made_graph(self) -> Graph:
+        with user_code(f"make_graph of model {self.name} failed", GraphError):
+            graph = self.make_graph()
+        if not isinstance(cast("object", graph), Graph):
+            raise GraphError(
+                f"make_graph of model {self.name} must return an ampsim.ir.Graph, got "
+                f"{type(graph).__name__}"
+            )
+        with user_code(f"the graph of model {self.name} failed its check", GraphError):
+            graph.verify()
+        count = sum(node.parameter_count for node in graph.parameterized)
+        if count > PARAMETERS_MAX:
+            raise OptionError(
+                f"model {self.name} has {count:,} parameters, which take "
+                f"{count * np.dtype(self.dtype).itemsize / 1e9:,.0f} GB; take at most "
+                f"{PARAMETERS_MAX:,}"
+            )
+        return graph
+
+    @checked
     def update_interval(self, node: str) -> int:
         """Gradients between updates that the model prefers for `node`."""
         return self.node_update_intervals.get(node, self.min_update_interval)
@@ -125,8 +182,11 @@ class Model:
         """
         return parameters_of(self.graph())
 
-    def set_parameters(self, parameters: Mapping[str, Any]) -> None:
-        """Start every run from `parameters`, whatever its seed; the inverse of `parameters`.
+    @checked
+    def set_parameters(self, parameters: Mapping[str, Any]) -> Model:
+        """Return this model with every run starting from `parameters`, whatever its seed.
+
+        This model itself is not changed; `parameters` is the inverse.
 
         Args:
             parameters: an array for each name that `parameters()` has, of the same shape.
@@ -136,8 +196,7 @@ class Model:
         """
         graph = self.graph()
         _adopt(graph, parameters, self.dtype)
-        self.given.clear()
-        self.given.update(parameters_of(graph))
+        return self.with_parameters_of(graph)
 
     def _repr_html_(self) -> str:
         return model_html(self)

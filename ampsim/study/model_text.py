@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ampsim.errors import FileFormatError
+from ampsim.paths import read_regular
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 
@@ -32,7 +33,7 @@ def docstring_of(path: Path) -> str:
         FileFormatError: it is no Python.
     """
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = ast.parse(read_regular(path), filename=str(path))
     except (SyntaxError, ValueError) as error:
         raise FileFormatError(f"{path}: is not valid Python: {error}") from error
     return ast.get_docstring(tree) or ""
@@ -40,6 +41,8 @@ def docstring_of(path: Path) -> str:
 
 def options_of(config: Any) -> list[ModelOption]:
     """Return the fields of a model's `Config` with their values, in order."""
+    if config is None:
+        return []
     kind: Any = config.__class__
     found: dict[str, str] = dict(_ARGUMENT.findall(inspect.getdoc(kind) or ""))
     return [

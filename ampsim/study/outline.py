@@ -7,9 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from ampsim.study.read_off import Rates
+
 
 @dataclass(frozen=True)
-class Outline:
+class Outline(Rates):
     """The numbers and tables of one run.
 
     Args:
@@ -22,15 +24,21 @@ class Outline:
         staleness_max: of all gradients; None where there was none.
         messages: served, updates among them.
         makespan_s: end of the last span.
-        bound_by: what bounds the first training pass, as `Result.bounds`; None where unknown.
-        worker_share: of its time, that of the busiest worker; as `Result.bounds`, as the others.
+        bound_by: what bounds the run, as `Result.bounds`; None where unknown.
+        worker_share: of the makespan, that of the busiest worker; as `Result.bounds`, all four.
         path_share: that of the critical path.
         link_share: that of the busiest link.
         admission_share: that in which the limit on what is in flight holds it up.
+        placement: its name and options, and the worker of each node.
         epochs: as `Result.epochs`.
         spans: as `Result.spans`, the leading ones.
+        transfers: as `Result.transfers`, the leading ones.
         staleness: as `Result.staleness`.
         utilisation_by_worker: as `Result.utilisation_by_worker`.
+        time_by_node: as `Result.time_by_node`.
+        path_parts: as `Result.critical_path_parts`.
+        bound_at: the nodes at what `bound_by` names; empty without one.
+        items: what throughput is of, such as "images"; empty where unknown.
     """
 
     max_active_keys: int
@@ -47,23 +55,13 @@ class Outline:
     path_share: float
     link_share: float
     admission_share: float
+    placement: dict[str, Any] = field(repr=False)
     epochs: pd.DataFrame = field(repr=False)
     spans: pd.DataFrame = field(repr=False)
+    transfers: pd.DataFrame = field(repr=False)
     staleness: pd.DataFrame = field(repr=False)
     utilisation_by_worker: pd.DataFrame = field(repr=False)
-
-    @property
-    def train_per_s(self) -> float:
-        """Training items per virtual second of training; NaN where there was none."""
-        return rate_of(self.epochs["instances"], self.epochs["train_s"])
-
-    @property
-    def valid_per_s(self) -> float:
-        """Validation items per virtual second of validation; NaN where there was none."""
-        return rate_of(self.epochs["valid_instances"], self.epochs["valid_s"])
-
-
-def rate_of(items: pd.Series[Any], seconds: pd.Series[Any]) -> float:
-    """Return items per second over whole columns; NaN where no time passed."""
-    total_s = float(seconds.sum())
-    return float(items.sum()) / total_s if total_s else float("nan")
+    time_by_node: pd.DataFrame = field(repr=False)
+    path_parts: pd.DataFrame = field(repr=False)
+    bound_at: str = ""
+    items: str = ""

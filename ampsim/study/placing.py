@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-from ampsim.data import Dataset
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.rng import stream
 from ampsim.runtime import Job, Placement, Probe, Situation, probe
 from ampsim.study.model import Model
-from ampsim.study.undisturbed import undisturbed
+from ampsim.study.process_settings import fixed_settings
+from ampsim.study.user_data import UserData
 
 
 def job_of(model: Model, graph: Graph) -> Job:
@@ -32,15 +31,16 @@ def workers_of(
 
 
 def prober(
-    model: Model, cluster: Cluster, seed: int, make_data: Callable[[], Dataset[Any]]
+    model: Model, cluster: Cluster, seed: int, make_data: Callable[[], UserData]
 ) -> Callable[[], Probe]:
     """Return what probes a model, once: it needs data, and a graph of its own."""
 
     @cache
     def probed() -> Probe:
         job = job_of(model, model.graph(seed))
-        batches = make_data().batches("train", epoch=0, seed=seed)
-        with undisturbed():
+        data = make_data()
+        with fixed_settings():
+            batches = data.batches("train", epoch=0, seed=seed)
             return probe(job, cluster.devices[0], batches)
 
     return probed

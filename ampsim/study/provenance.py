@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import platform
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def commit() -> str | None:
     A checkout with changes that are not committed says so with ``+changes``.
     """
     written = shipped("devices").parent / "commit.txt"
-    if written.is_file():
+    if os.path.isfile(written):
         return written.read_text(encoding="utf-8").strip() or None
     folder = Path(__file__).parent
     head = _git(folder, "rev-parse", "HEAD")
@@ -90,7 +91,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 def model_origin(model: Model) -> dict[str, Any]:
     """Return name, file, hash and options of a model."""
-    return {"name": model.name, **model.origin, "config": dataclasses.asdict(model.config)}
+    config = {} if model.config is None else dataclasses.asdict(model.config)
+    return {"name": model.name, **model.origin, "items": model.items, "config": config}
 
 
 def data_files(model: Model) -> tuple[dict[str, str], ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,16 +13,19 @@ import pandas as pd
 from ampsim.runtime import Schedule
 from ampsim.study.display import result_html
 from ampsim.study.model import Model
-from ampsim.study.outline import Outline, rate_of
-from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, window_of
-
-BOUND_RECORDS: Final = 20_000
-"""Leading spans, and transfers, that `Result.bounds` looks at (chosen: done in half a second)."""
+from ampsim.study.node_times import bound_at, times_of_nodes
+from ampsim.study.outline import Outline
+from ampsim.study.path_tables import path_frame
+from ampsim.study.read_off import WithPath
+from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace.table import Columns
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(WithPath):
     """What `simulate` returns; all times are virtual seconds.
+
+    The tables of the trace are read-only; change a copy of yours, such as ``result.spans.copy()``.
 
     Attributes:
         model: the model with the parameters at the end of the run.
@@ -37,38 +40,72 @@ class Result:
     workers: int
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
+    _frames: dict[str, pd.DataFrame] = field(
+        default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
+    )
 
-    @cached_property
+    def _frame(self, table: str) -> pd.DataFrame:
+        """A table of the trace as a frame of the caller's own, whose columns are all callers'.
+
+        They are read-only, so that nobody changes what others read; no row is copied.
+        """
+        if table not in self._frames:
+            self._frames[table] = self.recorder.frame(table)
+        return self._frames[table].copy(deep=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: not the frames, which are made again."""
+        self.recorder.flush()  # rows that wait hold states, whose types may be of a model's file
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "_frames": {}}
+
+    @property
     def spans(self) -> pd.DataFrame:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
-        `flop` and `bytes` are what was charged; steps that took no device time have start_s ==
-        end_s. `staleness` is that of the gradient, −1 where the step made none. `state` has what
-        the message's state says beside its instance, such as "step 3, length 7". Messages that were
-        merged into one step stand side by side, each with its share of it.
+        `flop`, `bytes` and, in the last column, `operations` are what was charged; steps that took
+        no device time have start_s == end_s. `staleness` is that of the gradient, −1 where the step
+        made none. `state` has what the message's state says beside its instance, such as "step 3,
+        length 7". Messages that were merged into one step stand side by side, each with its share.
+        `cause` says what brought the message: n >= 0 is the span in row n, -1 the start of the run,
+        and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
+        row n.
         """
-        return self.recorder.frame("spans")
+        return self._frame("spans")
 
-    @cached_property
+    @property
     def transfers(self) -> pd.DataFrame:
-        """One row a message that waited for a link: source, target, bytes, start_s, end_s."""
-        return self.recorder.frame("transfers")
+        """One row a message that took a link: source, target, bytes, start_s, end_s, ...
 
-    @cached_property
+        It was sent at `sent_s`, waited until `start_s`, held the link until `held_s` and arrived at
+        `end_s`; `source_worker` and `target_worker` are the link's ends, -1 for the host. `cause`
+        is what sent it, as in `spans`.
+        """
+        return self._frame("transfers")
+
+    @property
+    def admissions(self) -> pd.DataFrame:
+        """One row a moment at which the controller let instances in.
+
+        time_s, cause (as in `spans`), is_limited: whether the limit on instances in flight had
+        kept them out until then.
+        """
+        return self._frame("admissions")
+
+    @property
     def updates(self) -> pd.DataFrame:
         """One row an update: node, time_s, gradient_count, staleness (mean), staleness_max."""
-        return self.recorder.frame("updates")
+        return self._frame("updates")
 
-    @cached_property
+    @property
     def stashes(self) -> pd.DataFrame:
         """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
 
         They come on top of the latest weights. A change is noticed when the node's next step of
         training starts. Empty where the schedule stashes no weights.
         """
-        return self.recorder.frame("stashes")
+        return self._frame("stashes")
 
-    @cached_property
+    @property
     def epochs(self) -> pd.DataFrame:
         """One row an epoch, at the end of its validation pass.
 
@@ -76,7 +113,7 @@ class Result:
         train_accuracy, valid_loss, valid_instances, train_s, valid_s, and, of a regression, error
         and train_error: mean absolute errors in the model's unit. Unknown is NaN.
         """
-        return self.recorder.frame("epochs")
+        return self._frame("epochs")
 
     @cached_property
     def makespan_s(self) -> float:
@@ -85,22 +122,12 @@ class Result:
         return self.recorder.summary.end_s
 
     @property
-    def train_per_s(self) -> float:
-        """Training items per virtual second of training; NaN where there was none."""
-        return rate_of(self.epochs["instances"], self.epochs["train_s"])
-
-    @property
-    def valid_per_s(self) -> float:
-        """Validation items per virtual second of validation; NaN where there was none."""
-        return rate_of(self.epochs["valid_instances"], self.epochs["valid_s"])
-
-    @property
     def utilisation(self) -> float:
         """Seconds of service over workers times makespan; NaN where no time passed."""
         available_s = self.workers * self.makespan_s
         return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
 
-    @cached_property
+    @property
     def utilisation_by_worker(self) -> pd.DataFrame:
         """One row a worker: worker, and the shares of the makespan in update, backward, forward.
 
@@ -110,6 +137,18 @@ class Result:
         shares = pd.DataFrame(self.recorder.summary.worked_s / makespan_s, columns=list(DIRECTIONS))
         shares.insert(0, "worker", np.arange(self.workers))
         return shares
+
+    @property
+    def time_by_node(self) -> pd.DataFrame:
+        """Of the whole run, one row a node and direction: how long its worker spends on it.
+
+        node, worker, direction, steps (those that took time), busy_s, share (of the makespan).
+        """
+        return times_of_nodes(self.recorder, self._placed, self.makespan_s)
+
+    @property
+    def _placed(self) -> dict[str, int]:
+        return dict(self.origin.get("placement", {}).get("workers", {}))
 
     @property
     def max_active_keys(self) -> int:
@@ -123,21 +162,25 @@ class Result:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What bounds the first training pass, by the leading records of the trace."""
-        end_s = float(self.epochs["train_s"].iloc[0]) if len(self.epochs) else self.makespan_s
-        spans = self.recorder.columns("spans")
-        transfers = self.recorder.columns("transfers")
-        first = {name: column[:BOUND_RECORDS] for name, column in spans.items()}
-        sent = {name: column[:BOUND_RECORDS] for name, column in transfers.items()}
-        if len(first["end_s"]) < self.messages:
-            end_s = min(end_s, float(first["end_s"].max(initial=0.0)))
-        if len(sent["end_s"]) == BOUND_RECORDS:
-            end_s = min(end_s, float(sent["start_s"].max()))
-        window = window_of(
-            first, sent, workers=self.workers, nodes=len(self.recorder.nodes), end_s=end_s
-        )
-        limits = self.recorder.columns("limits")
-        return bounds_of(window, (limits["time_s"], limits["in_flight"]))
+        """What bounds the run, by all of its records, also those that are not kept."""
+        return bounds_of(self.recorder.records(), self._path)
+
+    @cached_property
+    def _path(self) -> Columns:
+        return critical_path(self.recorder.records())
+
+    @property
+    def critical_path(self) -> pd.DataFrame:
+        """What the last step waited for, back to time zero: a row each, the earliest first.
+
+        start_s, end_s, kind, node, direction, worker, source_worker, instance. Rows join, from 0 to
+        `makespan_s`, whichever records are kept. A `kind` is "compute", a step; "device queue", a
+        message that waits for its device; "transfer", one on its way over a link from
+        `source_worker` to `worker`; "link queue", one that waits for a link; and, of no length,
+        "admission" and "limit", where the controller let in an instance, which with "limit" the
+        limit on instances in flight had kept out. The host is worker -1.
+        """
+        return path_frame(self._path, self.recorder.nodes)
 
     @property
     def staleness_mean(self) -> float:
@@ -151,7 +194,7 @@ class Result:
         self.recorder.flush()
         return self.recorder.summary.staleness_max
 
-    @cached_property
+    @property
     def group_sizes(self) -> pd.DataFrame:
         """How many messages were merged into one step: node, size, count of steps.
 
@@ -172,7 +215,7 @@ class Result:
         steps = int(sizes["count"].sum())
         return float((sizes["size"] * sizes["count"]).sum()) / steps if steps else np.nan
 
-    @cached_property
+    @property
     def staleness(self) -> pd.DataFrame:
         """The histogram: node, staleness, count of gradients."""
         self.recorder.flush()
@@ -241,7 +284,7 @@ class Result:
 
     def outline(self) -> Outline:
         """Return what tables and figures take from this run, without its weights."""
-        bounds = self.bounds
+        bounds, parts = self.bounds, self.critical_path_parts
         return Outline(
             max_active_keys=self.max_active_keys,
             min_update_interval=self.update_interval,
@@ -257,8 +300,14 @@ class Result:
             path_share=bounds.path_share,
             link_share=bounds.link_share,
             admission_share=bounds.admission_share,
+            placement=self.origin["placement"],
             epochs=self.epochs,
             spans=self.spans,
+            transfers=self.transfers,
             staleness=self.staleness,
             utilisation_by_worker=self.utilisation_by_worker,
+            time_by_node=self.time_by_node,
+            bound_at=bound_at(bounds.bound_by, self.recorder, self._placed, parts),
+            items=self.model.items,
+            path_parts=parts,
         )

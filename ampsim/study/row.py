@@ -10,9 +10,11 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.metric import Goal, Metric
+from ampsim.study.bound_words import bound_by
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
 
+TEXTS: Final = ("schedule", "bound_by", "note", "bound_at", "items", "bound_largest")
 SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
@@ -23,7 +25,9 @@ def row_of(
 
     Throughputs, utilisation and staleness are medians over repeats, maxima are maxima. Epochs and
     time to target are medians in which a run that failed to get there counts as infinite. What
-    bounds the row, and the shares, are those of the first repeat's first training pass.
+    bounds the row, and the shares, are those of the first repeat: `bound_largest` names what has
+    the largest share, and `bound_by` does too if that is at least a half, else it is "no single
+    thing"; both are None where no time passed.
 
     Args:
         schedule: name of the row.
@@ -60,10 +64,21 @@ def row_of(
         "best_error": _best(Metric("error"), runs),
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
-        "bound_by": runs[0].bound_by,
+        "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
         **{name: _known(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs, failures),
+        "bound_at": runs[0].bound_at,
+        "time_to_target_coverage": time_s.coverage or None,
+        "items": runs[0].items,
+        "bound_largest": runs[0].bound_by,
     }
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as a table in which a number that is missing is NaN, and each column has one type."""
+    table = pd.DataFrame(rows)
+    numbers = [name for name in table if name not in TEXTS and table[name].dtype == object]
+    return table.astype(dict.fromkeys(numbers, float))
 
 
 def _reached(goal: Goal, epochs: pd.DataFrame) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -20,14 +20,20 @@ from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has no
 
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, sha256_of, write_bytes, write_text
-from ampsim.study.kept_run import Outcome
+from ampsim.hardware.cluster import WORKERS_MAX
+from ampsim.output_folder import MANIFEST
+from ampsim.paths import expanded, read_regular
+from ampsim.shown import short
 from ampsim.study.provenance import data_files
+from ampsim.study.run_tables import DAMAGED, decoded, refused
+from ampsim.study.run_to_keep import Outcome
 from ampsim.study.source_digest import source_digest
-from ampsim.toml_text import mapping, to_toml
+from ampsim.toml_text import is_tables, mapping, to_toml
 
-TableName: TypeAlias = Literal["spans", "transfers", "updates", "stashes", "epochs"]
-TABLES: Final[tuple[TableName, ...]] = ("spans", "transfers", "updates", "stashes", "epochs")
-MANIFEST: Final = "manifest.toml"
+TableName: TypeAlias = Literal["spans", "transfers", "admissions", "updates", "stashes", "epochs"]
+TABLES: Final[tuple[TableName, ...]] = (
+    "spans", "transfers", "admissions", "updates", "stashes", "epochs",
+)  # fmt: skip
 KIND: Final = "run"
 FORMAT: Final = 2
 _CHUNK_ROWS: Final = 1 << 17  # chosen: rows that `chunks` gives at once; fewer cost space on disk
@@ -80,7 +86,11 @@ class KeptRun:
         path = self.folder / f"{name}.parquet"
         content = _read(path)
         self._require(path, name, hashlib.sha256(content).hexdigest())
-        return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+
+        def read() -> Any:
+            return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+
+        return decoded(read, name, path, self.workers)
 
     def chunks(self, name: TableName) -> Iterator[pd.DataFrame]:
         """The same rows in order, in frames of a bounded size; the whole is never in memory.
@@ -88,10 +98,19 @@ class KeptRun:
         Raises:
             FileFormatError: the file is missing or not the one that was written.
         """
-        untyped: Any = parquet.ParquetFile(self.verified(name))
-        with untyped as file:
+        path = self.verified(name)
+        untyped: Any = parquet
+        try:
+            opened = untyped.ParquetFile(path)
+        except DAMAGED as error:
+            raise refused(path, f"expected a Parquet file, got {type(error).__name__}") from error
+        with opened as file:
             for group in range(file.num_row_groups):  # iter_batches keeps 80 MB of earlier pages
-                yield file.read_row_group(group, use_threads=False).to_pandas()
+
+                def read(group: int = group) -> Any:
+                    return file.read_row_group(group, use_threads=False).to_pandas()
+
+                yield decoded(read, name, path, self.workers)
 
     def verified(self, name: TableName) -> Path:
         """The file of one table.
@@ -114,17 +133,19 @@ class KeptRun:
             )
 
 
-def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
+def write_run(
+    outcome: Outcome, folder: str | os.PathLike[str], pages: Sequence[Path] = ()
+) -> list[Path]:
     """Write the run into `folder`, made if missing; return the files in the order written.
 
     A run that lay there is replaced. The manifest says how the run ended, and, of each table, its
-    rows and hash, beside the origin of the result.
+    rows and hash, beside the origin of the result, and the hashes of `pages`, files beside it.
 
     Raises:
         OutputError: the folder or a file in it cannot be written.
     """
     place = prepare_folder(folder)
-    if (place / MANIFEST).is_file():  # until the new one is there, the folder holds no run
+    if os.path.isfile(place / MANIFEST):  # until the new one is there, the folder holds no run
         (place / MANIFEST).unlink()
     written: list[Path] = []
     files: dict[str, dict[str, Any]] = {}
@@ -138,7 +159,8 @@ def write_run(outcome: Outcome, folder: str | os.PathLike[str]) -> list[Path]:
         files[name] = {"rows": len(frame), "sha256": hashlib.sha256(content).hexdigest()}
     start = {"kind": KIND, "format": FORMAT, "ended": outcome.ended, "epochs": outcome.epochs}
     inputs = {"code": source_digest(), "data": data_files(outcome.result.model)}
-    origin = {**start, **inputs, **outcome.result.origin, "files": files}
+    hashes = {"files": files, "pages": {path.name: sha256_of(path) for path in pages}}
+    origin = {**start, **inputs, **outcome.result.origin, **hashes}
     write_text(place / MANIFEST, to_toml(origin))
     return [*written, place / MANIFEST]
 
@@ -149,11 +171,11 @@ def read_run(folder: str | os.PathLike[str]) -> KeptRun:
     Raises:
         FileFormatError: the folder does not hold a whole run.
     """
-    place = Path(folder).expanduser()
-    if not place.is_dir():
+    place = expanded(folder)
+    if not os.path.isdir(place):
         raise FileFormatError(f"{place}: expected a folder that `ampsim run` wrote, found none")
     path = place / MANIFEST
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise FileFormatError(
             f"{place}: expected a folder that `ampsim run` wrote, but it has no {MANIFEST}"
         )
@@ -163,7 +185,7 @@ def read_run(folder: str | os.PathLike[str]) -> KeptRun:
 def _parse(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_read(path).decode("utf-8"))
-    except ValueError as error:  # tomllib's, and that of bytes which are no UTF-8
+    except (ValueError, RecursionError) as error:  # tomllib's, and of bytes which are no UTF-8
         reason = " ".join(str(error).split())
         raise FileFormatError(f"{path}: is not valid TOML: {reason}; run again") from error
 
@@ -181,10 +203,43 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         )
     needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
     needed.append(("schedule", "name"))
-    for keys in [*needed, *(("files", name, "sha256") for name in TABLES)]:
-        if _at(manifest, keys) is None:
+    needed += [("files", name, key) for name in TABLES for key in ("sha256", "rows")]
+    for keys in needed:
+        value = _at(manifest, keys)
+        if value is None:
             raise FileFormatError(f"{path}: missing key {'.'.join(keys)!r}; run again")
+        expected, is_right = _KINDS[keys[-1]]
+        if not is_right(value):
+            got = short(value)
+            raise FileFormatError(
+                f"{path}: {'.'.join(keys)} must be {expected}, got {got}; run again"
+            )
+    workers, groups = manifest["cluster"]["workers"], manifest["cluster"]["groups"]
+    if sum(one["workers"] for one in groups) != workers:
+        raise FileFormatError(
+            f"{path}: cluster.groups must have the {workers} workers of cluster.workers; run again"
+        )
     return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_groups(value: Any) -> bool:
+    """Whether it is a list of devices, each with a count of workers."""
+    return is_tables(value) and all(
+        isinstance(one.get("device"), str) and _is_count(one.get("workers")) for one in value
+    )
+
+
+_KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "name": ("text", lambda value: isinstance(value, str)),
+    "sha256": ("text", lambda value: isinstance(value, str)),
+    "rows": ("a whole number >= 0", _is_count),
+    "workers": (f"1 to {WORKERS_MAX}", lambda value: _is_count(value) and 0 < value <= WORKERS_MAX),
+    "groups": ("a list of tables, each with device and workers", _are_groups),
+}
 
 
 def _at(table: Any, keys: Sequence[str]) -> Any:
@@ -198,7 +253,7 @@ def _at(table: Any, keys: Sequence[str]) -> Any:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError as error:
         raise _unreadable(path, error) from error
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.runtime import SCHEDULES, Schedule
+
+_WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "update interval {}"}
+"""What tables and figures say of options."""
 
 
 def schedules_of(names: str, **options: Any) -> list[Schedule]:
@@ -15,20 +21,49 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
     Args:
         names: one name, or several separated by commas; case does not matter.
         options: for each schedule that takes them, by the names of `option_names`; None for its
-            own default. One that no schedule of `names` takes must make sense to one that does.
+            own default. A list stands for a schedule with each of its values, and several lists for
+            one with each combination. One that no schedule of `names` takes must make sense to one
+            that does.
 
     Raises:
         UnknownNameError: no schedule has such a name, or an option names nothing that there is.
-        OptionError: a name is empty or comes twice, or an option has a value that it cannot have.
+        OptionError: a name is empty or comes twice, an option has a value that it cannot have, or a
+            list is empty or has a value twice.
 
-    >>> schedules_of("sequential,pipeline", max_active_keys=4)
-    [Sequential(), Pipeline(max_active_keys=4)]
+    >>> schedules_of("sequential,pipeline", max_active_keys=[2, 4])
+    [Sequential(), Pipeline(max_active_keys=2), Pipeline(max_active_keys=4)]
     """
     given = {key: value for key, value in options.items() if value is not None}
-    made = [_make(name, given) for name in _split(names)]
+    for option, value in given.items():
+        _require_distinct(option, value)
+    made = [schedule for name in _split(names) for schedule in _make(name, given)]
     for option in without_effect(made, list(given)):
-        _make(next(name for name in SCHEDULES if option in _options_of(SCHEDULES[name])), given)
+        name = next(name for name in SCHEDULES if option in _options_of(SCHEDULES[name]))
+        list(_make(name, given))
     return made
+
+
+def labels_of(schedules: Sequence[Schedule]) -> list[str]:
+    """A name for each schedule, no two alike: its own, and what sets it apart from its namesakes.
+
+    >>> labels_of(schedules_of("sequential,amp", max_active_keys=[2, 4]))
+    ['sequential', 'amp, 2 in flight', 'amp, 4 in flight']
+    """
+    labels = [schedule.name for schedule in schedules]
+    for option in option_names():
+        values = [repr(getattr(schedule, option, None)) for schedule in schedules]
+        pairs = set(zip(labels, values, strict=True))
+        namesakes = Counter(name for name, _value in pairs)
+        labels = [
+            f"{name}, {_WORDS.get(option, f'{option} {{}}').format(value)}"
+            if namesakes[name] > 1
+            else name
+            for name, value in zip(labels, values, strict=True)
+        ]
+    return [
+        f"{name} ({1 + labels[:index].count(name)})" if name in labels[:index] else name
+        for index, name in enumerate(labels)
+    ]
 
 
 def option_names() -> list[str]:
@@ -62,9 +97,21 @@ def _split(names: str) -> list[str]:
     return parts
 
 
-def _make(name: str, options: dict[str, Any]) -> Schedule:
+def _require_distinct(option: str, value: Any) -> None:
+    """Check that a list of values has some, and none of them twice."""
+    if isinstance(value, list) and (not value or any(value.count(one) > 1 for one in value)):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]  # of any values
+        raise OptionError(f"{option} must be a value, or several that differ, got {value!r}")
+
+
+def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
+    """The schedule with each combination of those of `options` that it takes."""
     kind: Any = SCHEDULES[name]
-    return kind(**{key: options[key] for key in _options_of(kind) if key in options})
+    taken = {key: options[key] for key in _options_of(kind) if key in options}
+    choices: list[list[Any]] = [
+        value if isinstance(value, list) else [value] for value in taken.values()
+    ]
+    for values in itertools.product(*choices):
+        yield kind(**dict(zip(taken, values, strict=True)))
 
 
 def _options_of(kind: type) -> list[str]:

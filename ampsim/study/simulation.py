@@ -6,10 +6,11 @@ import os
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
+from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
-from ampsim.options import require_count
+from ampsim.options import Count, Seed, require_count
 from ampsim.runtime import (
     Engine,
     PassReport,
@@ -19,10 +20,19 @@ from ampsim.runtime import (
     placement_of,
 )
 from ampsim.study.model import Model
+from ampsim.study.named import (
+    ClusterLike,
+    ModelLike,
+    ScheduleLike,
+    cluster_of,
+    model_of,
+    schedule_of,
+)
+from ampsim.study.placement_advice import DEFAULT, advice_on
 from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
-from ampsim.study.undisturbed import undisturbed
 from ampsim.trace import Recorder
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
@@ -40,7 +50,8 @@ class Simulation:
         seed: of data, initial weights, order and placement.
         mode: "numeric" computes everything, "sleep" shapes and control flow only.
         instances: training items to use; None for all that the data set has.
-        placement: which worker hosts which node: a name, or the path of a file.
+        placement: which worker hosts which node: a name, or the path of a file; None for "paper",
+            and a sentence in `advice` where another one would be faster.
         clock: whose time passes; a new virtual clock unless given.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
@@ -59,7 +70,7 @@ class Simulation:
         seed: int = 0,
         mode: Mode = "numeric",
         instances: int | None = None,
-        placement: PlacementLike = "paper",
+        placement: PlacementLike | None = None,
         clock: Clock | None = None,
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
@@ -68,20 +79,20 @@ class Simulation:
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = None if instances is None else require_count("instances", instances)
-        placed = placement_of(placement)
+        placed = placement_of(DEFAULT if placement is None else placement)
         self._model = model
         self._workers = cluster.workers
         self._schedule = schedule
         self._seed = seed
         self._graph = model.graph(seed)
-        self._data = model.make_data(seed, instances)
-        self._error_scale = model.error_scale_of(self._data)
+        self._data = model.data(seed, instances)
+        self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
         workers = workers_of(placed, self._graph, cluster, seed, probed)
         names = [node.name for node in self._graph.nodes]
         self._recorder = Recorder(names, cluster.workers, spans_kept)
         self._clock = clock if clock is not None else SimClock()
-        with undisturbed():  # a wall clock's workers keep the NumPy settings that they start with
+        with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             self._engine = Engine(
                 job_of(model, self._graph),
                 cluster,
@@ -101,6 +112,17 @@ class Simulation:
             "placement": placement_origin(placed, names, workers),
         }
         self.epoch = 0
+        self.advice = None
+        if placement is None:
+            self._advise(cluster, instances)
+
+    def _advise(self, cluster: Cluster, instances: int | None) -> None:
+        """Say in the origin if another placement than the default would be faster."""
+        self.advice = advice_on(
+            self._model, cluster, [self._schedule], seed=self._seed, instances=instances
+        )
+        if self.advice is not None:
+            self._origin["assumptions"] = [str(self.advice)]
 
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.
@@ -136,8 +158,8 @@ class Simulation:
         return valid.totals.accuracy if self._model.measure.is_rising else error
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
-        batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
-        with undisturbed():
+        with fixed_settings():
+            batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
             return self._engine.run_pass(batches, is_training=split == "train")
 
     def result(self) -> Result:
@@ -151,25 +173,26 @@ class Simulation:
         )
 
 
+@checked
 def simulate(
-    model: Model,
-    cluster: Cluster,
-    schedule: Schedule,
+    model: ModelLike,
+    cluster: ClusterLike,
+    schedule: ScheduleLike,
     *,
-    epochs: int = 1,
-    seed: int = 0,
+    epochs: Count = 1,
+    seed: Seed = 0,
     mode: Mode = "numeric",
-    instances: int | None = None,
+    instances: Count | None = None,
     target: float | None = None,
-    placement: PlacementLike = "paper",
+    placement: PlacementLike | None = None,
     clock: Clock | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
 
     Args:
-        model: from `load_model`; not changed, see `Result.model`.
-        cluster: from `load_cluster`.
-        schedule: such as ``ampsim.Amp(max_active_keys=8)``.
+        model: from `load_model`, or its name or path; not changed, see `Result.model`.
+        cluster: from `load_cluster`, or its name or path.
+        schedule: such as ``ampsim.Amp(max_active_keys=8)``, or its name.
         epochs: passes over the training data, each followed by one over the validation data.
         seed: of data, initial weights, order and placement; the same seed gives the same bits.
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
@@ -178,6 +201,7 @@ def simulate(
         target: stop after the epoch whose validation accuracy, or error, reaches this.
         placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
             "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
+            None is "paper"; `forecast` says where another one is faster.
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
 
     Raises:
@@ -187,7 +211,7 @@ def simulate(
         SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
             failed, or nothing was left to do. Its `partial` is the `Result` so far.
     """
-    epochs = require_count("epochs", epochs)
+    model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
     target = model.measure.require_target(target)
     simulation = Simulation(
         model,
@@ -196,7 +220,7 @@ def simulate(
         seed=seed,
         mode=mode,
         instances=instances,
-        placement=placement,
+        placement=DEFAULT if placement is None else placement,
         clock=clock,
     )
     try:

@@ -31,6 +31,11 @@ def source_digest() -> str:
     return hasher.hexdigest()
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 over what one file of Python says, of which comments are no part."""
+    return hashlib.sha256(meaning_of(path.read_text("utf-8")).encode()).hexdigest()
+
+
 def meaning_of(source: str) -> str:
     r"""Python source without comments, docstrings and layout, the same under every Python.
 

@@ -1,19 +1,28 @@
 """Records of a run, and what can be read off them."""
 
 from ampsim.trace.bounds import Bounds, bounds_of
+from ampsim.trace.causes import START, Cause, of_admission, of_transfer
+from ampsim.trace.critical_path import KINDS as PATH_KINDS
+from ampsim.trace.critical_path import critical_path
 from ampsim.trace.kinds import Kinds
-from ampsim.trace.recorder import Recorder, to_frame
+from ampsim.trace.recorder import Recorder, read_only, to_frame
+from ampsim.trace.records import Records
 from ampsim.trace.summary import DIRECTIONS, Summary
-from ampsim.trace.window import Window, window_of
 
 __all__ = [
     "DIRECTIONS",
+    "PATH_KINDS",
+    "START",
     "Bounds",
+    "Cause",
     "Kinds",
     "Recorder",
+    "Records",
     "Summary",
-    "Window",
     "bounds_of",
+    "critical_path",
+    "of_admission",
+    "of_transfer",
+    "read_only",
     "to_frame",
-    "window_of",
 ]

@@ -1,45 +1,46 @@
 """What bounds a run: a worker, a link, the critical path, or the limit on what is in flight.
 
-Each is a share of the time. The first three are lower bounds: under this schedule the run could not
-have been shorter than the busiest worker's work, the busiest link's traffic, or the longest chain
-of steps that wait for one another. The fourth is time in which the busier of that worker and that
-link could have worked and had nothing to do. The largest of the four is what to change first.
+Each is a share of the makespan, measured over the whole run. A run cannot be shorter than its
+busiest worker's work or its busiest link's traffic. The third is the critical path without what the
+limit on instances in flight alone made wait: the steps and transfers on it since the last instance
+that the limit had kept out, and before the barriers earlier on it likewise. The fourth is time in
+which instances are kept out while the busier of that worker and that link has nothing to do. The
+largest of the four is what to change first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from ampsim.trace.admission import Limit, starved_s
-from ampsim.trace.critical_path import critical_path_s
-from ampsim.trace.links import held_s
-from ampsim.trace.window import HOST, Window
+from ampsim.trace.critical_path import ADMISSION, COMPUTE, HOST, LIMIT, TRANSFER
+from ampsim.trace.records import Records
+from ampsim.trace.table import Columns
 
-_Times: TypeAlias = tuple[np.ndarray, np.ndarray]
-"""Starts and ends."""
+Place: TypeAlias = "tuple[int, int]"
+"""(worker, worker) of a link; (worker, worker) with one number twice is a worker's own device."""
 
-_NEVER: Final[_Times] = (np.zeros(0), np.zeros(0))
-_PartT = TypeVar("_PartT")
+_UPDATE: Final = 0
+_ROUNDING: Final = 1e-9  # of sums of the same times in another order
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Shares of a window of time, each in [0, 1]; NaN where no time passed.
+    """Shares of the makespan, each in [0, 1]; NaN where no time passed.
 
     Args:
         bound_by: "worker 3", "critical path", "link 0 to 1", "link host to 1" or
-            "admission limit"; None where no time passed.
+            "admission limit": what has the largest share; None where no time passed.
         worker_share: time in which the busiest worker is busy.
-        path_share: length of the critical path.
+        path_share: steps and transfers on the critical path that no limit on instances in flight
+            made wait.
         link_share: time in which the busiest link is occupied.
-        admission_share: time in which the busier of that worker and that link idles, and either as
-            many instances are in flight as may be, or all workers idle.
-        window_s: the time looked at, from the start of the run.
+        admission_share: time in which the busier of that worker and that link idles while
+            instances are kept out.
     """
 
     bound_by: str | None
@@ -47,45 +48,115 @@ class Bounds:
     path_share: float
     link_share: float
     admission_share: float
-    window_s: float
 
 
-def bounds_of(window: Window, max_active_keys: Limit) -> Bounds:
-    """Say what bounds the run in `window`, where at most `max_active_keys` may be in flight."""
-    if not window.end_s:
-        return Bounds(None, math.nan, math.nan, math.nan, math.nan, 0.0)
-    of_worker, of_link = _workers(window), held_s(window)
-    worker, link = _busiest(of_worker), _busiest(of_link or {(HOST, HOST): _NEVER})
-    busiest = max((of_worker[worker], of_link.get(link, _NEVER)), key=_total_s)
+def bounds_of(records: Records, path: Columns) -> Bounds:
+    """Say what bounds a run, of which these are all records and the critical path."""
+    makespan_s = float(path["end_s"][-1]) if len(path["end_s"]) else 0.0
+    if not makespan_s:
+        return Bounds(None, math.nan, math.nan, math.nan, math.nan)
+    closed = _Closed(records.closures, makespan_s)
+    workers, links = _devices_busy(records, closed), _links_held(records, closed, makespan_s)
+    worker, link = _busiest(workers), _busiest(links)
+    busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
-        f"worker {worker}": _total_s(of_worker[worker]),
-        "critical path": critical_path_s(window),
-        f"link {_place(link[0])} to {_place(link[1])}": _total_s(of_link.get(link, _NEVER)),
-        "admission limit": starved_s(window, busiest, max_active_keys),
+        f"worker {worker[0]}": workers.get(worker, _NOTHING)[0],
+        "critical path": _unlimited_s(path),
+        f"link {_place(link[0])} to {_place(link[1])}": links.get(link, _NOTHING)[0],
+        "admission limit": closed.whole_s - busiest[1],
     }
-    shares = {name: seconds / window.end_s for name, seconds in lasting_s.items()}
+    shares = {name: min(1.0, max(0.0, one / makespan_s)) for name, one in lasting_s.items()}
     bound_by = max(shares, key=shares.__getitem__)  # the first of equals
-    of_each = (min(1.0, share) for share in shares.values())
-    return Bounds(bound_by, *of_each, window_s=window.end_s)
+    return Bounds(bound_by, *shares.values())
 
 
-def _workers(window: Window) -> dict[int, _Times]:
-    """From when to when each worker was busy."""
-    spans, takes_time = window.spans, window.seconds > 0
-    found: dict[int, _Times] = {}
-    for worker in range(window.workers):
-        is_its = takes_time & (spans["worker"] == worker)
-        found[worker] = (spans["start_s"][is_its], spans["end_s"][is_its])
+class _Closed:
+    """How long instances were kept out, of any time.
+
+    Args:
+        closures: (time in seconds, is_closed), ascending.
+        end_s: where the run ends.
+    """
+
+    def __init__(self, closures: Iterable[tuple[float, bool]], end_s: float) -> None:
+        changes = [*closures, (end_s, False)]
+        self._times_s = np.array([time_s for time_s, _is_closed in changes])
+        lasting_s = np.diff(self._times_s) * [is_closed for _time_s, is_closed in changes[:-1]]
+        self._until_s = np.concatenate([[0.0], np.cumsum(lasting_s)])
+        self.whole_s = float(self._until_s[-1])
+
+    def within_s(self, start_s: np.ndarray, end_s: np.ndarray) -> np.ndarray:
+        """Seconds of each time from start to end in which instances were kept out."""
+        first, last = (np.interp(at, self._times_s, self._until_s) for at in (start_s, end_s))
+        return last - first
+
+
+_Busy: TypeAlias = "dict[Place, tuple[float, float]]"
+"""(seconds busy, those of them in which instances were kept out) of each part."""
+
+_NOTHING: Final = (0.0, 0.0)
+
+
+def _devices_busy(records: Records, closed: _Closed) -> _Busy:
+    found: _Busy = {}
+    for chunk in records.spans.chunks():
+        places = np.stack([chunk["worker"], chunk["worker"]])
+        _add(found, places, (chunk["start_s"], chunk["end_s"]), closed)
     return found
 
 
-def _total_s(times: _Times) -> float:
-    return float((times[1] - times[0]).sum())
+def _links_held(records: Records, closed: _Closed, end_s: float) -> _Busy:
+    found: _Busy = {}
+    for chunk in records.transfers.chunks():
+        start_s, held_s = (np.minimum(chunk[name], end_s) for name in ("start_s", "held_s"))
+        places = np.stack([chunk["source_worker"], chunk["target_worker"]])
+        _add(found, places, (start_s, held_s), closed)
+    return found
 
 
-def _busiest(parts: Mapping[_PartT, _Times]) -> _PartT:
-    """The part that is busy for longest, the first of equals."""
-    return max(parts, key=lambda part: _total_s(parts[part]))
+def _add(
+    found: _Busy, ends: np.ndarray, times_s: tuple[np.ndarray, np.ndarray], closed: _Closed
+) -> None:
+    """Add the times of a chunk to those of the places that it names.
+
+    Args:
+        found: what there is so far.
+        ends: both workers of each record, (2, records).
+        times_s: from when to when each was busy.
+        closed: when instances were kept out.
+    """
+    start_s, end_s = times_s
+    places, number = np.unique(ends, axis=1, return_inverse=True)
+    busy_s = np.bincount(number.ravel(), weights=end_s - start_s)
+    closed_s = np.bincount(number.ravel(), weights=closed.within_s(start_s, end_s))
+    for place, busy, shut in zip(places.T.tolist(), busy_s, closed_s, strict=True):
+        before = found.get(tuple(place), _NOTHING)
+        found[tuple(place)] = (before[0] + float(busy), before[1] + float(shut))
+
+
+def _busiest(parts: _Busy) -> Place:
+    """The part that is busy for longest, the first of equals; the host's where there is none."""
+    most_s = max((busy_s for busy_s, _closed_s in parts.values()), default=0.0) * (1 - _ROUNDING)
+    return next((part for part in sorted(parts) if parts[part][0] >= most_s), (HOST, HOST))
+
+
+def _unlimited_s(path: Columns) -> float:
+    """Seconds of steps and transfers that would remain if no limit had kept an instance out.
+
+    What comes before an instance that the limit had kept out need not have come before it; what
+    comes before a barrier, an update of the controller's or the start of a pass, must.
+    """
+    kinds = path["kind"]
+    is_barrier = (kinds == ADMISSION) | (
+        (kinds == COMPUTE) & (path["direction"] == _UPDATE) & (path["instance"] < 0)
+    )
+    segment = np.cumsum(is_barrier)  # a barrier belongs to what comes after it
+    last_limit = np.full(int(segment.max(initial=0)) + 1, -1)
+    limits = np.flatnonzero(kinds == LIMIT)
+    last_limit[segment[limits]] = limits
+    counts = (kinds == COMPUTE) | (kinds == TRANSFER)
+    counts &= np.arange(len(kinds)) > last_limit[segment]
+    return float((path["end_s"] - path["start_s"])[counts].sum())
 
 
 def _place(worker: int) -> str:

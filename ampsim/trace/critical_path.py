@@ -1,119 +1,153 @@
-"""The critical path: the longest chain of steps that had to wait for one another.
+"""The critical path: what the last step of a run had to wait for, back to time zero.
 
-No device, however fast its neighbours, and no link could have made a run shorter than this without
-changing a step on the path. A trace does not say which message led to which step, so dependence is
-read off times and places:
+The walk starts at the span that ends last and follows causes: the span, transfer or admission that
+made each one possible. Between the end of a cause and the start of what it led to, the message
+waited, for its device or for its link. So the path has no gap and no overlap: its parts add up to
+the makespan.
 
-* A step depends on an earlier step of its instance if the two nodes share a worker, or if a
-  transfer between the two nodes started after the one and ended before the other; of several, the
-  last counts, whichever instance it was for. Where no message between two workers ever took time,
-  every earlier step on the one counts for the other. So branches of one instance that a worker
-  served one after the other count as a chain: for graphs that are no chain, the path may be too
-  long, but it is never longer than the run. Waiting for a link is not part of the path.
-* A step that a worker merged with others counts for its share of the group's time, although what
-  it sends waits for the whole group. So with grouping the path may be too short, never too long.
-* Updates that the controller sends are barriers: all before, then the longest update, then all
-  after. Instances between two barriers do not depend on each other, nor do a node's own updates.
-* An instance comes from the host and returns there, and so does an update that it sends: each way
-  counts with the least that any message to or from it took.
+A message waits at a device because other work comes first: the device is busy, it is another
+stage's turn, or more messages are waited for, to be merged. A step that a worker merged with others
+counts for its own part of the group's time; what it sends leaves, and is caused, by the last part.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ampsim.trace.window import Window
+from ampsim.trace.causes import Cause, record_of
+from ampsim.trace.records import Records
+from ampsim.trace.table import Columns
 
-_UPDATE: Final = 0
-_BY_CONTROLLER: Final = -1
-_ROUNDING: Final = 1e-12  # of the window: times are sums of rounded times
+KINDS: Final = ("compute", "device queue", "transfer", "link queue", "admission", "limit")
+"""What a part of the path is; the column `kind` has their places here.
 
+`compute` is a step on its device and `transfer` a message's way over a link; `device queue` and
+`link queue` are a message's wait for one. `admission` and `limit` are moments, of no length, at
+which the controller let instances in; those of `limit` had been kept out by the number in flight.
+"""
+COMPUTE, DEVICE_QUEUE, TRANSFER, LINK_QUEUE, ADMISSION, LIMIT = range(len(KINDS))
 
-def critical_path_s(window: Window) -> float:
-    """Return the length of the critical path in seconds; see this module's text for what it is."""
-    spans, seconds = window.spans, window.seconds
-    is_barrier = (spans["direction"] == _UPDATE) & (spans["instance"] == _BY_CONTROLLER)
-    is_step = spans["instance"] != _BY_CONTROLLER
-    order = np.lexsort((spans["end_s"], spans["start_s"]))
-    begins = np.diff(is_barrier[order].astype(int), prepend=0) == 1
-    segment = np.empty(len(order), int)
-    segment[order] = np.cumsum(begins)
-    host_s = window.pump_s + window.return_s
-    ways = _Ways(window)
-    longest_s = np.zeros(int(segment.max(initial=0)) + 1)
-    key = np.stack([segment, spans["instance"]])
-    for rows in _groups(key[:, is_step], np.flatnonzero(is_step)):
-        chain_s = host_s + _chain_s(window, rows, ways)
-        longest_s[segment[rows[0]]] = max(longest_s[segment[rows[0]]], chain_s)
-    for rows in _groups(key[:, is_barrier], np.flatnonzero(is_barrier)):
-        longest_s[segment[rows[0]] - 1] += host_s + float(seconds[rows].max())
-    return float(longest_s.sum())
+PATH_SCHEMA: Final[dict[str, Any]] = {
+    "start_s": np.float64,
+    "end_s": np.float64,
+    "kind": np.int8,
+    "node": np.int32,
+    "direction": np.int8,
+    "worker": np.int32,
+    "source_worker": np.int32,
+    "instance": np.int64,
+}
+NO_DIRECTION: Final = -1
+HOST: Final = -1
+NOBODY: Final = -2
+"""In place of a worker that sends, of a part that is no transfer."""
 
-
-def _groups(key: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
-    """Split `rows` by the columns of `key`, (2, rows)."""
-    if not len(rows):
-        return []
-    order = np.lexsort(key)
-    changes = np.flatnonzero((np.diff(key[:, order], axis=1) != 0).any(axis=0)) + 1
-    return np.split(rows[order], changes)
+_CONTROLLER: Final = 0
+_ROUNDING_S: Final = 1e-18
 
 
-class _Ways:
-    """How a step of one node can lead to a step of another."""
+class Part(NamedTuple):
+    """One row of the path. Of a transfer, `worker` receives and `source_worker` sends."""
 
-    def __init__(self, window: Window) -> None:
-        places, sent = window.places, window.transfers
-        joined = np.zeros((window.workers + 2, window.workers + 2), bool)
-        joined[places[sent["source"]], places[sent["target"]]] = True
-        self._slack_s = _ROUNDING * window.end_s
-        self.is_free = not len(sent["source"])
-        self._is_instant = ~joined[np.ix_(places, places)]  # (nodes, nodes)
-        self._sent: dict[int, dict[int, np.ndarray]] = {}  # by target, by source: (2, transfers)
-        pairs = np.stack([sent["source"], sent["target"]])
-        for group in _groups(pairs, np.arange(len(sent["source"]))):
-            rows = group[np.argsort(sent["end_s"][group], kind="stable")]
-            of_target = self._sent.setdefault(int(sent["target"][rows[0]]), {})
-            times = np.stack([sent["start_s"][rows], sent["end_s"][rows]])
-            of_target[int(sent["source"][rows[0]])] = times
-
-    def lags_s(
-        self, nodes: np.ndarray, end_s: np.ndarray, target: int, start_s: float
-    ) -> np.ndarray:
-        """Seconds under way from each earlier step to one of `target` at `start_s`.
-
-        Args:
-            nodes: of the earlier steps.
-            end_s: when they ended.
-            target: a node.
-            start_s: when it began.
-
-        Returns:
-            A lag for each earlier step; infinite where it cannot have led there.
-        """
-        slack_s = self._slack_s
-        is_before = self._is_instant[nodes, target] & (end_s <= start_s)
-        lags_s = np.where(is_before, 0.0, np.inf)
-        for source, (starts_s, ends_s) in self._sent.get(target, {}).items():
-            last = int(np.searchsorted(ends_s, start_s, side="right")) - 1
-            if last >= 0:
-                is_sender = (nodes == source) & (end_s <= starts_s[last] + slack_s)
-                lags_s[is_sender] = ends_s[last] - starts_s[last]
-        return lags_s
+    start_s: float
+    end_s: float
+    kind: int
+    node: int
+    direction: int
+    worker: int
+    source_worker: int
+    instance: int
 
 
-def _chain_s(window: Window, rows: np.ndarray, ways: _Ways) -> float:
-    """Return the longest chain among the spans `rows`, all of one instance."""
-    if ways.is_free:  # then spans that take no time join nothing that is not joined anyway
-        rows = rows[window.seconds[rows] > 0]
-    start_s, end_s = window.spans["start_s"][rows], window.spans["end_s"][rows]
-    order = np.lexsort((end_s, start_s))
-    start_s, end_s = start_s[order] + _ROUNDING * window.end_s, end_s[order]
-    seconds, nodes = window.seconds[rows][order], window.spans["node"][rows][order]
-    chain_s = seconds.copy()
-    for place in range(1, len(rows)):
-        lags_s = ways.lags_s(nodes[:place], end_s[:place], int(nodes[place]), start_s[place])
-        chain_s[place] += np.where(np.isfinite(lags_s), chain_s[:place] + lags_s, 0.0).max()
-    return float(chain_s.max(initial=0.0))
+class _Link(NamedTuple):
+    """A record that the walk meets, how a message waits for it, and what made it possible."""
+
+    part: Part
+    queue: int
+    cause: Cause
+
+
+def critical_path(records: Records) -> Columns:
+    """Return the path as columns, from time 0 to the end of the last span; empty without spans.
+
+    Parts of no length are left out, but for admissions.
+    """
+    parts = [part for part in _walk(records) if part.end_s > part.start_s or part.kind >= ADMISSION]
+    parts.reverse()
+    fields = list(zip(*parts, strict=True)) or [()] * len(PATH_SCHEMA)
+    columns = zip(PATH_SCHEMA.items(), fields, strict=True)
+    return {name: np.array(values, kind) for (name, kind), values in columns}
+
+
+def last_span(records: Records) -> int:
+    """Return the number of the span that ends last, of several the last one; -1 without any."""
+    found, end_s, first = -1, -np.inf, 0
+    for chunk in records.spans.chunks():
+        ends_s = chunk["end_s"][::-1]
+        place = int(ends_s.argmax())
+        if ends_s[place] >= end_s:
+            found, end_s = first + len(chunk) - 1 - place, ends_s[place]
+        first += len(chunk)
+    return found
+
+
+def _walk(records: Records) -> list[Part]:
+    """Follow causes from the last span to the start; the parts in the order of the walk."""
+    parts: list[Part] = []
+    cause, link = last_span(records), None
+    while (earlier := _met(records, cause, link)) is not None:
+        if link is not None:
+            if _is_rounding(earlier.part.end_s, link.part.start_s):
+                earlier = _joined(parts, earlier)
+            _wait(parts, link, earlier.part.end_s)
+        parts.append(earlier.part)
+        cause, link = earlier.cause, earlier
+    if link is not None:
+        _wait(parts, link, 0.0)
+    return parts
+
+
+def _is_rounding(first_s: float, second_s: float) -> bool:
+    """Whether two times differ by rounding alone: the clock counts ticks, links add up seconds."""
+    return 0 < abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
+
+
+def _joined(parts: list[Part], earlier: _Link) -> _Link:
+    """Let two parts join between which there is rounding: steps stay as the clock has them."""
+    part, later = earlier.part, parts[-1]
+    if part.kind != TRANSFER:
+        parts[-1] = later._replace(start_s=part.end_s)
+        return earlier
+    joined = part._replace(start_s=min(part.start_s, later.start_s), end_s=later.start_s)
+    return earlier._replace(part=joined)
+
+
+def _wait(parts: list[Part], link: _Link, from_s: float) -> None:
+    """Add the time from a cause's end to the start of what it led to, if there is any."""
+    until_s = parts[-1].start_s
+    if until_s > from_s:
+        parts.append(link.part._replace(kind=link.queue, start_s=from_s, end_s=until_s))
+
+
+def _met(records: Records, cause: Cause, later: _Link | None) -> _Link | None:
+    """The record that is this cause; None at the start of the run, or of a run without steps."""
+    table, number = record_of(cause)
+    instance = -1 if later is None else later.part.instance
+    if table == "span":
+        start_s, end_s, cause, instance, worker, node, way = records.spans.row(number).item()
+        part = Part(start_s, end_s, COMPUTE, node, way, worker, NOBODY, instance)
+        return _Link(part, DEVICE_QUEUE, cause)
+    if table == "transfer":
+        row = records.transfers.row(number).item()
+        _sent_s, start_s, _held_s, end_s, cause, node, sender, worker = row
+        part = Part(start_s, end_s, TRANSFER, node, NO_DIRECTION, worker, sender, instance)
+        return _Link(part, LINK_QUEUE, cause)
+    if table == "admission":
+        time_s, cause, is_limited = records.admissions.row(number).item()
+        kind = LIMIT if is_limited else ADMISSION
+        part = Part(time_s, time_s, kind, _CONTROLLER, NO_DIRECTION, HOST, NOBODY, instance)
+        return _Link(part, DEVICE_QUEUE, cause)
+    return None

@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-Kind: TypeAlias = tuple[int, int, int, int, int]
-"""(worker, node, direction, FLOP, bytes)."""
+Kind: TypeAlias = tuple[int, int, int, int, int, int]
+"""(worker, node, direction, FLOP, bytes, operations)."""
 
 KIND_SCHEMA: Final = {
     "worker": np.int32,
@@ -15,6 +15,7 @@ KIND_SCHEMA: Final = {
     "direction": np.int8,
     "flop": np.int64,
     "bytes": np.int64,
+    "operations": np.int64,
 }
 
 

@@ -1,16 +1,21 @@
-"""What a run leaves behind: spans, transfers, updates, stashes, epochs; no statistics."""
+"""What a run leaves behind: spans, transfers, admissions, updates, ...; no statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count
+from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
 
+from ampsim.trace.causes import START
 from ampsim.trace.kinds import Kinds
+from ampsim.trace.log import Log
+from ampsim.trace.records import LOG_SCHEMAS, Records, log_of
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Field, Kept, Sink, Table, plain_fields
@@ -26,6 +31,8 @@ SPAN_SCHEMA: Final[dict[str, Any]] = {
     "bytes": np.int64,
     "staleness": np.int32,
     "state": np.int32,
+    "operations": np.int64,
+    "cause": np.int64,
 }
 TRANSFER_SCHEMA: Final[dict[str, Any]] = {
     "source": np.int32,
@@ -33,6 +40,11 @@ TRANSFER_SCHEMA: Final[dict[str, Any]] = {
     "bytes": np.int64,
     "start_s": np.float64,
     "end_s": np.float64,
+    "sent_s": np.float64,
+    "held_s": np.float64,
+    "source_worker": np.int32,
+    "target_worker": np.int32,
+    "cause": np.int64,
 }
 UPDATE_SCHEMA: Final[dict[str, Any]] = {
     "node": np.int32,
@@ -46,7 +58,11 @@ STASH_SCHEMA: Final[dict[str, Any]] = {
     "time_s": np.float64,
     "bytes": np.int64,
 }
-LIMIT_SCHEMA: Final[dict[str, Any]] = {"time_s": np.float64, "in_flight": np.int64}
+ADMISSION_SCHEMA: Final[dict[str, Any]] = {
+    "time_s": np.float64,
+    "cause": np.int64,
+    "is_limited": np.bool_,
+}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -61,15 +77,22 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "error": np.float64,
     "train_error": np.float64,
 }
+NO_INSTANCE: Final = -1
 NODE_COLUMNS: Final = ("node", "source", "target")
 
 
 class Recorder:
     """Six tables that grow during a run, and a summary of the spans that needs none of them.
 
-    A row of `spans` is (kind, start, end, staleness, state): the number that `kinds` gives (worker,
-    node, direction, FLOP, bytes), seconds, updates, and the message's state. `limits` has a row
-    whenever the number of instances that may be in flight changes.
+    A row of `spans` is (kind, start, end, staleness, state, cause): the number that `kinds` gives
+    (worker, node, direction, FLOP, bytes, operations), seconds, updates, the message's state, and
+    what brought the message (`ampsim.trace.causes`). Whoever adds one takes its `span_number`,
+    which costs less than the table's `count`.
+    `admissions` has a row whenever the controller lets instances in.
+
+    Attributes:
+        span_number: gives the number of the span that was added just now; to be called for each.
+        closures: from when on instances were kept out that there were, or were not any more.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -95,29 +118,49 @@ class Recorder:
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
             "stashes": Kept(STASH_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
-            "limits": Kept(LIMIT_SCHEMA, spans_kept),
+            "admissions": Kept(ADMISSION_SCHEMA, spans_kept),
         }
-        sinks = (self._kept["spans"], self.summary, *span_sinks)
+        self._logs: dict[str, Log] = {}
+        if spans_kept is not None:  # else all is kept anyway
+            self._logs = {name: Log(schema) for name, schema in LOG_SCHEMAS.items()}
+        self.span_number: Callable[[], int] = count().__next__
+        self.closures: list[tuple[float, bool]] = [(0.0, False)]
+        logs = [self._logs["spans"]] if self._logs else []
+        sinks = (self._kept["spans"], self.summary, *logs, *span_sinks)
         self.kinds = Kinds()
         self.spans = Table(self._span_fields(), sinks, self._spelt_out)
         self.transfers = self._table("transfers", TRANSFER_SCHEMA)
         self.updates = self._table("updates", UPDATE_SCHEMA, self.summary.take_updates)
         self.stashes = self._table("stashes", STASH_SCHEMA)
         self.epochs = self._table("epochs", EPOCH_SCHEMA)
-        self.limits = self._table("limits", LIMIT_SCHEMA)
+        self.admissions = self._table("admissions", ADMISSION_SCHEMA)
 
     def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> Table:
-        return Table(plain_fields(schema), (self._kept[name], *sinks))
+        logs = [self._logs[name]] if name in self._logs else []
+        return Table(plain_fields(schema), (self._kept[name], *logs, *sinks))
+
+    def latest_span(self) -> tuple[int, float]:
+        """Return the number of the span that was added last and its end; `START` and 0 of none."""
+        rows = self.spans.waiting
+        end_s: float = rows[-1][2] if rows else self.summary.end_s  # they are added as they end
+        return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
+
+    def note_closure(self, time_s: float, is_closed: bool) -> None:
+        """Note that from now on instances are kept out that there are, or are not any more."""
+        self.closures.append((time_s, is_closed))
 
     def _span_fields(self) -> dict[str, Field]:
-        """The fields of a span's row: (number of its kind, start, end, staleness, state)."""
+        """The fields of a span's row: (number of its kind, start, end, staleness, state, cause)."""
         return {
             "kind": Field(0, np.int64),
             "start_s": Field(1, SPAN_SCHEMA["start_s"]),
             "end_s": Field(2, SPAN_SCHEMA["end_s"]),
             "staleness": Field(3, SPAN_SCHEMA["staleness"]),
-            "instance": Field(4, SPAN_SCHEMA["instance"], partial(map, itemgetter(0))),
+            "instance": Field(
+                4, SPAN_SCHEMA["instance"], partial(map, itemgetter(0)), _instances_if_any
+            ),
             "state": Field(4, SPAN_SCHEMA["state"], self.states.codes),
+            "cause": Field(5, SPAN_SCHEMA["cause"]),
         }
 
     def _spelt_out(self, columns: Columns) -> Columns:
@@ -130,13 +173,22 @@ class Recorder:
         self.transfers.flush_if_full()
         self.updates.flush_if_full()
         self.stashes.flush_if_full()
-        self.limits.flush_if_full()
+        self.admissions.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        tables = (self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.limits)
-        for table in tables:
+        for table in (
+            self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.admissions
+        ):  # fmt: skip
             table.flush()
+
+    def records(self) -> Records:
+        """All spans, transfers and admissions of the run, whether they are kept or not."""
+        self.flush()
+        logs = self._logs or {
+            name: log_of(self._kept[name].columns(), name) for name in LOG_SCHEMAS
+        }
+        return Records(*(logs[name] for name in LOG_SCHEMAS), closures=tuple(self.closures))
 
     def columns(self, table: str) -> Columns:
         """Return what is kept of a table; its name is that of the attribute."""
@@ -146,6 +198,13 @@ class Recorder:
     def frame(self, table: str) -> pd.DataFrame:
         """Return the same as a DataFrame, with names instead of codes."""
         return to_frame(self.columns(table), self.nodes, self.states.texts)
+
+
+def _instances_if_any(states: Iterable[Any]) -> Iterator[int]:
+    """The instance of each state; −1 of what is no state, on which a run has failed."""
+    for state in states:
+        fields = cast("tuple[Any, ...]", state) if isinstance(state, tuple) else ()
+        yield int(fields[0]) if fields and isinstance(fields[0], Integral) else NO_INSTANCE
 
 
 def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ()) -> pd.DataFrame:
@@ -158,7 +217,15 @@ def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ())
         decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
     if "state" in decoded:
         decoded["state"] = _categories(decoded["state"], states)
-    return pd.DataFrame(decoded)
+    return read_only(decoded)
+
+
+def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Make a DataFrame of columns as they are, uncopied, in which no value can be replaced."""
+    for column in columns.values():
+        stored = column._ndarray if isinstance(column, pd.Categorical) else column
+        stored.setflags(write=False)
+    return pd.DataFrame(dict(columns), copy=False)
 
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:

@@ -20,6 +20,8 @@ class Summary:
     Attributes:
         messages: messages served, updates among them.
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
+        node_s: the same of each node, (nodes, directions).
+        node_steps: how many steps these were that took time.
         end_s: end of the last span.
         flop: FLOP charged in all.
         staleness: per node, {staleness in updates: count of gradients}.
@@ -35,6 +37,8 @@ class Summary:
         """Start at zero."""
         self.messages = 0
         self.worked_s = np.zeros((workers, len(DIRECTIONS)))
+        self.node_s = np.zeros((nodes, len(DIRECTIONS)))
+        self.node_steps = np.zeros((nodes, len(DIRECTIONS)), np.int64)
         self.end_s = 0.0
         self.flop = 0
         self.staleness: dict[int, dict[int, int]] = {}
@@ -50,9 +54,17 @@ class Summary:
         cell = spans["worker"] * len(DIRECTIONS) + spans["direction"]
         sums_s = np.bincount(cell, weights=duration_s, minlength=self.worked_s.size)
         self.worked_s += sums_s.reshape(self.worked_s.shape)
+        self._add_nodes(spans["node"] * len(DIRECTIONS) + spans["direction"], duration_s)
         self.end_s = max(self.end_s, float(spans["end_s"].max()))
         self.flop += int(spans["flop"].sum())
         self._add_staleness(spans["node"], spans["staleness"])
+
+    def _add_nodes(self, cell: np.ndarray, duration_s: np.ndarray) -> None:
+        shape = self.node_s.shape
+        sums_s = np.bincount(cell, weights=duration_s, minlength=self.node_s.size)
+        self.node_s += sums_s.reshape(shape)
+        counts = np.bincount(cell[duration_s > 0], minlength=self.node_s.size)
+        self.node_steps += counts.reshape(shape)
 
     def _add_staleness(self, node: np.ndarray, staleness: np.ndarray) -> None:
         is_gradient = staleness >= 0

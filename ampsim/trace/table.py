@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,11 +17,16 @@ Coder: TypeAlias = Callable[[Iterable[Any]], Iterable[int]]
 
 
 class Field(NamedTuple):
-    """How a column is made of rows: from which place, of what type, by whom made numbers."""
+    """How a column is made of rows: from which place, of what type, by whom made numbers.
+
+    `rough` takes the coder's place where that fails, so that the trace of a run that failed on a
+    value that should not be there can still be read.
+    """
 
     place: int
     kind: Any
     coder: Coder | None = None
+    rough: Coder | None = None
 
 
 class Table:
@@ -44,7 +49,18 @@ class Table:
         self._sinks = sinks
         self._spell_out = spell_out
         self._rows: list[tuple[Any, ...]] = []
+        self._flushed = 0
         self.append: Callable[[tuple[Any, ...]], None] = self._rows.append
+
+    @property
+    def count(self) -> int:
+        """Rows that have come so far."""
+        return self._flushed + len(self._rows)
+
+    @property
+    def waiting(self) -> Sequence[tuple[Any, ...]]:
+        """The rows that are not columns yet."""
+        return self._rows
 
     def flush_if_full(self) -> None:
         """Hand a chunk on if one is full."""
@@ -58,6 +74,7 @@ class Table:
         rows = self._rows
         assert len(rows[0]) == self._width, f"{rows[0]} does not fit {list(self._fields)}"
         columns = {name: _column(rows, field) for name, field in self._fields.items()}
+        self._flushed += len(rows)
         rows.clear()
         if self._spell_out is not None:
             columns = self._spell_out(columns)
@@ -66,10 +83,19 @@ class Table:
 
 
 def _column(rows: list[tuple[Any, ...]], field: Field) -> np.ndarray:
+    try:
+        return _coded(rows, field, field.coder)
+    except (TypeError, ValueError, LookupError):
+        if field.rough is None:
+            raise
+        return _coded(rows, field, field.rough)
+
+
+def _coded(rows: list[tuple[Any, ...]], field: Field, coder: Coder | None) -> np.ndarray:
     # zip(*rows), which makes an iterator for each row, takes twice as long
     values: Iterable[Any] = map(itemgetter(field.place), rows)
-    if field.coder is not None:
-        values = field.coder(values)
+    if coder is not None:
+        values = coder(values)
     return np.fromiter(values, field.kind, len(rows))
 
 

@@ -109,3 +109,35 @@ def test_second_group_of_a_pipeline_starts_after_the_update(chain, make_cluster)
     assert first == pytest.approx(25.0, rel=1e-12)
     # Two instances take (2 + 3 - 1) * 4 units, and an update one.
     assert result.makespan_s == pytest.approx(25.0 + 16.0 + 1.0, rel=1e-12)
+
+
+# What the last step waited for, read off the tables above by hand. (a) Nothing waits: the second
+# instance follows the updates, of which the one acknowledged last lets it in. (b) F3 waits for
+# F0..F2 at layer 1 until 6, behind B0 at layer 2 until 10, behind B2 at layer 3 until 16. (c) F1
+# waits for F0 and, at layer 3, for U0; as B1 ends, 17, instance 5 may come and waits for U1, at
+# layer 2 for U2 until 21, and at layer 3 for B4 and U4 until 29. Read a part as in the tables, at
+# layer 1, 2 or 3; Q is waiting for that layer, L the limit on those in flight.
+PATHS = {
+    "sequential": "F0@1:0 F0@2:2 F0@3:4 B0@3:6 B0@2:8 B0@1:10 U@:12 "
+    "F1@1:13 F1@2:15 F1@3:17 B1@3:19 B1@2:21 B1@1:23 U@:25",
+    "pipeline": "Q@1:0 F3@1:6 Q@2:8 F3@2:10 Q@3:12 F3@3:16 B3@3:18 B3@2:20 B3@1:22 U@:24",
+    "amp": "Q@1:0 F1@1:2 F1@2:4 Q@3:6 F1@3:9 B1@3:11 B1@2:13 B1@1:15 L@:17 Q@1:17 F5@1:18 "
+    "Q@2:20 F5@2:21 Q@3:23 F5@3:29 B5@3:31 B5@2:33 B5@1:35 U5@1:37",
+}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "instances"), [(Sequential(), 2), (Pipeline(4), 4), (Amp(4), 6)]
+)
+def test_the_critical_path_is_the_one_drawn_by_hand(chain, make_cluster, schedule, instances):
+    model = chain(((FORWARD, BACKWARD, UPDATE),) * 3, instances=instances).model()
+    path = simulate(model, make_cluster(3), schedule).critical_path
+    found = []
+    parts: Any = path[path["kind"] != "admission"].itertuples()
+    for part in parts:
+        is_shared = part.kind == "limit" or part.instance < 0  # of no layer, or of any
+        letter = {"compute": str(part.direction)[:1].upper(), "limit": "L"}.get(part.kind, "Q")
+        key = part.instance if part.kind == "compute" and part.instance >= 0 else ""
+        layer = "" if is_shared else part.worker + 1
+        found.append(f"{letter}{key}@{layer}:{part.start_s:.0f}")
+    assert " ".join(found) == PATHS[schedule.name]

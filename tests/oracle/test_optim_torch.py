@@ -25,6 +25,10 @@ ORACLES: dict[str, list[tuple[dict[str, Any], str, dict[str, Any]]]] = {
         ({"beta1": 0.0}, "Adam", {"betas": (0.0, 0.999)}),
         ({"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-3}, "Adam", {"betas": (0.5, 0.9), "eps": 1e-3}),
     ],
+    "adagrad": [
+        ({}, "Adagrad", {"initial_accumulator_value": 0.1, "eps": 0.0}),
+        ({"start": 1e-6}, "Adagrad", {"initial_accumulator_value": 1e-6, "eps": 0.0}),
+    ],
 }
 CASES = [(name, *case) for name, cases in ORACLES.items() for case in cases]
 

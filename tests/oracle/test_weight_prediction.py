@@ -156,8 +156,7 @@ def test_validation_reads_the_weights_themselves():
     """Equal weights at the end of an epoch, equal losses: prediction is for training only."""
     model = perceptron()
     trained = run(Amp(6, remedy="weight-prediction"), model)
-    again = perceptron()
-    again.set_parameters(trained.model.parameters())
+    again = perceptron().set_parameters(trained.model.parameters())
     slow = replace(again, optimizer=replace(again.optimizer, rate=lambda _epoch: 0.0))
     loss = run(Amp(1), slow).epochs["valid_loss"].iloc[0]
     assert trained.epochs["valid_loss"].iloc[0] == pytest.approx(loss, rel=1e-12)

@@ -1,110 +1,261 @@
-"""What bounds a run, over random runs: never more than all of the time, and closed forms."""
+"""Critical path and bounds of whole runs: exact for every schedule, on every graph it takes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim import Amp, Pipeline, Sequential, load_model, simulate
+from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
+from ampsim.errors import OptionError
 from ampsim.hardware import Link
-from ampsim.trace import Window, window_of
-from ampsim.trace.critical_path import critical_path_s
-from ampsim.trace.links import held_s
+from ampsim.runtime import SCHEDULES, Schedule
+from ampsim.trace import START
+from ampsim.trace.causes import record_of
 
-schedules = st.one_of(
-    st.just(Sequential()),
-    st.builds(Pipeline, max_active_keys=st.integers(1, 9)),
-    st.builds(
-        Amp,
-        max_active_keys=st.integers(1, 9),
-        min_update_interval=st.integers(1, 20),
-        max_group=st.sampled_from([1, 1, 4]),
-    ),
-)
-stages = st.lists(
-    st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=6
-)
+SETTINGS = settings(max_examples=15, deadline=None)
 
 
-def whole(result: Any) -> Window:
-    return window_of(
-        result.recorder.columns("spans"),
-        result.recorder.columns("transfers"),
-        workers=result.workers,
-        nodes=len(result.recorder.nodes),
-        end_s=float(result.epochs["train_s"].iloc[0]),
-    )
+def made(name: str, in_flight: int) -> Schedule:
+    """A schedule by its name, with so many in flight where it asks for a number."""
+    kind: Any = SCHEDULES[name]
+    fields = kind.__dataclass_fields__
+    options: dict[str, Any] = {}
+    if "max_active_keys" in fields:
+        options["max_active_keys"] = in_flight
+    if "staleness_budget" in fields:
+        options["staleness_budget"] = 2
+    return kind(**options)
+
+
+MODELS = {
+    "mlp": {"hidden": 8, "data": "synthetic"},
+    "rnn": {"hidden": 4, "replicas": 2},
+    "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
+    "ggnn": {"hidden": 12, "data": "synthetic"},
+    "bilstm_tagger": {"data": "synthetic"},
+}
 
 
 @dataclass(frozen=True)
 class Case:
     schedule: Any
     workers: int
-    replicas: int
     seed: int
     latency_s_max: float
     bandwidth: float | None
 
 
-cases = st.builds(
+CASES = st.builds(
     Case,
-    schedule=schedules,
+    schedule=st.one_of(
+        *(st.builds(made, st.just(name), st.integers(1, 7)) for name in SCHEDULES),
+        st.builds(
+            Amp,
+            max_active_keys=st.integers(1, 9),
+            min_update_interval=st.integers(1, 20),
+            max_group=st.sampled_from([1, 4]),
+        ),
+        st.just(Amp(6, max_group=3, group_wait_s=1e-7)),
+    ),
     workers=st.integers(1, 8),
-    replicas=st.integers(1, 3),
     seed=st.integers(0, 9),
     latency_s_max=st.sampled_from([0.0, 1e-9, 1e-7]),
     bandwidth=st.sampled_from([None, 1e9, 1e12]),
 )
 
 
-def run(case: Case, random_cluster: Any) -> Any:
-    model = load_model("rnn", hidden=4, replicas=case.replicas)
-    data = ListReduction.generate(case.seed, 40, 9, batch=4)
+def require_exact(result: Any) -> None:
+    """The path has no gap and no overlap from zero to the end, and its parts are records' times."""
+    path, parts = result.critical_path, result.critical_path_parts
+    assert path["start_s"].iloc[0] == 0.0
+    assert path["end_s"].iloc[-1] == result.makespan_s
+    assert (path["start_s"].to_numpy()[1:] == path["end_s"].to_numpy()[:-1]).all()
+    takes_time = path["end_s"] > path["start_s"]
+    assert takes_time.equals(~path["kind"].isin(["admission", "limit"]))
+    assert parts["seconds"].sum() == pytest.approx(result.makespan_s, rel=1e-12)
+    steps = path[path["kind"] == "compute"]
+    keys = ["start_s", "end_s", "node", "direction", "worker", "instance"]
+    known = set(result.spans[keys].astype(object).itertuples(index=False, name=None))
+    assert set(steps[keys].astype(object).itertuples(index=False, name=None)) <= known
+
+
+def require_causes(result: Any) -> None:
+    """A cause is a record that stands earlier and had ended when what it led to could start."""
+    spans, transfers, admissions = result.spans, result.transfers, result.admissions
+    ends: dict[str, Any] = {
+        "span": spans["end_s"].to_numpy(),
+        "transfer": transfers["end_s"].to_numpy(),
+        "admission": admissions["time_s"].to_numpy(),
+    }
+    for table, from_s in ((spans, "start_s"), (transfers, "sent_s"), (admissions, "time_s")):
+        for place, (cause, start_s) in enumerate(zip(table["cause"], table[from_s], strict=True)):
+            kind, number = record_of(cause)
+            if cause == START:
+                assert (table is admissions, place) == (True, 0)
+                continue
+            assert ends[kind][number] <= start_s * (1 + 1e-12) + 2e-18
+            assert table is not spans or kind != "span" or number < place
+    arrivals = spans[spans["cause"] <= -2]
+    for node, cause in zip(arrivals["node"], arrivals["cause"], strict=True):
+        kind, number = record_of(cause)
+        assert kind != "transfer" or transfers["target"].iloc[number] == node
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=CASES)
+def test_the_critical_path_of_a_chain_is_exact_under_every_schedule(random_cluster, chain, case):
+    model = chain(((3, 4, 1), (2, 5, 1), (6, 1, 2), (1, 1, 1)), instances=7, valid=2).model()
     cluster = random_cluster(
-        case.workers,
-        seed=case.seed,
-        latency_s_max=case.latency_s_max,
+        case.workers, seed=case.seed, latency_s_max=case.latency_s_max,
         bandwidth_bytes_per_s=case.bandwidth,
-    )
-    model = replace(model, make_data=lambda _seed, _count: data)
-    return simulate(model, cluster, case.schedule, mode="sleep")
+    )  # fmt: skip
+    try:
+        result = simulate(model, cluster, case.schedule, epochs=2)
+    except OptionError:  # turns need stages and workers to match
+        assert case.schedule.needs_chain
+        return
+    require_exact(result)
+    require_causes(result)
 
 
-@settings(max_examples=15, deadline=None)
-@given(case=cases)
-def test_makespan_is_at_least_the_critical_path_and_that_at_least_any_step(random_cluster, case):
-    result = run(case, random_cluster)
-    found, bounds = whole(result), result.bounds
-    path_s = critical_path_s(found)
-    rounding = 1 + 1e-9
-    assert found.end_s * rounding >= path_s
-    spans = result.spans[result.spans["end_s"] <= found.end_s]
-    assert path_s * rounding >= (spans["end_s"] - spans["start_s"]).max()
+@pytest.mark.parametrize("name", list(SCHEDULES))
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("latency_s", [0.0, 1e-7])
+def test_the_critical_path_is_exact_on_every_model(random_cluster, name, model, latency_s):
+    cluster = random_cluster(5, seed=3, latency_s_max=latency_s, bandwidth_bytes_per_s=1e10)
+    loaded = load_model(model, **MODELS[model])
+    try:
+        result = simulate(loaded, cluster, made(name, 3), mode="sleep", instances=12)
+    except OptionError:
+        assert made(name, 3).needs_chain
+        return
+    require_exact(result)
+    require_causes(result)
+
+
+@SETTINGS
+@given(seed=st.integers(0, 9), in_flight=st.integers(1, 6), kept=st.sampled_from([0, 1, 50]))
+def test_path_and_bounds_do_not_depend_on_what_is_kept(random_cluster, seed, in_flight, kept):
+    from ampsim.study.simulation import Simulation
+
+    model = few_lists(seed)
+    cluster = random_cluster(3, seed=seed, latency_s_max=1e-8, bandwidth_bytes_per_s=None)
+    results = []
+    for spans_kept in (None, kept):
+        run = Simulation(model, cluster, Amp(in_flight), mode="sleep", spans_kept=spans_kept)
+        run.run_epoch()
+        results.append(run.result())
+    whole, few = results
+    pd.testing.assert_frame_equal(few.critical_path, whole.critical_path)
+    assert few.bounds == whole.bounds
+
+
+def few_lists(seed: int) -> Any:
+    data = ListReduction.generate(seed, 40, 9, batch=4)
+    return replace(load_model("rnn", hidden=4), make_data=lambda _seed, _count: data)
+
+
+@SETTINGS
+@given(case=CASES)
+def test_shares_are_what_the_trace_says(random_cluster, case):
+    if case.schedule.needs_chain:
+        return
+    cluster = random_cluster(
+        case.workers, seed=case.seed, latency_s_max=case.latency_s_max,
+        bandwidth_bytes_per_s=case.bandwidth,
+    )  # fmt: skip
+    result = simulate(few_lists(case.seed), cluster, case.schedule, mode="sleep")
+    bounds, spans, rounding = result.bounds, result.spans, 1 + 1e-9
     busy_s = (spans["end_s"] - spans["start_s"]).groupby(spans["worker"]).sum().max()
-    assert bounds.worker_share == pytest.approx(busy_s / found.end_s)
-    assert bounds.path_share == pytest.approx(path_s / found.end_s)
+    assert bounds.worker_share == pytest.approx(busy_s / result.makespan_s)
     assert max(bounds.worker_share, bounds.link_share) + bounds.admission_share <= rounding
     shares = (bounds.worker_share, bounds.path_share, bounds.link_share, bounds.admission_share)
     assert all(0 <= share <= 1 for share in shares)
-    assert max(shares) >= 1 / len(found.places)  # something always goes on
+    path = result.critical_path
+    works = path["kind"].isin(["compute", "transfer"])
+    works_s = (path["end_s"] - path["start_s"])[works].sum()
+    assert bounds.path_share * result.makespan_s <= works_s * rounding
+    sent = result.transfers
+    if len(sent):
+        held_s = sent["held_s"].clip(upper=result.makespan_s) - sent["start_s"]
+        ends = [sent["source_worker"], sent["target_worker"]]
+        assert bounds.link_share == pytest.approx(
+            held_s.groupby(ends).sum().max() / result.makespan_s
+        )
 
 
-@settings(max_examples=15, deadline=None)
-@given(costs=stages, latency_s=st.sampled_from([0.0, 3.0]))
-def test_sequential_training_of_a_chain_is_its_critical_path(chain, make_cluster, costs, latency_s):
-    """A stage a worker: updates on one worker wait for each other, but not as parts of a chain."""
+@SETTINGS
+@given(
+    costs=st.lists(
+        st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 9)), min_size=1, max_size=6
+    ),
+    latency_s=st.sampled_from([0.0, 3.0]),
+)
+def test_sequential_training_of_a_chain_is_all_work_and_transfers(
+    chain, make_cluster, costs, latency_s
+):
+    """A stage a worker: nothing is ever in the way, and no instance is kept out but by updates."""
     model = chain(tuple(costs), instances=4).model()
     cluster = make_cluster(len(costs), link=Link(latency_s=latency_s))
     result = simulate(model, cluster, Sequential())
-    assert critical_path_s(whole(result)) == pytest.approx(whole(result).end_s, rel=1e-9)
+    assert set(result.critical_path["kind"]) <= {"compute", "transfer", "admission"}
+    assert result.bounds.path_share == pytest.approx(1.0)
 
 
-@settings(max_examples=15, deadline=None)
+@SETTINGS
+@given(
+    costs=st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=5
+    ),
+    in_flight=st.integers(1, 7),
+    workers=st.integers(1, 5),
+)
+def test_on_a_chain_the_path_equals_a_recursion_without_causes(
+    chain, make_cluster, costs, in_flight, workers
+):
+    """A stage's step follows its neighbour's; instance m + i comes when the i-th ends."""
+    count = 11
+    model = chain(tuple(costs), instances=count).model()
+    result = simulate(model, make_cluster(workers), Amp(in_flight))
+    spans = result.spans[result.spans["node"].str.startswith("stage")]
+    names = [f"stage-{place}" for place in range(1, len(costs) + 1)]
+    way = [*((name, "forward") for name in names), *((name, "backward") for name in names[::-1])]
+    times: dict[Any, Any] = {
+        (row.instance, row.node, row.direction): (row.start_s, row.end_s)
+        for row in spans.itertuples()
+    }
+    last = way[-1]
+    in_order = sorted(range(count), key=lambda one: times[one, *last][1])
+
+    def before(instance: int, step: tuple[str, str]) -> tuple[int, tuple[str, str]] | None:
+        if step[1] == "update":
+            return instance, (step[0], "backward")
+        place = way.index(step)
+        if place:
+            return instance, way[place - 1]
+        return None if instance < in_flight else (in_order[instance - in_flight], last)
+
+    steps = result.critical_path[result.critical_path["kind"] == "compute"]
+    found: list[Any] = [(row.instance, (row.node, row.direction)) for row in steps.itertuples()]
+    for earlier, later in pairwise(found):
+        assert before(*later) == earlier
+    assert before(*found[0]) is None
+    waits = [0.0, *(times[key, *step][1] for key, step in found[:-1])]
+    starts = np.array([times[key, *step][0] for key, step in found])
+    queues = result.critical_path[result.critical_path["kind"] == "device queue"]
+    queued_s = (queues["end_s"] - queues["start_s"]).sum()
+    assert queued_s == pytest.approx((starts - np.array(waits)).sum())
+
+
+@SETTINGS
 @given(
     stage_count=st.integers(2, 6),
     in_flight=st.integers(1, 12),
@@ -118,12 +269,12 @@ def test_bounds_of_a_pipeline_of_equal_stages_have_a_closed_form(
     result = simulate(model, make_cluster(stage_count), Pipeline(in_flight))
     both = forward + backward
     group_s = (in_flight + stage_count - 1) * both + update
-    assert result.bounds.window_s == pytest.approx(3 * group_s)
+    assert result.makespan_s == pytest.approx(3 * group_s)
     assert result.bounds.worker_share == pytest.approx((in_flight * both + update) / group_s)
     assert result.bounds.path_share == pytest.approx((stage_count * both + update) / group_s)
 
 
-@settings(max_examples=15, deadline=None)
+@SETTINGS
 @given(stage_count=st.integers(2, 6), in_flight=st.integers(1, 12))
 def test_amp_of_equal_stages_is_bound_by_admission_until_each_stage_has_an_instance(
     chain, make_cluster, stage_count, in_flight
@@ -138,22 +289,8 @@ def test_amp_of_equal_stages_is_bound_by_admission_until_each_stage_has_an_insta
         assert str(bounds.bound_by).startswith("worker ")
 
 
-@settings(max_examples=15, deadline=None)
-@given(
-    latency_s=st.sampled_from([0.0, 1.0, 50.0]),
-    bandwidth=st.floats(0.1, 10.0),
-    schedule=schedules,
-)
-def test_a_link_is_occupied_for_its_bytes_over_its_bandwidth(
-    chain, make_cluster, latency_s, bandwidth, schedule
-):
-    model = chain(((10, 10, 1),) * 2, instances=5, rows=2).model()
-    link = Link(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth)
-    result = simulate(model, make_cluster(2, link=link), schedule)
-    sent = result.transfers[result.transfers["source"] == "controller"]
-    of_first = sent[sent["target"] == "stage-1"]
-    starts, ends = held_s(whole(result))[-1, 0]
-    assert set(of_first["bytes"]) >= {32}
-    if len(set(of_first["bytes"])) > 1:
-        assert (ends - starts).sum() == pytest.approx(of_first["bytes"].sum() / bandwidth)
-    assert (ends - starts).sum() >= of_first["bytes"].sum() / bandwidth * (1 - 1e-9)
+def test_a_budget_that_keeps_instances_out_is_an_admission_limit(chain, make_cluster):
+    model = chain(((1, 1, 0),) * 3, instances=12).model()
+    result = simulate(model, make_cluster(3), AmpBudget(8, staleness_budget=0))
+    assert (result.critical_path["kind"] == "limit").sum() == 11
+    assert result.admissions["is_limited"].tolist() == [False, *[True] * 11]

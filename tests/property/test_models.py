@@ -45,3 +45,20 @@ def test_numeric_and_sleep_give_one_trace_and_caches_are_empty(name, schedule):
         numeric, sleep = (trace.columns(table) for trace in traces)
         for column in numeric:
             assert (numeric[column] == sleep[column]).all(), (table, column)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_no_node_updates_itself_more_often_than_once_an_instance_in_the_mean(name):
+    """Under AMP as the model prefers it: a node in a loop meets an instance once a step."""
+    model = load_model(name.split(",")[0], **SMALL[name])
+    cluster = load_cluster("tflops-1", workers=4)
+    count = 2_000 if name in INSTANCES else 10
+    result = simulate(model, cluster, Amp(4), mode="sleep", instances=count)
+    train = result.spans[result.spans.instance >= 0]
+    updates = result.updates.groupby("node").size().to_dict()
+    backward = train[train.direction == "backward"]
+    instances = backward.groupby("node").instance.nunique().to_dict()
+    assert set(updates) == {node.name for node in model.graph().parameterized}
+    for node, made in updates.items():
+        assert made <= 1.1 * instances[node] + 1, (node, made, instances[node])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampsim.errors import OptionError
-from ampsim.optim import OPTIMIZERS, Optimizer, adam, exponential, momentum
+from ampsim.optim import OPTIMIZERS, Optimizer, adagrad, adam, exponential, momentum
 
 every_optimizer = pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 
@@ -115,8 +115,12 @@ def test_float32_stays_near_float64(name: str) -> None:
 
 @every_optimizer
 def test_it_finds_the_minimum_of_a_quadratic(name: str) -> None:
-    """f = sum(c (theta - goal)^2 / 2) with curvatures c from 0.5 to 2."""
-    optimizer = OPTIMIZERS[name](exponential(0.1, 0.98))
+    """f = sum(c (theta - goal)^2 / 2) with curvatures c from 0.5 to 2.
+
+    Adagrad's steps become shorter by themselves: its rate stays.
+    """
+    is_adagrad = name == "adagrad"
+    optimizer = OPTIMIZERS[name](1.0 if is_adagrad else exponential(0.1, 0.98))
     curvature, goal = np.linspace(0.5, 2, 6), np.arange(6.0) - 3
     theta = np.zeros(6)
     state = optimizer.init(theta)
@@ -183,6 +187,12 @@ def test_what_remains_of_the_past_is_from_zero_to_below_one(
 
 
 @pytest.mark.parametrize("epsilon", [0, -1e-8, math.nan, math.inf, "small"])
-def test_epsilon_is_above_zero(epsilon: Any) -> None:
+def test_adams_epsilon_is_above_zero(epsilon: Any) -> None:
     with pytest.raises(OptionError, match=r"adam: epsilon must be a number > 0, got .*; try 1e-08"):
         adam(0.1, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("start", [0, -0.1, math.nan, math.inf, "small", True])
+def test_adagrads_sum_starts_above_zero(start: Any) -> None:
+    with pytest.raises(OptionError, match=r"adagrad: start must be a number > 0, got .*; try 0.1"):
+        adagrad(0.1, start=start)

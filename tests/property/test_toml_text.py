@@ -1,6 +1,7 @@
 """What is written as TOML reads back as it was."""
 
 import tomllib
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -27,13 +28,15 @@ def test_any_nested_document_reads_back_equal(document):
     ("value", "text"),
     [
         (None, ""),
-        ([None], 'x = ["none"]\n'),
+        ([None], 'x = [\n    "none",\n]\n'),
         (float("nan"), "x = nan\n"),
         (float("-inf"), "x = -inf\n"),
         (np.float64(0.1), "x = 0.1\n"),
         (np.int64(3), "x = 3\n"),
         ("\ud800", 'x = "?"\n'),
-        ([{"a": 1}, {"a": 2}], "[[x]]\na = 1\n\n[[x]]\na = 2\n"),
+        (("amp", None), 'x = [\n    "amp",\n    "none",\n]\n'),
+        ({"a": None, 1: {"b": None}}, "[x.1]\n"),
+        (PurePosixPath("a"), 'x = "a"\n'),
     ],
 )
 def test_values_that_toml_lacks_or_writes_in_its_own_way(value, text):

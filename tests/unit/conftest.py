@@ -1,14 +1,19 @@
-"""What tests of the command line share."""
+"""What unit tests share: the command line, and short runs of shipped schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
+from matplotlib.figure import Figure
 
+import ampsim
 from ampsim.cli import main
+from ampsim.runtime import SCHEDULES
 
 
 class Ended(NamedTuple):
@@ -38,6 +43,21 @@ def call(
 
 
 @pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn up but not painted, for a test of what else a command writes or says.
+
+    Painting is most of what a command takes; what is painted has its own tests.
+    """
+
+    def savefig(_: Figure, target: Path | BinaryIO, **_options: Any) -> None:
+        (target.write_bytes if isinstance(target, Path) else target.write)(
+            b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
+        )
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture
 def mistake(call: Callable[..., Ended]) -> Callable[..., str]:
     """`mistake("forecast", "rrn")`: the one line that is said of it; nothing else may happen."""
 
@@ -50,3 +70,24 @@ def mistake(call: Callable[..., Ended]) -> Callable[..., str]:
         return ended.err
 
     return run
+
+
+@cache
+def short_run(schedule: str, latency_s: float = 1e-6) -> ampsim.Result:
+    """A moment of a shipped schedule on four workers between which there are links."""
+    kind: Any = SCHEDULES[schedule]
+    options = {"max_active_keys": 3, "staleness_budget": 1.0}
+    chosen = {f.name: options[f.name] for f in fields(kind) if f.name in options}
+    name, sizes, instances = "rnn", {"hidden": 4, "replicas": 2}, 300
+    if kind.needs_chain:
+        name, sizes, instances = "mlp", {"hidden": 8, "data": "synthetic"}, 200
+    ways = {"latency_s": latency_s, "bandwidth_bytes_per_s": 1e9}
+    cluster = ampsim.load_cluster("tflops-1", workers=4, **ways)
+    model = ampsim.load_model(name, **sizes)
+    return ampsim.simulate(model, cluster, kind(**chosen), instances=instances, mode="sleep")
+
+
+@pytest.fixture(scope="session")
+def result_of() -> Callable[..., ampsim.Result]:
+    """`result_of(schedule, latency_s)` runs a schedule of the registry by name."""
+    return short_run

@@ -79,7 +79,7 @@ def test_tilde_is_the_home_folder(tmp_path, monkeypatch):
     assert assets.locate("models", "~/mine.py") == tmp_path / "mine.py"
 
 
-@pytest.mark.parametrize("given", ["absent.toml", "no/such", "~nobody-has-this-name/a.toml"])
+@pytest.mark.parametrize("given", ["absent.toml", "no/such"])
 def test_missing_file_is_named_with_what_to_try(given):
     text = (
         f"no device file {given!r}; give the path of a .toml file, or a name: "
@@ -91,7 +91,7 @@ def test_missing_file_is_named_with_what_to_try(given):
 
 @pytest.mark.parametrize("given", ["a" * 5000 + ".toml", "nul\0byte.toml"])
 def test_impossible_path_is_a_missing_file(given):
-    with pytest.raises(UnknownNameError, match="no device file"):
+    with pytest.raises(UnknownNameError, match=r"no device file|no path can hold a zero byte"):
         assets.locate("devices", given)
 
 

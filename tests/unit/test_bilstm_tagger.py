@@ -36,7 +36,7 @@ def pumped(sentence: Sentence) -> list[Any]:
     model = tagger()
     sends = model.pump(4, sentence)
     names = model.graph().nodes[0].outputs
-    assert [names[port] for port, _state, _payload in sends] == list(names)
+    assert [port for port, _state, _payload in sends] == list(names)
     assert {state[0] for _port, state, _payload in sends} == {4}
     return sends
 

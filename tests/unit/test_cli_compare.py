@@ -24,7 +24,8 @@ def test_the_same_run_twice_is_identical(call):
         "A  a: rnn on 16 x tflops-1, amp",
         "B  twin: rnn on 16 x tflops-1, amp",
         "",
-        "Identical to the bit: every span, transfer, update, stash, epoch; the same origin.",
+        "Identical to the bit: every span, transfer, admission, update, "
+        "stash, epoch; the same origin.",
     ]
     assert "transfers: 0 in both, identical" in ended.out
 
@@ -34,7 +35,10 @@ def test_runs_that_differ_are_compared_with_code_0_and_say_where_they_part(call)
     ended = call("compare", "a", "b")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert "Not identical: different spans, updates, epochs; the same transfers, " in ended.out
+    assert (
+        "Not identical: different spans, admissions, updates, epochs; the same transfers, "
+        in ended.out
+    )
     assert any(line.split() == ["seed", "0", "1"] for line in lines)
     assert any(line.split()[:1] == ["train_per_s"] and "/s" in line for line in lines)
     part = next(line for line in lines if line.startswith("spans: "))

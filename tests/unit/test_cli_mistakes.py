@@ -20,7 +20,12 @@ MISTAKES = {
     "forecast --max-active-keys 0": "max_active_keys must be a whole number >= 1, got 0",
     "forecast --schedule sequential --max-active-keys 0": "max_active_keys must be .*, got 0",
     "forecast --min-update-interval 0": "min_update_interval must be a whole number >= 1, got 0",
-    "forecast --max-active-keys x": "'--max-active-keys': .*; see 'ampsim forecast --help'",
+    "forecast --max-active-keys x": "--max-active-keys must be a whole number, or .*, got 'x'",
+    "forecast --max-active-keys 2,,4": "or several .* such as 2,4,8, got '2,,4'",
+    "gantt rnn --out x.png --max-active-keys 2,x": "or several .* such as 2,4,8, got '2,x'",
+    "forecast --max-active-keys 2,0": "max_active_keys must be a whole number >= 1, got 0",
+    "forecast --min-update-interval 1,1": "must be numbers that differ, got '1,1'; leave out",
+    "run rnn --max-active-keys 2,4": "run takes one schedule, got amp, 2 in flight; amp, 4 in",
     "forecast --staleness-budget -1": r"staleness_budget must be a number >= 0, got -1\.0",
     "forecast --max-group 0": "max_group must be a whole number >= 1, got 0",
     "forecast --group-wait-s 1e-6": "group_wait_s = 1e-06 waits for a group, but max_group = 1",
@@ -42,7 +47,7 @@ MISTAKES = {
     "forecast a b": r"unexpected extra argument.*\(b\); see 'ampsim forecast --help'",
     "forcast": "No such command 'forcast'",
     "run": "Missing argument 'MODEL'; see 'ampsim run --help'",
-    "run rnn --schedule amp,pipeline": "run takes one schedule, got 'amp,pipeline'; forecast",
+    "run rnn --schedule amp,pipeline": "run takes one schedule, got amp; pipeline; forecast",
     "run rnn --epochs 0": "epochs must be a whole number >= 1, got 0",
     "run rnn --target 2": "target must be an accuracy .* at most 1, got 2.0",
     "run rnn --stretch 3": "--stretch stretches the wall clock only; add --clock wall",
@@ -60,7 +65,7 @@ MISTAKES = {
     "devices nix": "no device named 'nix'; shipped: cpu-core, p100, tflops-1",
     "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
     "check nix.py": "no model file 'nix.py'; give the path of a .py file",
-    "check rnn": r"rnn: expected a device or cluster file \(.toml\) or a model file \(.py\)",
+    "check rnn": "rnn: expected a device, cluster or placement file",
 }
 
 

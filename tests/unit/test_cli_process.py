@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import ampsim
-from ampsim.study.jobs import can_fork
 
 PROGRAM = (sys.executable, "-m", "ampsim")
-FORKS = pytest.mark.skipif(not can_fork(), reason="this system cannot fork")
 SMALL = ("--instances", "200", "--set", "hidden=8")
+MLP = ("--set", "data=synthetic", "--set", "hidden=8", "--instances", "200", "--workers", "2")
 
 
 def start(folder: Path, *words: str, stdout: int = subprocess.PIPE) -> "subprocess.Popen[str]":
@@ -73,7 +72,7 @@ def test_without_a_command_it_helps(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=FORKS)])
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
     words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "100000")
     process = start(tmp_path, *words, "--target", "0.001", "--jobs", str(jobs))
@@ -81,7 +80,7 @@ def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
     assert process.returncode == 130
     assert "sequential" in out
     assert err.splitlines()[-1].startswith("ampsim: interrupted: ")
-    assert err.splitlines()[-1].endswith("what finished is in forecast-rnn")
+    assert err.splitlines()[-1].endswith("what finished is in forecast-rnn; run again to go on")
     assert (tmp_path / "forecast-rnn" / "forecast.md").is_file()
 
 
@@ -137,3 +136,32 @@ def test_a_terminal_that_knows_ascii_only_gets_its_table(tmp_path, monkeypatch):
     assert process.returncode == 0, err
     assert out.isascii()
     assert "amp" in out
+
+
+INTERRUPTED = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Config: ...
+
+def build(config):
+    exec("import os, signal; os.kill(os.getpid(), signal.{name})")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_within_a_text_that_is_executed_ends_with_its_code_too(tmp_path, name, code):
+    """As while a data class is made: CPython then ends `python -m` by SIGINT unless told not to."""
+    (tmp_path / "own.py").write_text(INTERRUPTED.format(name=name))
+    process = start(tmp_path, "gantt", "own.py", "--out", "new/g.json")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (code, "", "ampsim: interrupted\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_cache_of_fonts_that_cannot_be_kept_is_no_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLCONFIGDIR", "/proc")  # there, and writable by nobody
+    process = start(tmp_path, "gantt", "mlp", *MLP, "--out", "g.png")
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert "g.png" in out

@@ -3,14 +3,16 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from ampsim.study.run_dir import TABLES as TABLE_NAMES
 from ampsim.study.run_dir import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
-PAGES = {"index.html", "report.md", "gantt.png", "convergence.png", "utilisation.png"}
+PAGES = {"index.html", "report.md", "epochs.csv", "gantt.png", "convergence.png", "utilisation.png"}
 PAGES |= {"bounds.png", "staleness.png"}
-TABLES = {f"{name}.parquet" for name in ("spans", "transfers", "updates", "stashes", "epochs")}
+TABLES = {f"{name}.parquet" for name in TABLE_NAMES}
 
 
 def test_run_keeps_manifest_and_tables(call):
@@ -82,9 +84,9 @@ def test_run_on_the_wall_clock_serves_the_same_messages(call):
 def test_gantt_draws_a_run_that_was_kept(call):
     call("run", "rnn", *SMALL, "--quiet")
     for name in ("g.png", "g.svg", "g.pdf"):
-        ended = call("gantt", "run-rnn", "--out", name, "--window", "0:1e-6")
+        ended = call("gantt", "run-rnn", "--out", name, "--window", "0:1e-7")
         assert (ended.code, ended.err) == (0, "")
-        assert ended.out.startswith(f"wrote {name}: 0 s to 1.00 µs of ")
+        assert ended.out.startswith(f"wrote {name}: 0 s to 100 ns of ")
         assert Path(name).stat().st_size > 1000
 
 
@@ -125,6 +127,15 @@ source = {kind = "assumed", text = "for a test"}
 """
 
 
+TRACES = ("run.json", "none.json")
+
+
+def names_of(events):
+    """How many events name or order the process of the links and its tracks."""
+    links = [one["pid"] for one in events if one.get("args", {}).get("name") == "amp: links"]
+    return sum(one["ph"] == "M" and one["pid"] in links for one in events)
+
+
 def page_data(name):
     text = Path(name).read_text("utf-8")
     start = text.index('id="gantt-data">') + len('id="gantt-data">')
@@ -138,6 +149,11 @@ def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     assert kept.devices == ["tflops-1"] * 3 + ["p100"] * 2
     call("gantt", "run-rnn", "--out", "run.html", "--window", "instance:1-2")
     call("gantt", "run-rnn", "--out", "none.html", "--no-transfers")
+    call("gantt", "run-rnn", "--out", "run.json")
+    call("gantt", "run-rnn", "--out", "none.json", "--no-transfers")
+    trace, bare = (json.loads(Path(name).read_text())["traceEvents"] for name in TRACES)
+    sent = [event for event in trace if event.get("cat") == "transfer"]
+    assert len(sent) == len(kept.table("transfers")) == len(trace) - len(bare) - names_of(trace)
     data, none = page_data("run.html"), page_data("none.html")
     assert [name for name, *_ in data["groups"]] == ["tflops-1", "p100"]
     assert data["schedules"][0]["sent"]["start"] and not none["schedules"][0]["sent"]["start"]
@@ -186,3 +202,26 @@ def test_gantt_of_a_folder_without_a_run_says_so(mistake, tmp_path):
     (tmp_path / "empty").mkdir()
     line = mistake("gantt", "empty", "--out", "g.png")
     assert "empty: expected a folder that `ampsim run` wrote, but it has no manifest.toml" in line
+
+
+@pytest.mark.parametrize("out", ["g.png", "g.html"])
+@pytest.mark.parametrize("window", ["0:1", "1:2", "0:5ms"])
+def test_a_window_beyond_the_run_is_refused(mistake, call, out, window):
+    call("run", "rnn", *SMALL, "--quiet")
+    for source in (("run-rnn",), ("rnn", *SMALL, "--schedule", "amp")):
+        line = mistake("gantt", *source, "--out", out, "--window", window)
+        assert " reaches beyond the run, which ends at " in line
+        end = line.rpartition("at most ")[2].strip()
+        assert call("gantt", *source, "--out", out, "--window", f"0:{end}").code == 0
+
+
+def test_every_command_that_trains_writes_all_epochs_as_csv(call):
+    call("run", "rnn", *SMALL, "--quiet", "--epochs", "2", "--out", "kept")
+    words = ("--schedule", "sequential,amp", "--max-active-keys", "2,4", "--repeats", "2")
+    call("forecast", "rnn", *SMALL, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
+    kept, made = (pd.read_csv(f"{name}/epochs.csv") for name in ("kept", "made"))
+    assert list(kept["epoch"]) == [1, 2]
+    assert set(kept) == {"schedule", "repeat", *read_run("kept").table("epochs")}
+    labels = ("sequential", "amp, 2 in flight", "amp, 4 in flight")
+    wanted = [(name, repeat, epoch) for name in labels for repeat in (1, 2) for epoch in (1, 2)]
+    assert list(zip(made["schedule"], made["repeat"], made["epoch"], strict=True)) == wanted

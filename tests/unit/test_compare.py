@@ -13,8 +13,8 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.study import run_dir
 from ampsim.study.compare import Number, compare_runs
-from ampsim.study.kept_run import RunOptions, run_to_keep
 from ampsim.study.run_dir import TABLES, read_run, write_run
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 CHAIN = ((1, 2, 1), (1, 2, 1), (1, 2, 1))
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -44,6 +44,9 @@ def run(chain, make_cluster):
     return run
 
 
+PLACE = r"( \([^()]*test_controller_and_engine\.py, line \d+\))?"
+
+
 class Broken(ReLU):
     """A node whose step does what `how` says, with the messages that it should send."""
 
@@ -72,7 +75,7 @@ def fails(sends):
 )
 def test_a_failing_node_is_told_with_state_and_time(run, how, what):
     text = f"b (Broken) failed at 8 s serving forward One(instance=0): {what}"
-    with pytest.raises(SimulationError, match=f"^{re.escape(text)}$") as caught:
+    with pytest.raises(SimulationError, match=f"^{re.escape(text)}{PLACE}$") as caught:
         run(broken(how))
     assert caught.value.__cause__ is not None
     assert caught.value.partial.messages > 0
@@ -114,7 +117,8 @@ def test_an_update_that_fails_is_told(run, chain):
         def take_gradient(self):
             raise LookupError("no gradient")
 
-    text = r"^n \(NoGradient\) failed at .* s serving update One.*: LookupError: no gradient$"
+    head = r"^n \(NoGradient\) failed at .* s serving update One.*"
+    text = f"{head}: LookupError: no gradient{PLACE}$"
     with pytest.raises(SimulationError, match=text):
         run(lambda: NoGradient("n", 2, 2))
     text = r"^n \(NoGradient\) failed at .* s serving update from the controller: LookupError"
@@ -127,7 +131,7 @@ def test_a_cost_that_cannot_be_computed_is_told(run):
         def work(self, direction, shape):
             raise LookupError("no work")
 
-    text = r"^n \(NoWork\) failed at 8 s serving forward One.*: LookupError: no work$"
+    text = rf"^n \(NoWork\) failed at 8 s serving forward One.*: LookupError: no work{PLACE}$"
     with pytest.raises(SimulationError, match=text):
         run(lambda: NoWork("n", 2, 2))
 
@@ -158,9 +162,12 @@ def test_a_node_that_swallows_messages_leaves_others_waiting(run):
             lambda i, batch: batch.nothing,
             "AttributeError: 'Rows' object has no attribute 'nothing'",
         ),
-        (lambda i, batch: None, "TypeError: 'NoneType' object is not iterable"),
+        (lambda i, batch: None, "expected a list of (port, state, payload), got NoneType"),
         (lambda i, batch: [], "expected at least one message, got none"),
-        (lambda i, batch: [(5, One(i), None)], "expected a port below 2, got 5"),
+        (
+            lambda i, batch: [(5, One(i), None)],
+            "expected a port below 2 or one of values, label, got 5",
+        ),
         (
             lambda i, batch: [(0, One(i), [1, 2])],
             "expected an array or None at port 0, got list",
@@ -173,7 +180,7 @@ def test_a_node_that_swallows_messages_leaves_others_waiting(run):
 )
 def test_a_pump_that_fails_is_told_with_its_instance(run, pump, what):
     text = f"the model's pump failed for instance 0: {what}"
-    with pytest.raises(SimulationError, match=f"^{re.escape(text)}$"):
+    with pytest.raises(SimulationError, match=f"^{re.escape(text)}{PLACE}$"):
         run(lambda: ReLU("r"), pump=pump)
 
 
@@ -209,3 +216,24 @@ def test_a_validation_pass_leaves_nothing_behind_and_learns_nothing(chain, make_
     assert set(spans[spans["instance"] >= 2]["direction"]) == {"forward"}
     assert result.updates["time_s"].max() <= result.epochs["train_s"].iloc[0]
     assert np.isfinite(result.epochs["valid_loss"]).all()
+
+
+def test_a_pump_may_name_its_ports_and_a_wrong_name_is_told_with_those_that_there_are(
+    chain, make_cluster
+):
+    model = chain(((1, 1, 1),)).model()
+    names = ("values", "label")
+
+    def named(instance: int, batch: Any) -> list[Any]:
+        return [(names[port], *rest) for port, *rest in model.pump(instance, batch)]
+
+    def misnamed(instance: int, batch: Any) -> list[Any]:
+        return [("labels", *rest) for _port, *rest in model.pump(instance, batch)]
+
+    results = [
+        simulate(replace(model, pump=pump), make_cluster(1), Amp(2)) for pump in (model.pump, named)
+    ]
+    assert results[0].digest == results[1].digest
+    text = "expected a port below 2 or one of values, label, got 'labels'"
+    with pytest.raises(SimulationError, match=text):
+        simulate(replace(model, pump=misnamed), make_cluster(1), Amp(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import socket
 import threading
@@ -24,9 +25,18 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/absent":
             self.send_error(404)
             return
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/hosts")
+            self.end_headers()
+            return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(CONTENT)))
+        if self.path not in ("/endless", "/trickle"):
+            self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
+        if self.path in ("/endless", "/trickle"):
+            self._go_on()
+            return
         if self.path == "/silent":
             self.server.silence.wait(5)  # type: ignore[attr-defined] set by the fixture below
         elif self.path == "/cut":
@@ -35,6 +45,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(CONTENT[::-1])
         else:
             self.wfile.write(CONTENT)
+
+    def _go_on(self) -> None:
+        """Send, all of it and more or very little at a time, until nobody takes it any more."""
+        with contextlib.suppress(OSError):
+            while not self.server.silence.wait(0 if self.path == "/endless" else 0.02):  # type: ignore[attr-defined] as above
+                self.wfile.write(CONTENT if self.path == "/endless" else b"a")
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep quiet."""
@@ -94,14 +110,32 @@ def test_a_file_of_another_hash_is_not_kept(server: str, tmp_path: Path) -> None
         ("cut", "the connection broke off"),
         ("absent", "the server answered 404 Not Found"),
         ("silent", "the server (fell silent|cannot be reached)"),
+        ("endless", "expected 16,000 bytes, but more came"),
+        ("trickle", "the server is too slow"),
+        ("away", "it leads to an address without http:// or https://"),
     ],
 )
 def test_a_download_that_fails_leaves_nothing(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, reason: str
 ) -> None:
     monkeypatch.setattr("ampsim.data.download.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("ampsim.data.download.RATE_MIN_BYTES_PER_S", 1e5)
     with pytest.raises(MissingDataError, match=f"/{path}: cannot be downloaded: {reason}; try"):
         fetch(source(f"{server}/{path}"), tmp_path)
+    assert files(tmp_path) == []
+
+
+ADDRESSES = (
+    "file:///etc/hosts", "ftp://x/y", "/etc/hosts", "train.txt", "", "doi:10.1/x", "data:,a",
+    "http://", "http://[::1", "https://a b/c", "HTTP://", "http://x:99999/", "javascript://",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_an_address_that_is_none_of_the_web_is_one_line(url: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="cannot be downloaded: ") as caught:
+        fetch(source(url), tmp_path)
+    assert "\n" not in str(caught.value)
     assert files(tmp_path) == []
 
 

@@ -155,6 +155,13 @@ def test_an_array_that_is_damaged_is_refused(tmp_path: Path) -> None:
         read_qm9(path)
 
 
+@pytest.mark.parametrize("name", list(ARRAYS))
+def test_an_array_of_too_many_or_too_few_axes_is_refused(tmp_path: Path, name: str) -> None:
+    for wrong in (ARRAYS[name][None], ARRAYS[name].reshape(-1)[0], ARRAYS[name][..., None]):
+        with pytest.raises(FileFormatError, match=f"{name}: expected . ax[ei]s, got the shape"):
+            read_qm9(write(tmp_path, **{name: wrong}))
+
+
 def test_a_single_array_or_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "qm9.npz"
     with path.open("wb") as file:

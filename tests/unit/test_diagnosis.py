@@ -31,7 +31,7 @@ from ampsim.nodes import (
 )
 from ampsim.runtime import OneFOneB
 from ampsim.runtime.diagnosis import LENGTH_MAX, PARTS_TOLD, why_stuck
-from ampsim.runtime.schedules.turns import Ledger, Post, Turn
+from ampsim.runtime.schedules.turns import Ledger, Turn, WorkerStages
 
 
 class Part(NamedTuple):
@@ -182,8 +182,8 @@ class NeverFits(OneFOneB):
 
     turn: Turn | None = (Direction.BACKWARD, 1)
 
-    def turns(self, post: Post, ledger: Ledger) -> Any:
-        return Always(self.turn) if post.own == (1,) else super().turns(post, ledger)
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> Any:
+        return Always(self.turn) if placed.own == (1,) else super().turns(placed, ledger)
 
 
 @pytest.mark.parametrize(

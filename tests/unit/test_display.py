@@ -55,7 +55,7 @@ def test_a_result_shows_its_numbers_with_units(result):
     rows = dict(read(result).rows)
     assert rows["epochs"] == "1"
     assert rows["virtual time"].endswith(" µs")
-    assert rows["training"].endswith(" k/s")
+    assert rows["training (items/s)"].endswith(" k")
     assert rows["workers busy"].endswith(" %")
     assert rows["messages"] == str(result.messages)
     assert read(result).said[0] == "chain, amp, 2 workers"

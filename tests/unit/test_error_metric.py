@@ -20,7 +20,7 @@ from ampsim.optim import sgd
 from ampsim.options import require_target
 from ampsim.report.verdict import verdict
 from ampsim.study.forecast_json import to_json
-from ampsim.study.kept_run import RunOptions, run_to_keep
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 SCALE = 4.0
 
@@ -146,7 +146,7 @@ def test_an_error_that_was_reached_is_told_by_both_methods(model, cluster):
         ({"metric": "loss"}, "no metric named 'loss'; known: accuracy, error"),
         ({"metric": "accuracy"}, "an accuracy has no unit, got 'eV'; leave it out"),
         ({"target": -0.1}, "target must be an error above 0, got -0.1; it is reached at or below"),
-        ({"target": float("inf")}, "target must be an error above 0, got inf"),
+        ({"target": float("inf")}, "target must be a finite number, got inf"),
     ],
 )
 def test_a_model_with_an_impossible_metric_is_refused(model, changes, text):
@@ -156,7 +156,8 @@ def test_a_model_with_an_impossible_metric_is_refused(model, changes, text):
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), lambda data: 0.0])
 def test_a_scale_that_is_no_positive_number_is_refused(model, cluster, scale):
-    with pytest.raises(OptionError, match=r"^error_scale of model line must be above 0, got "):
+    text = r"^error_scale (of model line must be above 0|must be a finite number), got "
+    with pytest.raises(OptionError, match=text):
         ampsim.simulate(replace(model, error_scale=scale), cluster, ampsim.Sequential())
 
 

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from ampsim.errors import OutputError
-from ampsim.files import prepare_file, prepare_folder, replacing, sha256_of, write_bytes, write_text
+from ampsim.files import (
+    prepare_folder,
+    prepared_file,
+    replacing,
+    sha256_of,
+    write_bytes,
+    write_text,
+)
 
 needs_dev_full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs /dev/full, a disk that is always full"
@@ -203,17 +210,27 @@ def test_a_hash_is_of_the_content(tmp_path: Path) -> None:
 
 
 def test_a_file_to_come_has_its_folder_made_and_nothing_else(tmp_path: Path) -> None:
-    assert prepare_file(tmp_path / "a" / "b.json") == tmp_path / "a" / "b.json"
-    assert list((tmp_path / "a").iterdir()) == []
-    assert prepare_file("/dev/null") == Path("/dev/null")
+    with prepared_file(tmp_path / "a" / "b.json") as path:
+        assert path == tmp_path / "a" / "b.json"
+        assert list((tmp_path / "a").iterdir()) == []
+        path.write_text("{}")
+    assert path.exists()
+    with prepared_file("/dev/null") as device:
+        assert device == Path("/dev/null")
+
+
+def test_a_file_that_does_not_come_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), prepared_file(tmp_path / "a" / "b" / "c.json"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_to_come_that_is_a_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="it is a folder; choose another file name"):
-        prepare_file(tmp_path)
+        prepared_file(tmp_path).__enter__()
 
 
 def test_a_file_to_come_in_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(OutputError, match=r"cannot create folder .*file: it exists and is not a"):
-        prepare_file(tmp_path / "file" / "b.json")
+        prepared_file(tmp_path / "file" / "b.json").__enter__()

@@ -1,10 +1,13 @@
 """Forecasts: options, rows, failures that stay alone, and Ctrl-C."""
 
+import csv
+import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from pandas.api.types import is_numeric_dtype
 
 import ampsim
 from ampsim import (
@@ -18,7 +21,12 @@ from ampsim import (
     simulate,
 )
 from ampsim.errors import OptionError
+from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
+from ampsim.report.columns import bound_cell
+from ampsim.report.table import to_csv
+from ampsim.study.forecast_json import row_values
+from ampsim.study.row import TEXTS, row_of, table_of
 
 HEAVY = ((10, 20, 5),) * 2
 ALL = [Sequential(), Pipeline(3), Amp(3)]
@@ -58,9 +66,8 @@ def test_a_forecast_of_no_schedule_is_refused(model, cluster):
 
 def test_one_schedule_without_a_list_is_refused(model, cluster):
     text = r"^schedules must be a list such as \[ampsim.Sequential\(\), ampsim.Amp\(\)\], got "
-    for single in (ampsim.Amp(), "amp"):
-        with pytest.raises(OptionError, match=text):
-            forecast(model, cluster, single)  # pyright: ignore  # the mistake
+    with pytest.raises(OptionError, match=text):
+        forecast(model, cluster, ampsim.Amp())  # pyright: ignore  # the mistake
 
 
 @pytest.mark.parametrize("mode", ["numeric", "sleep"])
@@ -122,17 +129,44 @@ def test_a_row_says_what_its_runs_say(model, cluster):
     assert row["best_accuracy"] == max(run.epochs["accuracy"].max() for run in runs)
 
 
+def test_columns_of_a_table_hold_numbers_unless_they_are_known_as_text(model, cluster):
+    table = forecast(model, cluster, ALL, max_epochs=1).table
+    assert {name for name in table if not is_numeric_dtype(table[name])} == set(TEXTS)
+
+
 def test_a_row_says_what_bounds_its_first_run(model, cluster):
     made = forecast(model, cluster, ALL, max_epochs=2, repeats=2)
     for (_index, row), run in zip(made.table.iterrows(), made.runs[::2], strict=True):
         bounds = run.result.bounds
         shares = {name: getattr(bounds, f"{name}_share") for name in ("worker", "path", "link")}
         assert {name: row[f"{name}_share"] for name in shares} == shares
-        assert (row["bound_by"], row["admission_share"]) == (
-            bounds.bound_by,
-            bounds.admission_share,
-        )
+        named = (row["bound_largest"], row["admission_share"])
+        assert named == (bounds.bound_by, bounds.admission_share)
     assert made.table["bound_by"].tolist()[0] == "critical path"
+
+
+@pytest.mark.parametrize(
+    ("largest", "shares", "said"),
+    [
+        ("worker 3", (0.5, 0.1, 0.0, 0.2), "worker 3"),
+        ("critical path", (0.1, 0.49, 0.0, 0.2), "no single thing"),
+        (None, (math.nan,) * 4, None),
+    ],
+)
+def test_below_a_half_no_single_thing_bounds_a_row_wherever_it_is_written(
+    model, cluster, largest, shares, said
+):
+    names = ("worker_share", "path_share", "link_share", "admission_share")
+    made = forecast(model, cluster, [Amp(3)], max_epochs=1)
+    outline = made.runs[0].result.outline()
+    known = replace(outline, bound_by=largest, **dict(zip(names, shares, strict=True)))
+    table = table_of([row_of("amp", Goal(ACCURACY, None), [known])])
+    row = row_values(table.to_dict("records")[0])
+    assert (row["bound_by"], row["bound_largest"]) == (said, largest)
+    cells = next(csv.DictReader(to_csv(table).splitlines()))
+    assert (cells["bound_by"], cells["bound_largest"]) == (said or "", largest or "")
+    assert ("no single thing" in bound_cell(row)) == (said == "no single thing")
+    assert (largest or "") in bound_cell(row)
 
 
 def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):
@@ -146,7 +180,7 @@ def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):
 def test_a_target_not_reached_is_unknown_with_a_sentence(model, cluster):
     made = forecast(model, cluster, [Sequential()], max_epochs=2, repeats=2)
     row = made.table.iloc[0]
-    assert row["time_to_target_s"] is None
+    assert np.isnan(row["time_to_target_s"])
     assert row["repeats_reached"] == 0
     best = 100 * row["best_accuracy"]
     assert row["note"] == f"99 % not reached in 2 of 2 runs within 2 epochs; best {best:.1f} %"
@@ -158,7 +192,7 @@ def test_a_target_reached_is_told_by_both_methods(model, cluster):
     assert (row["epochs_to_target"], row["note"], row["repeats_reached"]) == (1, "", 1)
     assert row["time_to_target_s"] == epochs["time_s"].iloc[0]
     assert row["time_to_target_formula_s"] == pytest.approx(row["time_to_target_s"])
-    assert row["time_to_target_low_s"] is None
+    assert np.isnan(row["time_to_target_low_s"])
 
 
 def test_sleep_runs_one_epoch_and_knows_no_accuracy(model, cluster):

@@ -248,5 +248,5 @@ def test_cluster_file_is_no_device(load):
 
 def test_route_outside_the_cluster_is_rejected_in_code_too():
     route = Route(source=0, target=5, link=Link())
-    with pytest.raises(ValidationError, match="to must be a worker below 1 or 'host', got 5"):
+    with pytest.raises(OptionError, match="to must be a worker below 1 or 'host', got 5"):
         Cluster(name="c", devices=(DEVICE,), links=(route,))

@@ -11,7 +11,7 @@ import pytest
 from ampsim.errors import OptionError
 from ampsim.optim import as_schedule, constant, exponential
 
-NOT_POSITIVE = [0, -1e-3, math.nan, math.inf, "0.1", None, True]
+NOT_POSITIVE = [10**400, 0, -1e-3, math.nan, math.inf, "0.1", None, True]
 
 
 def test_a_constant_rate_stays() -> None:

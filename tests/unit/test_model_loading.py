@@ -185,8 +185,34 @@ def make(config):
     return graph
 
 def build(config):
-    return ampsim.Model("mine", config, lambda: make(config), None, None, sgd(0.1))
+    return ampsim.Model("mine", config, lambda: make(config), print, print, sgd(0.1))
 """
+
+
+@pytest.mark.parametrize(
+    "raised", ["LookupError('a\\n b')", "SystemExit('bye')", "GeneratorExit", "AttributeError('x')"]
+)
+@pytest.mark.parametrize("where", ["import", "config", "build"])
+def test_whatever_a_file_raises_is_one_line_with_its_own_line(write, where, raised):
+    lines = {
+        place: f"raise {raised}" if place == where else "pass" for place in ("import", "build")
+    }
+    lines["config"] = f"def __post_init__(self): raise {raised}" if where == "config" else "pass"
+    text = (
+        f"{CONFIG}    {lines['config']}\n{lines['import']}\ndef build(config): {lines['build']}\n"
+    )
+    line = {"config": 6, "import": 7, "build": 8}[where]
+    assert re.search(rf": line {line}: {raised.partition('(')[0]}: ", message(write(text)))
+
+
+def test_a_config_that_refuses_its_values_says_why_on_one_line(write):
+    refusing = "    def __post_init__(self): raise ValueError('a\\n b')\ndef build(config): ...\n"
+    assert message(write(CONFIG + refusing), OptionError).endswith("value error, a b, got {}")
+
+
+def test_a_build_that_is_a_coroutine_leaves_no_warning_behind(write):
+    told = message(write(CONFIG + "async def build(config): ...\n"))
+    assert told == "build(config) must return an ampsim.Model, got coroutine"
 
 
 def test_a_small_file_of_ones_own_is_a_model(write):
@@ -196,8 +222,9 @@ def test_a_small_file_of_ones_own_is_a_model(write):
 
 def test_an_exception_while_the_graph_is_built_is_told_by_line(write):
     path = write(CONFIG + GRAPH.replace("return graph", "return graph.nothing"))
-    assert message(path) == (
-        "build(config) failed: line 16: AttributeError: 'Graph' object has no attribute 'nothing'"
+    assert message(path, GraphError) == (
+        "make_graph of model mine failed: AttributeError: "
+        f"'Graph' object has no attribute 'nothing' ({path}, line 16)"
     )
 
 

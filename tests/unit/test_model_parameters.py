@@ -39,17 +39,32 @@ def test_parameters_are_copies(model):
 def test_set_parameters_is_the_inverse_of_parameters(model):
     random = np.random.default_rng(0)
     given = {name: random.standard_normal(a.shape) for name, a in model.parameters().items()}
-    model.set_parameters(given)
-    for name, array in model.parameters().items():
+    changed = model.set_parameters(given)
+    for name, array in changed.parameters().items():
         assert (array == given[name]).all()
-    model.set_parameters({name: array.tolist() for name, array in model.parameters().items()})
-    assert all((model.parameters()[name] == given[name]).all() for name in NAMES)
+    lists = {name: array.tolist() for name, array in changed.parameters().items()}
+    again = model.set_parameters(lists).parameters()
+    assert all((again[name] == given[name]).all() for name in NAMES)
+
+
+def test_set_parameters_changes_neither_the_model_nor_its_copies_nor_what_it_was_given(model):
+    before = model.parameters()
+    given = {name: array + 1 for name, array in before.items()}
+    changed = model.set_parameters(given)
+    copy = replace(changed)
+    other = copy.set_parameters({name: array + 1 for name, array in given.items()})
+    given["stage-1.bias"][:] = 9
+    copy.given["stage-1.bias"][:] = 7
+    for name in NAMES:
+        assert (model.parameters()[name] == before[name]).all()
+        assert (changed.parameters()[name] == before[name] + 1).all()
+        assert (other.parameters()[name] == before[name] + 2).all()
 
 
 def test_the_seed_draws_parameters_only_where_none_were_given(model):
     drawn = [parameters_of(model.graph(seed))["stage-1.weight"] for seed in (0, 1)]
     assert (drawn[0] != drawn[1]).all()
-    model.set_parameters(model.parameters())
+    model = model.set_parameters(model.parameters())
     given = [parameters_of(model.graph(seed))["stage-1.weight"] for seed in (0, 1)]
     assert (given[0] == given[1]).all()
     assert (given[0] == drawn[0]).all()
@@ -111,7 +126,7 @@ def test_a_number_too_large_for_the_data_type_is_refused(model):
         ({"min_update_interval": 0}, "min_update_interval must be a whole number >= 1, got 0"),
         (
             {"node_update_intervals": {"stage-1": 0}},
-            "min_update_interval of stage-1 must be a whole number >= 1, got 0",
+            "node_update_intervals of stage-1 must be a whole number >= 1, got 0",
         ),
         ({"replicas": 0}, "replicas must be a whole number >= 1, got 0"),
         ({"dtype": "int8"}, "dtype must be float32 or float64, got 'int8'"),

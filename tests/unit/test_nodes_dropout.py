@@ -47,6 +47,11 @@ def test_masks_differ_by_seed_and_by_name():
     assert all((masks[i] != masks[j]).any() for i in range(3) for j in range(i))
 
 
+def test_a_node_can_have_the_masks_of_another():
+    own, lent = Dropout("d", 0.5, 1), Dropout("e", 0.5, 1, masks_of="d")
+    assert (mask(own, Branch(0)) == mask(lent, Branch(0))).all()
+
+
 def test_equal_states_get_equal_masks_whatever_their_integers_type():
     node = Dropout("d", 0.5, 1)
     assert (mask(node, Branch(3)) == mask(node, Branch(np.int64(3)))).all()  # pyright: ignore[reportArgumentType]  # as an index may be

@@ -1,12 +1,12 @@
 """Linear and Embedding: caches, accumulation, costs and refusals; gradients are oracle tests'."""
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from ampsim.errors import GraphError
+from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.nodes import Embedding, Linear
 from ampsim.nodes.accumulate import LARGE_ROWS, ROWS_HELD
@@ -141,6 +141,36 @@ def test_embedding_sums_gradients_by_row_for_tables_of_any_size(vocabulary):
     assert embedding.take_gradient() == pytest.approx(by_hand.ravel(), abs=1e-12)
     assert not embedding.take_gradient().any()
     assert list(embedding.pending()) == []
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("vocabulary", [3, 500])
+def test_an_embeddings_factor_multiplies_its_gradients(vocabulary, is_sparse):
+    found = []
+    choices: list[dict[str, Any]] = [{}, {"gradient_factor": 0.1}]
+    for options in choices:
+        embedding = ready(Embedding("e", vocabulary, 2, is_sparse=is_sparse, **options))
+        embedding.forward(0, One(0), np.array([0, 2, 2]))
+        embedding.backward(0, One(0), np.arange(1.0, 7.0).reshape(3, 2))
+        rows = embedding.take_rows()
+        found.append(embedding.take_gradient() if rows is None else rows[1])
+    assert found[0].any()
+    assert found[1] == pytest.approx(0.1 * found[0], rel=1e-15)
+
+
+@pytest.mark.parametrize("factor", [0, -1.0])
+def test_an_embeddings_factor_is_above_zero(factor):
+    text = f"e: gradient_factor must be finite and > 0, got {factor}"
+    with pytest.raises(GraphError, match=f"^{re.escape(text)}$"):
+        Embedding("e", 3, 2, gradient_factor=factor)
+
+
+@pytest.mark.parametrize("factor", [float("nan"), float("inf")])
+def test_an_embeddings_factor_is_finite(factor):
+    with pytest.raises(
+        OptionError, match=f"^gradient_factor must be a finite number, got {factor}$"
+    ):
+        Embedding("e", 3, 2, gradient_factor=factor)
 
 
 @pytest.mark.parametrize(("vocabulary", "width"), [(0, 3), (3, 0)])

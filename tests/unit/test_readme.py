@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.study.recipe import read_recipe
+from ampsim.recipes.recipe import read_recipe
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

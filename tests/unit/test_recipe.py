@@ -10,11 +10,11 @@ import pytest
 from ampsim import Amp, AmpBudget
 from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
+from ampsim.recipes.places import recipe_folder, recipe_names
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.rows import make_rows
 from ampsim.runtime.placements.balanced import Balanced
 from ampsim.runtime.placements.paper import Paper
-from ampsim.study.recipe import read_recipe
-from ampsim.study.recipe_places import recipe_folder, recipe_names
-from ampsim.study.recipe_plan import make_rows
 
 GOOD = """
 title = "A test"
@@ -121,8 +121,8 @@ def test_a_row_may_have_a_placement_of_its_own_which_decides_the_run(write):
     content = GOOD.replace("max_active_keys = 4", 'max_active_keys = 4\nplacement = "balanced"')
     first, second = make_rows(read_recipe(write(content))).rows
     assert (first.plan.placement, second.plan.placement) == (Paper(), Balanced())
-    assert first.decided_by(0) == plain[0].decided_by(0)
-    assert second.decided_by(0) != plain[1].decided_by(0)
+    assert first.decided_by == plain[0].decided_by
+    assert second.decided_by != plain[1].decided_by
     assert "placement" not in first.origin
     assert second.origin["placement"] == {"name": "balanced"}
 
@@ -255,7 +255,7 @@ def test_a_recipe_that_is_not_there_is_told(write, monkeypatch):
         UnknownNameError, match=r"^no recipe in 'reports/x'; expected a folder with"
     ):
         recipe_folder("reports/x")
-    monkeypatch.setattr("ampsim.study.recipe_places.reports_folder", lambda: None)
+    monkeypatch.setattr("ampsim.recipes.places.reports_folder", lambda: None)
     assert recipe_names() == []
     with pytest.raises(UnknownNameError, match=r"^no recipe named 'mine': there is no folder 'rep"):
         recipe_folder("mine")

@@ -2,14 +2,17 @@
 
 import errno
 import re
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError, OptionError, OutputError
-from ampsim.study.kept_run import Outcome, RunOptions, run_to_keep
 from ampsim.study.run_dir import TABLES, read_run, write_run
+from ampsim.study.run_tables import decoded
+from ampsim.study.run_to_keep import Outcome, RunOptions, run_to_keep
 
 
 @pytest.fixture
@@ -40,6 +43,15 @@ def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
         assert all(len(chunk) <= 7 for chunk in chunks)
         whole = pd.concat(chunks, ignore_index=True)
         pd.testing.assert_frame_equal(whole, kept.table(name), check_categorical=False)
+
+
+def test_a_kept_run_has_the_critical_path_that_it_had(outcome, tmp_path):
+    write_run(outcome, tmp_path)
+    kept, made = ampsim.load_run(tmp_path), outcome.result
+    for name in ("critical_path", "critical_path_parts"):
+        first, second = (getattr(one, name).astype({"node": str}) for one in (kept, made))
+        pd.testing.assert_frame_equal(first, second)
+    assert len(made.critical_path) > 10
 
 
 def test_chunks_of_a_file_that_was_changed_or_lost_are_refused(outcome, tmp_path):
@@ -134,10 +146,10 @@ def test_a_manifest_without_a_tables_hash_is_refused(outcome, tmp_path):
 def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch):
     write_run(outcome, tmp_path)
 
-    def denied(path):
+    def denied(path, *label):
         raise PermissionError(errno.EACCES, "denied", str(path))
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", denied)
+    monkeypatch.setattr("ampsim.study.run_dir.read_regular", denied)
     with pytest.raises(FileFormatError, match=r"manifest\.toml: cannot be read: permission denied"):
         read_run(tmp_path)
 
@@ -167,3 +179,21 @@ def test_ctrl_c_keeps_the_epochs_that_ended(chain, make_cluster):
 def test_an_outcome_says_in_words_how_it_ended(outcome):
     failed = Outcome(outcome.result, 7, failure="the loss became nan")
     assert failed.ended == "failed after 2 of 7 epochs: the loss became nan"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("instance", 2**31, "instance must be -1 to 2,147,483,647"),
+        ("instance", -2, "instance must be -1 to 2,147,483,647"),
+        ("flop", -1, "flop must be >= 0"),
+        ("end_s", np.inf, "end_s must be a finite time >= 0"),
+        ("worker", 9, "worker must be 0 to 1"),
+    ],
+)
+def test_values_that_no_run_has_are_refused(outcome, column, value, said):
+    """Even where the manifest was made to fit: pages hold instances in 32 bits."""
+    frame = outcome.result.spans.copy()
+    frame[column] = frame[column].astype(frame[column].dtype).where(frame.index != 1, value)
+    with pytest.raises(FileFormatError, match=re.escape(f"spans.parquet: {said}")):
+        decoded(lambda: frame, "spans", Path("spans.parquet"), 2)

@@ -1,5 +1,7 @@
 """Schedules by name, and a forecast as JSON."""
 
+import dataclasses
+import itertools
 import json
 import math
 
@@ -7,13 +9,13 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.cli.options import SCHEDULE_OPTIONS
+from ampsim.cli.tuning import SCHEDULE_OPTIONS
 from ampsim.errors import OptionError, UnknownNameError
+from ampsim.recipes.recipe import ScheduleEntry
 from ampsim.runtime import SCHEDULES
 from ampsim.study import Forecast
 from ampsim.study.forecast_json import KEYS, to_json
-from ampsim.study.recipe import ScheduleEntry
-from ampsim.study.schedule_names import option_names, schedules_of, without_effect
+from ampsim.study.schedule_names import labels_of, option_names, schedules_of, without_effect
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -55,6 +57,33 @@ def test_options_of_any_schedule_are_passed_by_their_names():
     made = schedules_of("amp,amp-budget", remedy="weight-prediction")
     assert [schedule.remedy for schedule in made] == ["weight-prediction"] * 2
     assert without_effect(made, ["vertical_sync", "remedy"]) == ["vertical_sync"]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_list_makes_a_schedule_of_each_value_where_the_schedule_reads_it(name):
+    lists = {"max_active_keys": [4, 2], "min_update_interval": [8, 9, 10]}
+    taken = [
+        key for key in lists if key in {one.name for one in dataclasses.fields(SCHEDULES[name])}
+    ]
+    made = schedules_of(name, **lists)
+    wanted = sorted(itertools.product(*(lists[key] for key in taken)))
+    assert sorted(tuple(getattr(one, key) for key in taken) for one in made) == wanted
+    assert len(set(labels_of(made))) == len(made)
+
+
+def test_no_two_schedules_have_the_same_label():
+    every = [schedules_of(name)[0] for name in SCHEDULES]
+    assert labels_of(every) == list(SCHEDULES)
+    other = [ampsim.Amp(), ampsim.Amp(remedy="weight-prediction"), ampsim.Amp()]
+    assert labels_of(other) == [
+        "amp, remedy 'none'", "amp, remedy 'weight-prediction'", "amp, remedy 'none' (2)"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [[], [2, 2]])
+def test_a_list_that_is_empty_or_has_a_value_twice_is_refused(values):
+    with pytest.raises(OptionError, match="max_active_keys must be a value, or several that diff"):
+        schedules_of("amp", max_active_keys=values)
 
 
 def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes():

@@ -149,8 +149,8 @@ def test_a_way_around_a_stage_leaves_a_chain_a_chain(chain, make_cluster, kind):
 @pytest.mark.parametrize(("workers", "said"), [(1, "1 worker"), (2, "2 workers")])
 def test_several_stages_on_a_worker_are_refused(chain, make_cluster, kind, workers, said):
     text = (
-        f"^{kind.name} gives each stage a worker of its own, got 3 stages on {said}; "
-        "take workers=3 or more$"
+        f"^{kind.name} gives each stage a worker of its own, got 3 stages on {said}, one of them "
+        "with stages [123, ]+; take workers=3 or more, with the placement 'paper'$"
     )
     with pytest.raises(OptionError, match=text):
         simulate(chain(((1, 1, 1),) * 3).model(), make_cluster(workers), kind())
@@ -159,7 +159,8 @@ def test_several_stages_on_a_worker_are_refused(chain, make_cluster, kind, worke
 def test_stages_that_cannot_be_dealt_out_evenly_are_refused(chain, make_cluster):
     text = (
         "^1f1b-interleaved deals stages out in turn, equally many to each worker, got 3 stages on "
-        "2 workers, one of them with stages 1, 3; take workers=3 or a divisor of that$"
+        "2 workers, one of them with stages 1, 3; take workers=3 or a divisor of that, "
+        "with the placement 'paper'$"
     )
     model = chain(((1, 1, 1),) * 3).model()
     with pytest.raises(OptionError, match=text):

@@ -10,8 +10,8 @@ from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import sgd
 from ampsim.study import Simulation, simulation
-from ampsim.study.kept_run import RunOptions, run_to_keep
 from ampsim.study.model import parameters_of
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 HEAVY = ((10, 20, 5),) * 2
 DATA = 60
@@ -40,7 +40,7 @@ def model(chain):
         ("instances", 0, "instances must be a whole number >= 1, got 0"),
         ("instances", -5, "instances must be a whole number >= 1, got -5"),
         ("seed", -1, "seed must be a whole number >= 0, got -1; try seed=0"),
-        ("seed", 0.5, "seed must be a whole number >= 0, got 0.5; try seed=0"),
+        ("seed", 0.5, "seed must be a whole number >= 0, got 0.5"),
         (
             "target",
             97,
@@ -135,7 +135,7 @@ def test_the_digest_is_over_trace_and_weights(model, make_cluster):
 
 def test_a_run_with_given_parameters_starts_from_them_whatever_its_seed(chain, make_cluster):
     model = chain(HEAVY).model()
-    model.set_parameters({k: 0 * a for k, a in model.parameters().items()})
+    model = model.set_parameters({k: 0 * a for k, a in model.parameters().items()})
     for seed in (0, 3):
         graph = model.graph(seed)
         assert not any(node.theta.any() for node in graph.parameterized)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ampsim.trace import Recorder, Summary, states, table, to_frame
+from ampsim.trace import START, Recorder, Summary, states, table, to_frame
 from ampsim.trace.recorder import SPAN_SCHEMA
 from ampsim.trace.states import States
 from ampsim.trace.table import Kept, Table, plain_fields
@@ -77,8 +77,9 @@ def recorded(rows=500, spans_kept=None, sinks=()):
         staleness = int(random.integers(0, 4)) if (node, direction) == (1, 1) else -1
         start_s, seconds = float(random.random()), float(random.random())
         flop, key = int(random.integers(0, 9)), Key(0, int(random.integers(0, 9)), ("x",))
-        kind = recorder.kinds.number((int(random.integers(0, 3)), node, direction, flop, 8))
-        recorder.spans.append((kind, start_s, start_s + seconds, staleness, key))
+        kind = recorder.kinds.number((int(random.integers(0, 3)), node, direction, flop, 8, 1))
+        recorder.spans.append((kind, start_s, start_s + seconds, staleness, key, START))
+        recorder.span_number()
         if direction == 0:
             recorder.updates.append((node, start_s, 1, 0.0, 0))
             recorder.stashes.append((node, start_s, 80))

@@ -28,7 +28,7 @@ def test_speed_ups_of_16_cores_are_those_of_the_paper():
     cluster = load_cluster("cpu-core", workers=16)
     ours = {}
     for replicas, in_flight in TABLE_2:
-        model = load_model("rnn", replicas=replicas, min_update_interval=1)
+        model = load_model("rnn", replicas=replicas)
         schedule = Amp(max_active_keys=in_flight)
         result = simulate(model, cluster, schedule, mode="sleep", instances=20_000)
         ours[replicas, in_flight] = (result.train_per_s, result.valid_per_s)

@@ -23,7 +23,7 @@
     return new Type(bytes.buffer);
   };
   const schedules = data.schedules.map((packed) => {
-    const schedule = { name: packed.name, begins: packed.begins };
+    const schedule = { name: packed.name, begins: packed.begins, gap: packed.gap };
     for (const [name, Type] of Object.entries(TYPES)) schedule[name] = decode(packed[name], Type);
     const sent = {};
     for (const [name, Type] of Object.entries(SENT_TYPES)) sent[name] = decode(packed.sent[name], Type);
@@ -106,6 +106,7 @@
     const [factor, unit] = TIME.find(([f]) => view.end - view.start >= f * 0.9995) || TIME[3];
     return `${(value / factor).toFixed(3)} ${unit}`;
   };
+  const isInGap = (schedule, time) => schedule.gap && time >= schedule.gap[0] && time <= schedule.gap[1];
   const rowName = (row) => data.rows[row] + (data.devices[row] && ` (${data.devices[row]})`);
   const described = (schedule, index) => {
     const instance = schedule.instance[index];
@@ -180,6 +181,30 @@
     return axis.getContext("2d").createPattern(tile, "repeat");
   });
 
+  const drawGap = (context, schedule, colour) => {
+    // Time that the run went on and of which no step is here: neither busy nor idle.
+    if (!schedule.gap) return;
+    const [left, right] = [Math.max(layout.gutter, x(schedule.gap[0])), Math.min(layout.gutter + layout.plot, x(schedule.gap[1]))];
+    if (left >= right) return;
+    context.save();
+    context.beginPath();
+    for (let row = 0; row < ROWS; row++) context.rect(left, (row + 0.5 - HALF) * layout.rowHeight, right - left, 2 * HALF * layout.rowHeight);
+    context.clip();
+    context.fillStyle = colour.ground;
+    context.fillRect(left, 0, right - left, ROWS * layout.rowHeight);
+    context.strokeStyle = colour.line;
+    context.lineWidth = 1;
+    const high = ROWS * layout.rowHeight;
+    context.beginPath();
+    for (let from = left - high; from < right; from += 6) {
+      context.moveTo(from, 0);
+      context.lineTo(from + high, high);
+      context.moveTo(from, high);
+      context.lineTo(from + high, 0);
+    }
+    context.stroke();
+    context.restore();
+  };
   const isCrowded = (schedule) => {
     for (let row = 0; row < ROWS; row++) {
       const [low, high] = visible(schedule, row, view.start, view.end);
@@ -365,6 +390,7 @@
       const middle = Math.max(7, (row + 0.5) * layout.rowHeight); // the first name of low rows is not cut off
       context.fillText(layout.names[row], layout.gutter - 6, middle, layout.gutter - layout.bracket - 8);
     }
+    drawGap(context, panel.schedule, colour);
     drawGroups(context, colour);
     if (data.closing) {
       context.textAlign = "left";
@@ -566,6 +592,7 @@
     tip.style.top = `${event.clientY + 18 + high > window.innerHeight ? Math.max(4, event.clientY - high - 10) : event.clientY + 18}px`;
   };
   const shareLines = (panel, { row, time }) => {
+    if (isInGap(panel.schedule, time)) return [`${rowName(row)}, ${panel.schedule.name}`, "not kept: only the beginning of the run is"];
     const half = ((view.end - view.start) / layout.plot) * 2;
     const spent = worked(panel.schedule, row, time - half, time + half);
     const shares = spent.map((value, d) => `${data.directions[d].label} ${percent(Math.max(0, value) / (2 * half))}`);

@@ -11,11 +11,12 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.hardware import HOST
+from ampsim.hardware.cluster import WORKERS_MAX
+from ampsim.paths import expanded, open_regular
 from ampsim.runtime.placements.base import Situation
 
 SIZE_BYTES_MAX: Final = 10_000_000
@@ -60,9 +61,22 @@ class FromFile:
         return [HOST, *(table[name] for name in names)]
 
 
+def read_placement(path: str) -> dict[str, int]:
+    """The worker of each node that a placement file names, whatever graph it is for.
+
+    Raises:
+        FileFormatError: it cannot be read, is no TOML, or has a line that is not NODE = WORKER.
+    """
+    table = _parse(_read(path), path)
+    for name, value in table.items():
+        _check_entry(path, name, value, () if isinstance(value, dict) else (name,))
+        _check_worker(path, name, value, WORKERS_MAX)
+    return table
+
+
 def _read(path: str) -> bytes:
     try:
-        with Path(path).expanduser().open("rb") as file:
+        with open_regular(expanded(path), path) as file:
             content = file.read(SIZE_BYTES_MAX + 1)
     except OSError as error:
         reason = (os.strerror(error.errno) if error.errno else str(error)).lower()

@@ -13,6 +13,7 @@ from ampsim.runtime.placements.communication_aware import CommunicationAware
 from ampsim.runtime.placements.file import FromFile
 from ampsim.runtime.placements.k_hop import KHop
 from ampsim.runtime.placements.paper import Paper
+from ampsim.shown import short
 
 PLACEMENTS: Final = {kind.name: kind for kind in (Paper, Balanced, KHop, CommunicationAware)}
 
@@ -33,7 +34,7 @@ def placement_of(placement: str | os.PathLike[str] | Placement) -> Placement:
     if not isinstance(placement, str | os.PathLike):
         if not hasattr(placement, "place"):
             raise OptionError(
-                f"placement must be a name or the path of a file, got {placement!r}; "
+                f"placement must be a name or the path of a file, got {short(placement)}; "
                 f"known: {', '.join(PLACEMENTS)}"
             )
         return placement

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_amount, require_count
+from ampsim.options import Amount, Count
 from ampsim.runtime.remedies import NONE, require_remedy
 from ampsim.runtime.schedules.base import (
     BACKWARD_FIRST,
     interval_of,
     require_grouping,
-    require_intervals,
 )
 
 
@@ -44,12 +44,12 @@ class AmpBudget:
         UnknownNameError: there is no such remedy.
     """
 
-    max_active_keys: int = 8
-    min_update_interval: int | Mapping[str, int] | None = None
-    staleness_budget: float = 4.0
+    max_active_keys: Count = 8
+    min_update_interval: Count | Mapping[str, Count] | None = None
+    staleness_budget: Amount = 4.0
     remedy: str = NONE
-    max_group: int = 1
-    group_wait_s: float = 0.0
+    max_group: Count = 1
+    group_wait_s: Amount = 0.0
     name: ClassVar[str] = "amp-budget"
     drains: ClassVar[bool] = False
     averages: ClassVar[bool] = False
@@ -59,9 +59,7 @@ class AmpBudget:
 
     def __post_init__(self) -> None:
         """Check the options."""
-        require_count("max_active_keys", self.max_active_keys)
-        require_intervals(self.min_update_interval)
-        require_amount("staleness_budget", self.staleness_budget)
+        check_fields(self)
         require_remedy(self.remedy)
         require_grouping(self.max_group, self.group_wait_s)
 

@@ -12,7 +12,7 @@ from ampsim.errors import OptionError, one_of
 from ampsim.ir import Direction
 from ampsim.options import require_amount, require_count
 from ampsim.runtime.remedies import NONE
-from ampsim.runtime.schedules.turns import Ledger, Post, Turns
+from ampsim.runtime.schedules.turns import Ledger, Turns, WorkerStages
 
 BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD)
 """Update before backward before forward, then first come (paper, Appendix A)."""
@@ -98,8 +98,8 @@ class ChainSchedule(Schedule, Protocol):
 
     splits_backward: ClassVar[bool]
 
-    def turns(self, post: Post, ledger: Ledger) -> Turns:
-        """The order in which a worker serves the stages of `post`, in training.
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> Turns:
+        """The order in which a worker serves the stages of `placed`, in training.
 
         Raises:
             OptionError: the schedule does not fit the number of stages or of workers.

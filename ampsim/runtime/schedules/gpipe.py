@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 
 
@@ -30,7 +31,7 @@ class GPipe(Plain):
         OptionError: m is below 1.
     """
 
-    max_active_keys: int = 8
+    max_active_keys: Count = 8
     name: ClassVar[str] = "gpipe"
     drains: ClassVar[bool] = True
     averages: ClassVar[bool] = True
@@ -40,7 +41,7 @@ class GPipe(Plain):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the mini-batch has drained."""

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
-from ampsim.runtime.schedules.turns import Ledger, Post, Script, Turn
+from ampsim.runtime.schedules.turns import Ledger, Script, Turn, WorkerStages
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class InterleavedOneFOneB(Plain):
         OptionError: m is below 1.
     """
 
-    max_active_keys: int = 8
+    max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b-interleaved"
     drains: ClassVar[bool] = True
     averages: ClassVar[bool] = True
@@ -45,30 +46,42 @@ class InterleavedOneFOneB(Plain):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the mini-batch has drained."""
         return None
 
-    def turns(self, post: Post, ledger: Ledger) -> Script:
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> Script:
         """Write down the order for each mini-batch.
 
         Raises:
             OptionError: the stages cannot be dealt out evenly, or have not been.
         """
-        workers = min(post.workers, post.stages)
-        if post.own != tuple(range(post.own[0], post.stages, workers)) or post.stages % workers:
+        workers = min(placed.workers, placed.stages)
+        if (
+            placed.own != tuple(range(placed.own[0], placed.stages, workers))
+            or placed.stages % workers
+        ):
             raise OptionError(
                 f"{self.name} deals stages out in turn, equally many to each worker, got "
-                f"{post.stages} stages on {post.workers} workers, one of them with stages "
-                f"{', '.join(str(stage + 1) for stage in post.own)}; "
-                f"take workers={post.stages} or a divisor of that"
+                f"{placed.stages} stages on {placed.workers} workers, one of them with stages "
+                f"{placed.own_in_words}; {_remedy(placed.stages, workers)}"
             )
-        return Script(lambda size: _order(post.own, workers, size), ledger)
+        return Script(lambda size: _order(placed.own, workers, size), ledger)
 
     def weights(self, stages: int, ledger: Ledger) -> None:
         """Every step reads the latest, which only change at the drain."""
+
+
+def _remedy(stages: int, workers: int) -> str:
+    """What deals the stages out, whatever placement and workers there are."""
+    if stages % workers:
+        return f"take workers={stages} or a divisor of that, with the placement 'paper'"
+    return (
+        "take the placement 'paper', or, where nodes were added in another order than they follow "
+        f"each other, a placement file in which stage s is on worker (s - 1) mod {workers}"
+    )
 
 
 def _order(own: tuple[int, ...], workers: int, size: int) -> list[Turn]:

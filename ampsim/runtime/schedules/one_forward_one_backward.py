@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
-    Post,
+    WorkerStages,
     one_stage_a_worker,
 )
 
@@ -34,7 +35,7 @@ class OneFOneB(Plain):
         OptionError: m is below 1.
     """
 
-    max_active_keys: int = 8
+    max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b"
     drains: ClassVar[bool] = True
     averages: ClassVar[bool] = True
@@ -45,20 +46,20 @@ class OneFOneB(Plain):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the mini-batch has drained."""
         return None
 
-    def turns(self, post: Post, ledger: Ledger) -> OneForwardOneBackward:
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
         """At most p − s forwards of stage s wait for their backward.
 
         Raises:
             OptionError: a worker has several stages.
         """
-        stage = one_stage_a_worker(self.name, post)
-        return OneForwardOneBackward(stage, post.stages - stage, ledger)
+        stage = one_stage_a_worker(self.name, placed)
+        return OneForwardOneBackward(stage, placed.stages - stage, ledger)
 
     def weights(self, stages: int, ledger: Ledger) -> None:
         """Every step reads the latest, which only change at the drain."""

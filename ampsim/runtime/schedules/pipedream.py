@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_count, require_flag
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
-    Post,
+    WorkerStages,
     one_stage_a_worker,
 )
 
@@ -39,7 +40,7 @@ class PipeDream(Plain):
         OptionError: `max_active_keys` is below 1, or `vertical_sync` neither True nor False.
     """
 
-    max_active_keys: int | None = None
+    max_active_keys: Count | None = None
     vertical_sync: bool = False
     name: ClassVar[str] = "pipedream"
     drains: ClassVar[bool] = False
@@ -51,23 +52,21 @@ class PipeDream(Plain):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        if self.max_active_keys is not None:
-            require_count("max_active_keys", self.max_active_keys)
-        require_flag("vertical_sync", self.vertical_sync)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """Each gradient is applied at once, whatever the model prefers."""
         return 1
 
-    def turns(self, post: Post, ledger: Ledger) -> OneForwardOneBackward:
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
         """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
 
         Raises:
             OptionError: a worker has several stages.
         """
-        stage = one_stage_a_worker(self.name, post)
-        in_flight = self.max_active_keys or post.stages
-        return OneForwardOneBackward(stage, min(post.stages - stage, in_flight), ledger)
+        stage = one_stage_a_worker(self.name, placed)
+        in_flight = self.max_active_keys or placed.stages
+        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), ledger)
 
     def weights(self, stages: int, ledger: Ledger) -> list[PickVersion]:
         """Forward reads the latest, or the version that the first stage gave the instance."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.runtime.schedules.turns import (
     Ledger,
     OneForwardOneBackward,
-    Post,
+    WorkerStages,
     one_stage_a_worker,
 )
 
@@ -38,8 +39,8 @@ class PipeDream2BW(Plain):
         OptionError: a number is below 1.
     """
 
-    min_update_interval: int = 8
-    max_active_keys: int | None = None
+    min_update_interval: Count = 8
+    max_active_keys: Count | None = None
     name: ClassVar[str] = "pipedream-2bw"
     drains: ClassVar[bool] = False
     averages: ClassVar[bool] = True
@@ -50,23 +51,21 @@ class PipeDream2BW(Plain):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        require_count("min_update_interval", self.min_update_interval)
-        if self.max_active_keys is not None:
-            require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """Every m gradients, whatever the model prefers."""
         return self.min_update_interval
 
-    def turns(self, post: Post, ledger: Ledger) -> OneForwardOneBackward:
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
         """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
 
         Raises:
             OptionError: a worker has several stages.
         """
-        stage = one_stage_a_worker(self.name, post)
-        in_flight = self.max_active_keys or post.stages
-        return OneForwardOneBackward(stage, min(post.stages - stage, in_flight), ledger)
+        stage = one_stage_a_worker(self.name, placed)
+        in_flight = self.max_active_keys or placed.stages
+        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), ledger)
 
     def weights(self, stages: int, ledger: Ledger) -> list[PickVersion]:
         """The version before the last that the mini-batches so far have made.

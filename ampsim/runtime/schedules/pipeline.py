@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
 
 
@@ -25,7 +26,7 @@ class Pipeline(Plain):
         OptionError: m is below 1.
     """
 
-    max_active_keys: int = 8
+    max_active_keys: Count = 8
     name: ClassVar[str] = "pipeline"
     drains: ClassVar[bool] = True
     averages: ClassVar[bool] = True
@@ -35,7 +36,7 @@ class Pipeline(Plain):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the group has drained."""

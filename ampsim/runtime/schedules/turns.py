@@ -33,7 +33,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class WorkerStages:
     """Which stages a worker serves.
 
     Attributes:
@@ -45,6 +45,11 @@ class Post:
     own: tuple[int, ...]
     stages: int
     workers: int
+
+    @property
+    def own_in_words(self) -> str:
+        """Its stages, counted from 1."""
+        return ", ".join(str(stage + 1) for stage in self.own)
 
 
 class Turns(Protocol):
@@ -117,16 +122,24 @@ class Script:
         self._place += 1
 
 
-def one_stage_a_worker(name: str, post: Post) -> int:
+def one_stage_a_worker(name: str, placed: WorkerStages) -> int:
     """The one stage of a worker.
 
     Raises:
         OptionError: it has several.
     """
-    if len(post.own) != 1:
+    if len(placed.own) != 1:
         raise OptionError(
-            f"{name} gives each stage a worker of its own, got {post.stages} stages on "
-            f"{post.workers} worker{'s' * (post.workers != 1)}; take workers={post.stages} or more"
+            f"{name} gives each stage a worker of its own, got {placed.stages} stages on "
+            f"{placed.workers} worker{'s' * (placed.workers != 1)}, one of them with stages "
+            f"{placed.own_in_words}; {_remedy(placed)}"
         )
-    (stage,) = post.own
+    (stage,) = placed.own
     return stage
+
+
+def _remedy(placed: WorkerStages) -> str:
+    """What gives each stage a worker of its own, whatever placement and workers there are."""
+    if placed.workers < placed.stages:
+        return f"take workers={placed.stages} or more, with the placement 'paper'"
+    return "the workers suffice, the placement does not use them; take the placement 'paper'"

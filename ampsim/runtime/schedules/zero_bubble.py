@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.runtime.schedules.base import BACKWARD_FIRST, Plain
-from ampsim.runtime.schedules.turns import Ledger, Post, Script, Turn, one_stage_a_worker
+from ampsim.runtime.schedules.turns import Ledger, Script, Turn, WorkerStages, one_stage_a_worker
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class ZeroBubbleH1(Plain):
         OptionError: m is below 1.
     """
 
-    max_active_keys: int = 8
+    max_active_keys: Count = 8
     name: ClassVar[str] = "zb-h1"
     drains: ClassVar[bool] = True
     averages: ClassVar[bool] = True
@@ -40,20 +41,20 @@ class ZeroBubbleH1(Plain):
 
     def __post_init__(self) -> None:
         """Check the option."""
-        require_count("max_active_keys", self.max_active_keys)
+        check_fields(self)
 
     def update_interval(self, node: str, preferred: int) -> int | None:
         """The controller sends the updates when the mini-batch has drained."""
         return None
 
-    def turns(self, post: Post, ledger: Ledger) -> Script:
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> Script:
         """Write down the order for each mini-batch.
 
         Raises:
             OptionError: a worker has several stages.
         """
-        stage = one_stage_a_worker(self.name, post)
-        return Script(lambda size: _order(stage, post.stages, size), ledger)
+        stage = one_stage_a_worker(self.name, placed)
+        return Script(lambda size: _order(stage, placed.stages, size), ledger)
 
     def weights(self, stages: int, ledger: Ledger) -> None:
         """Every step reads the latest, which only change at the drain."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ampsim.ir import Direction, ParameterizedNode
-from ampsim.nodes.light import ELEMENT_BYTES
 
 TOUCHES = 4  # chosen: no step reads or writes all that it takes, holds and sends more often
 
@@ -46,5 +45,15 @@ def test_a_step_is_charged_for_no_more_than_it_touches(trial, direction):
     work = node.work(direction, took[-1].shape)
     assert work.operations >= 1
     assert 0 <= work.weight_bytes <= (work.bytes if node.is_parameterized else 0)
-    most = TOUCHES * ELEMENT_BYTES * (size(took) + size(gave) + held(node))
+    most = TOUCHES * node.element_bytes * (size(took) + size(gave) + held(node))
     assert 0 <= charged(node, direction, took, gave) <= most
+
+
+@pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
+def test_double_precision_moves_twice_the_bytes_and_nothing_else_more(trial, direction):
+    single, double = trial.node(dtype="float32"), trial.node(dtype="float64")
+    double.element_bytes = 8
+    shape = trial.messages[-1].payload.shape
+    once, twice = single.work(direction, shape), double.work(direction, shape)
+    assert (twice.bytes, twice.weight_bytes) == (2 * once.bytes, 2 * once.weight_bytes)
+    assert (twice.flop, twice.operations) == (once.flop, once.operations)

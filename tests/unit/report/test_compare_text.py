@@ -63,7 +63,7 @@ def test_a_row_that_only_one_run_has_is_shown_beside_nothing():
 
 
 def test_of_a_wide_table_only_columns_that_differ_are_shown():
-    a = {f"column-{index}": index for index in range(12)}
+    a = {f"column-{index}": index for index in range(13)}
     parting = Parting(0, a, {**a, "column-7": 8}, ("column-7",))
     last = text(tables=[TableComparison("epochs", 1, 1, parting)]).splitlines()[-3:]
     assert [line.split() for line in last] == [

@@ -53,7 +53,10 @@ def test_of_three_repeats_the_median_one_is_thick(make_epochs):
     thick = [line for line in lines(figure.axes[1], "amp") if line.get_linewidth() > 1.5]
     assert len(thick) == 1
     assert thick[0].get_xdata()[-1] == 9  # of 8, 9, 10 epochs
-    assert legend_texts(figure) == ["amp: 97 % at 450 ms, epoch 9 (median of 3 repeats, band: all)"]
+    assert legend_texts(figure) == [
+        "amp: 97 % after 450 ms, 9 epochs "
+        "(medians of 3 repeats; line: the median by epochs, band: all)"
+    ]
 
 
 def test_the_point_of_reaching_is_marked_and_the_target_labelled(make_epochs):
@@ -94,8 +97,11 @@ def test_bands_and_thin_lines_are_left_out_where_they_would_hide_one_another(mak
     few, many = ({f"mine {i}": [make_epochs("amp", 0)] * 3 for i in range(n)} for n in (6, 7))
     banded, plain = convergence(few, target=0.97), convergence(many, target=0.97)
     assert len(banded.axes[0].collections) - len(plain.axes[0].collections) == 6 - 1
-    assert all(text.endswith("(median of 3 repeats, band: all)") for text in legend_texts(banded))
-    assert all("(median of 3 repeats, " in text for text in legend_texts(plain))
+    assert all(
+        text.endswith("repeats; line: the median by epochs, band: all)")
+        for text in legend_texts(banded)
+    )
+    assert all("(medians of 3 repeats; " in text for text in legend_texts(plain))
     assert all(text.endswith(" epochs)") for text in legend_texts(plain))
 
 
@@ -134,7 +140,7 @@ def test_an_unknown_throughput_is_a_dash_and_never_zero(make_table):
 def test_rows_of_one_schedule_are_told_apart(make_table):
     table = make_table(schedule=["amp", "amp", "amp"], max_active_keys=[1, 4, 4])
     labels = [label.get_text() for label in throughput(table).axes[0].get_yticklabels()]
-    assert labels == ["amp, mak 1", "amp, mak 4", "amp, mak 4 (2)"]
+    assert labels == ["amp, 1 in flight", "amp, 4 in flight", "amp, 4 in flight (2)"]
 
 
 def test_gradients_are_counted_by_node_and_staleness_and_others_are_not(figure_1):
@@ -210,7 +216,7 @@ def test_an_error_falls_to_its_target_on_an_axis_with_its_unit(make_epochs):
     first = int(np.flatnonzero(falling["error"] <= 1.0)[0])
     (ring,) = [line for line in by_time.lines if line.get_label() == "target reached"]
     np.testing.assert_allclose(ring.get_ydata(), falling["error"].iloc[first])
-    assert legend_texts(figure)[0].startswith("amp: 1 eV at ")
+    assert legend_texts(figure)[0].startswith("amp: 1 eV after ")
     low, high = by_time.get_ylim()
     assert 0 <= low < falling["error"].min() < falling["error"].max() < high
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import OutputError
+from ampsim.files import sha256_of
 from ampsim.report.forecast_page import write_forecast
 
 pytestmark = pytest.mark.slow  # each draws several figures
@@ -30,16 +31,16 @@ def written(result, tmp_path_factory):
 
 def test_the_folder_holds_table_page_figures_and_manifest(written):
     assert [path.name for path in written] == [
-        "manifest.toml", "forecast.csv", "convergence.png", "throughput.png", "plane.png",
+        "forecast.csv", "epochs.csv", "convergence.png", "throughput.png", "plane.png",
         "utilisation.png", "staleness.png", "gantt.png", "gantt-sequential.png",
         "gantt-pipeline.png", "gantt-amp.png", "forecast.md",
-        "index.html",
+        "index.html", "manifest.toml",
     ]  # fmt: skip
     assert set(written[0].parent.iterdir()) == set(written)
 
 
 def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
-    page = written[-2].read_text(encoding="utf-8")
+    page = written[-3].read_text(encoding="utf-8")
     first, verdict, setting = page.split("\n\n")[:3]
     assert first == "# Forecast: rnn on 16 × tflops-1"
     assert verdict.startswith("**amp trains 4.1 times as fast as sequential")
@@ -53,7 +54,10 @@ def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
 
 
 def test_the_manifest_reads_back_as_it_was(written, result):
-    assert tomllib.loads(written[0].read_text("utf-8")) == result.manifest
+    kept = tomllib.loads(written[-1].read_text("utf-8"))
+    files = kept.pop("files")
+    assert kept == {"kind": "forecast", "format": 1, **result.manifest}
+    assert files == {path.name: sha256_of(path) for path in written[:-1]}
 
 
 def test_the_same_forecast_gives_the_same_bytes(written, result, tmp_path):
@@ -72,7 +76,8 @@ def test_without_accuracy_and_spans_their_figures_are_left_out(
         run.spans = run.spans.iloc[:0]
         run.staleness = run.staleness.iloc[:0]
     names = {path.name for path in write_forecast(forecast, tmp_path)}
-    assert names == {"manifest.toml", "forecast.csv", "throughput.png", "forecast.md", "index.html"}
+    tables = {"forecast.csv", "epochs.csv"}
+    assert names == {*tables, "manifest.toml", "throughput.png", "forecast.md", "index.html"}
 
 
 def test_a_forecast_of_nothing_is_still_written(make_forecast, figure_1, make_table, tmp_path):
@@ -116,8 +121,8 @@ def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1
     forecast.table = table.iloc[:2]
     names = [path.name for path in write_forecast(forecast, tmp_path)]
     assert [name for name in names if name.startswith("gantt-")] == [
-        "gantt-amp-mak-1.png",
-        "gantt-amp-mak-4.png",
+        "gantt-amp-1-in-flight.png",
+        "gantt-amp-4-in-flight.png",
     ]
 
 

@@ -137,7 +137,7 @@ def test_free_steps_are_not_drawn_and_their_workers_are_one_line(make_chain):
     drawn = sum(len(boxes(axes, direction)) for direction in PAPER)
     assert drawn == (spans["end_s"] > spans["start_s"]).sum() < len(spans)
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["worker 0", "worker 1", "worker 2"]
+    assert names == [f"worker {n} (linear-{n})" for n in range(3)]
     lines = [text.get_text() for text in axes.texts if not text.get_text().isdigit()]
     assert lines == ["12 workers with only free steps, 1 worker with no steps"]
 
@@ -145,7 +145,12 @@ def test_free_steps_are_not_drawn_and_their_workers_are_one_line(make_chain):
 def test_idle_workers_keep_a_dimmed_row_if_wanted(make_chain):
     axes = gantt(make_chain(3, 6)["amp"], workers=6, hide_idle=False).axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [f"worker {number}" for number in range(6)]
+    assert names == [
+        *(f"worker {n} (linear-{n})" for n in range(3)),
+        "worker 3",
+        "worker 4 (relu)",
+        "worker 5",
+    ]
     ground = next(c for c in axes.collections if c.get_label() == "idle")
     busy, dimmed = to_hex(ground.get_facecolor()[0]), to_hex(ground.get_facecolor()[5])
     assert busy != dimmed

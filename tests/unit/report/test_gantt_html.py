@@ -71,9 +71,8 @@ def test_free_steps_and_idle_workers_are_counted_not_drawn(make_chain):
 
 def test_the_page_carries_each_transfer_between_workers_once(figure_1):
     frame = pd.DataFrame(
-        [("linear-0", "linear-2", 8, 2e-6, 3e-6), ("linear-1", "linear-0", 16, 1e-6, 2e-6),
-         ("controller", "linear-0", 8, 0.0, 1e-6)],
-        columns=["source", "target", "bytes", "start_s", "end_s"],
+        [(0, 2, 8, 2e-6, 3e-6), (1, 0, 16, 1e-6, 2e-6), (-1, 0, 8, 0.0, 1e-6)],
+        columns=["source_worker", "target_worker", "bytes", "start_s", "end_s"],
     )  # fmt: skip
     view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
     sent = view.data["schedules"][0]["sent"]
@@ -91,8 +90,9 @@ def test_the_page_carries_each_transfer_between_workers_once(figure_1):
 
 def test_transfers_that_are_too_many_for_a_page_are_left_out_and_it_says_so(figure_1, monkeypatch):
     monkeypatch.setattr(gantt_data, "TRANSFERS_MAX", 3)
-    row = ("linear-0", "linear-2", 8, 2e-6, 3e-6)
-    frame = pd.DataFrame([row] * 4, columns=["source", "target", "bytes", "start_s", "end_s"])
+    row = (0, 2, 8, 2e-6, 3e-6)
+    names = ["source_worker", "target_worker", "bytes", "start_s", "end_s"]
+    frame = pd.DataFrame([row] * 4, columns=names)
     view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
     assert view.data["schedules"][0]["sent"]["start"] == ""
     words = "; 4 transfers between workers are too many for a page; choose a shorter window"
@@ -105,7 +105,12 @@ def test_rows_are_grouped_by_device_where_devices_differ(figure_1):
     assert view.data["devices"] == ["fast", "fast", "slow"]
     assert view.data["groups"] == [["fast", 0, 1], ["slow", 2, 2]]
     names = [row.name for row in view.panels[0].worked]
-    assert names == ["all of these", "worker 0, fast", "worker 2, fast", "worker 1, slow"]
+    assert names == [
+        "all workers",
+        "worker 0 (linear-0), fast",
+        "worker 2 (linear-2), fast",
+        "worker 1 (linear-1), slow",
+    ]
     assert gantt_view(figure_1, workers=3, devices=["fast"] * 3).data["groups"] == []
 
 
@@ -124,8 +129,8 @@ def test_the_table_says_how_busy_each_worker_is(figure_1):
     length_s = spans["end_s"].max()
     mine = spans[spans["worker"] == 1]
     assert [row.name for row in panel.worked] == [
-        "all of these",
-        *(f"worker {w}" for w in range(3)),
+        "all workers",
+        *(f"worker {w} (linear-{w})" for w in range(3)),
     ]
     assert panel.worked[2].steps == len(mine)
     share = (mine["end_s"] - mine["start_s"]).sum() / length_s

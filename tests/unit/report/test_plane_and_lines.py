@@ -69,11 +69,11 @@ def test_other_intervals_and_replicas_are_other_lines(sweep):
     table = sweep.assign(min_update_interval=[1, 1, 8, 8], replicas=[1, 1, 2, 2])
     assert list(series(table)) == [
         "sequential",
-        "amp, mui 1",
-        "amp, mui 8",
+        "amp, update interval 1",
+        "amp, update interval 8",
     ]
     table = sweep.assign(replicas=[1, 1, 2, 2])
-    assert list(series(table)) == ["sequential", "amp, replicas 1", "amp, replicas 2"]
+    assert list(series(table)) == ["sequential", "amp, 1 replica", "amp, 2 replicas"]
 
 
 def test_labels_of_rows_can_be_overruled_by_the_names_of_their_schedules(sweep):
@@ -120,9 +120,9 @@ def test_the_plane_has_a_point_for_each_row_that_reached_the_target(sweep):
     line = drawn(axes, "amp")
     np.testing.assert_allclose(line.get_xdata(), [1.2, 3])
     np.testing.assert_allclose(line.get_ydata(), [4, 6])
-    assert words(axes).count("mak 1") == 2
-    assert "mak 4" in words(axes)
-    assert "mak 16" not in words(axes)
+    assert words(axes).count("1") == 2
+    assert "4" in words(axes)
+    assert "16" not in words(axes)
     assert axes.get_ylabel() == "epochs to the target"
     assert inside(figure)
 
@@ -160,7 +160,7 @@ def test_labels_of_points_close_together_do_not_cover_each_other(sweep):
     )
     figure = plane(crowd, ITEMS)
     figure.draw_without_rendering()
-    labels = [one for one in figure.axes[0].texts if "mak" in one.get_text()]
+    labels = [one for one in figure.axes[0].texts if one.get_text().isdigit()]
     boxes = [Text.get_window_extent(one) for one in labels]  # without the line to the point
     assert len(boxes) == 8
     for index, box in enumerate(boxes):
@@ -180,7 +180,7 @@ def test_utilisation_is_a_bar_a_worker_of_three_parts(make_forecast, figure_1):
         np.testing.assert_allclose(found, shares[direction] * 100)
     assert set(widths) == set(DIRECTIONS)
     assert axes.get_xlabel() == "share of the run (%)"
-    assert axes.get_title(loc="right") == "mean 33.3 %"
+    assert axes.get_title(loc="right") == "all: 33.3 %"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["forward", "backward", "update", "idle"]
     hatches = {patch.get_hatch() for patch in figure.legends[0].get_patches()[:3]}
@@ -223,7 +223,7 @@ def test_bounds_are_four_bars_a_row_and_the_largest_is_named(sweep):
         "90.0 %  critical path",
         "90.0 %  worker 3",
     ]
-    assert axes.get_xlabel() == "share of the first training pass, by its leading 20,000 steps (%)"
+    assert axes.get_xlabel() == "share of the run's virtual time (%)"
     assert inside(figure)
 
 

@@ -6,21 +6,21 @@ import dataclasses
 import math
 import re
 
-import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.report import run_page
 from ampsim.report.run_page import (
     EPOCHS_SHOWN,
-    SPANS_SHOWN,
     epochs_table,
     index,
     page,
     verdict_of,
     view_of,
+    write_run_folder,
     write_run_page,
 )
-from ampsim.study.kept_run import Outcome, RunOptions, run_to_keep
+from ampsim.study.run_to_keep import Outcome, RunOptions, run_to_keep
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -50,7 +50,7 @@ def test_the_folder_gets_figures_and_two_pages(finished, tmp_path):
     written = [path.name for path in write_run_page(finished, tmp_path)]
     assert written == [
         "gantt.png", "convergence.png", "utilisation.png", "bounds.png", "staleness.png",
-        "report.md", "index.html",
+        "report.md", "index.html", "epochs.csv",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == set(written)
 
@@ -64,14 +64,16 @@ def test_both_pages_tell_verdict_table_epochs_bound_assumptions_and_origin(finis
             "spans.parquet", "epochs.parquet",
         ):  # fmt: skip
             assert told in text
-        assert "time to" not in text.partition("All times are virtual")[0].partition("mak:")[0]
+        assert (
+            "time to" not in text.partition("All times are virtual")[0].partition("In flight: ")[0]
+        )
 
 
 def test_what_bounds_it_is_told(finished):
     bound_by = finished.result.bounds.bound_by
-    assert bound_by == "worker 1"
-    assert f"| {bound_by} (" in page(view_of(finished), [])
-    assert "amp: bound by worker 1, which is busy " in index(view_of(finished), [])
+    assert bound_by == "worker 0"  # the first of three alike
+    assert f"| {bound_by}: stage-1 (" in page(view_of(finished), [])
+    assert "amp: bound by worker 0 (stage-1), which is busy " in index(view_of(finished), [])
 
 
 def test_with_a_target_the_time_to_it_is_told(kept):
@@ -84,21 +86,21 @@ def test_with_a_target_the_time_to_it_is_told(kept):
 
 def test_a_line_for_each_epoch_and_of_many_the_last(finished, kept):
     headings, *lines = epochs_table(view_of(finished))
-    assert headings[-2:] == ["validation accuracy", "training"]
+    assert headings[-2:] == ["validation accuracy", "training (items/s)"]
     assert [line[0] for line in lines] == ["1", "2", "3"]
-    assert all(line[-1].endswith("/s") for line in lines)
+    assert all(line[-1].endswith(" k") for line in lines)
     many = view_of(kept(epochs=EPOCHS_SHOWN + 2))
     assert len(epochs_table(many)) == 1 + EPOCHS_SHOWN
     assert f"The last {EPOCHS_SHOWN} of {EPOCHS_SHOWN + 2} epochs" in index(many, [])
 
 
-def test_without_numbers_there_is_no_convergence_and_an_older_figure_goes(kept, tmp_path):
-    (tmp_path / "convergence.png").write_bytes(b"old")
+def test_without_numbers_there_is_no_convergence_and_an_older_figure_goes(finished, kept, tmp_path):
+    write_run_folder(finished, tmp_path)
+    assert (tmp_path / "convergence.png").is_file()
     (tmp_path / "mine.png").write_bytes(b"mine")
-    written = {path.name for path in write_run_page(kept(mode="sleep"), tmp_path)}
+    written = {path.name for path in write_run_folder(kept(mode="sleep"), tmp_path)}
     assert "convergence.png" not in written
-    assert not (tmp_path / "convergence.png").exists()
-    assert (tmp_path / "mine.png").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {*written, "mine.png"}
 
 
 def test_a_run_that_was_interrupted_at_once_has_pages_too(finished, tmp_path):
@@ -106,8 +108,8 @@ def test_a_run_that_was_interrupted_at_once_has_pages_too(finished, tmp_path):
     result = dataclasses.replace(finished.result, recorder=recorder)
     outcome = Outcome(result, 3, is_interrupted=True)
     written = [path.name for path in write_run_page(outcome, tmp_path)]
-    assert written == ["report.md", "index.html"]
-    for name in written:
+    assert written == ["report.md", "index.html", "epochs.csv"]
+    for name in written[:2]:
         text = (tmp_path / name).read_text("utf-8")
         assert "The run was interrupted after 0 of 3 epochs." in text
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
@@ -119,15 +121,13 @@ def test_a_run_that_failed_says_why(finished):
         assert "The run failed after 3 of 9 epochs: the loss is NaN." in text
 
 
-def test_a_page_shows_the_leading_steps_only(finished):
-    spans = pd.concat([finished.result.spans] * (SPANS_SHOWN // 50), ignore_index=True)
-    assert len(spans) > SPANS_SHOWN
-    result = finished.result
-    longer = dataclasses.replace(result)
-    vars(longer)["spans"] = spans
-    view = view_of(Outcome(longer, 3))
-    assert len(view.spans) == SPANS_SHOWN
-    assert math.isclose(view.outline.makespan_s, result.makespan_s)
+def test_a_page_shows_the_leading_steps_only(finished, monkeypatch):
+    monkeypatch.setattr(run_page, "SPANS_SHOWN", 50)
+    assert len(finished.result.spans) > 50
+    view = view_of(finished)
+    assert len(view.spans) == 50
+    assert math.isclose(view.outline.makespan_s, finished.result.makespan_s)
+    assert "(50 of " in index(view, [])
 
 
 def test_names_of_a_user_do_no_harm(finished, tmp_path):

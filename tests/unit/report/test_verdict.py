@@ -94,9 +94,9 @@ def test_ratios_near_one_and_below_are_worded_honestly(make_table, rate, words):
     assert words in verdict(table, 0.97)
 
 
-def test_rows_of_one_name_are_told_apart_by_mak(make_table):
+def test_rows_of_one_name_are_told_apart_by_what_is_in_flight(make_table):
     table = make_table(schedule=["amp", "amp", "amp"], max_active_keys=[1, 4, 8])
-    assert verdict(table, 0.97).startswith("amp with mak 8 trains 4.1 times as fast as amp with")
+    assert verdict(table, 0.97).startswith("amp, 8 in flight trains 4.1 times as fast as amp, 1 in")
 
 
 def test_no_row_is_no_verdict(make_table):

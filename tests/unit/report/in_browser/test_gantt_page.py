@@ -13,6 +13,9 @@ pytestmark = [
 ]
 
 
+SENT = ["source_worker", "target_worker", "bytes", "start_s", "end_s"]
+
+
 @pytest.fixture
 def page(open_page, figure_1, tmp_path):
     """Three schedules of the paper's Figure 1."""
@@ -58,7 +61,7 @@ def test_pointing_at_a_box_says_what_it_is(page):
     lines = tip.text.splitlines()
     assert lines[0] == "linear-0, forward"
     assert lines[1] == "instance 0"
-    assert lines[2] == "worker 0, sequential"
+    assert lines[2] == "worker 0 (linear-0), sequential"
     assert lines[3].endswith("takes 1.00 µs")
     assert lines[4] == "100 FLOP, 8 B"
 
@@ -67,8 +70,7 @@ def test_pointing_at_a_box_says_what_it_is(page):
 def links(open_page, figure_1, tmp_path):
     """One schedule on two kinds of devices, with transfers and states."""
     spans = figure_1["sequential"].assign(state="step 3, length 7")
-    row = ("linear-0", "linear-2", 8, 1e-6, 2e-6)
-    sent = pd.DataFrame([row], columns=["source", "target", "bytes", "start_s", "end_s"])
+    sent = pd.DataFrame([(0, 2, 8, 1e-6, 2e-6)], columns=SENT)
     path = write_gantt_page(
         {"sequential": spans}, tmp_path / "g.html", workers=3,
         devices=["fast", "slow", "fast"], transfers={"sequential": [sent]},
@@ -79,7 +81,7 @@ def links(open_page, figure_1, tmp_path):
 def test_pointing_at_a_box_says_its_state_and_its_device(links):
     links.mouse("mouseMoved", *links.first_step())
     lines = links.find("[data-part=tip]").text.splitlines()
-    assert lines[1:3] == ["instance 0, step 3, length 7", "worker 0 (fast), sequential"]
+    assert lines[1:3] == ["instance 0, step 3, length 7", "worker 0 (linear-0) (fast), sequential"]
     assert links.complaints() == []
 
 
@@ -99,8 +101,8 @@ def test_a_page_without_transfers_has_no_switch_for_them(page):
 
 
 def test_too_many_transfers_are_thinned_and_it_is_said(open_page, figure_1, tmp_path):
-    rows = [("linear-0", "linear-1", 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(2000)]
-    sent = pd.DataFrame(rows, columns=["source", "target", "bytes", "start_s", "end_s"])
+    rows = [(0, 1, 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(2000)]
+    sent = pd.DataFrame(rows, columns=SENT)
     path = write_gantt_page(
         {"amp": figure_1["amp"]}, tmp_path / "g.html", workers=3, transfers={"amp": [sent]}
     )
@@ -116,7 +118,9 @@ def test_a_click_follows_the_instance_and_a_key_lists_its_steps(page):
     note = page.find("[data-part=note]")
     assert note.text.startswith("Instance 0 – sequential: 9 steps in ")
     page.press("n")
-    assert note.text.startswith("linear-0, forward; instance 0; worker 0, sequential; 0.000 µs")
+    assert note.text.startswith(
+        "linear-0, forward; instance 0; worker 0 (linear-0), sequential; 0.000 µs"
+    )
     page.press("\ue00c")  # Escape
     assert page.state("followed") == ""
 

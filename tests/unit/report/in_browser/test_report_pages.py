@@ -7,7 +7,7 @@ import pytest
 import ampsim
 from ampsim.report.forecast_html import html_page
 from ampsim.report.run_page import write_run_page
-from ampsim.study.kept_run import RunOptions, run_to_keep
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,17 +33,20 @@ def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
     model = chain(((1000, 2000, 500),) * 2, instances=8, valid=4).model()
     cluster = make_cluster(2, flop_per_s=1e9)
     outcome = run_to_keep(model, cluster, ampsim.Amp(2), RunOptions(epochs=2))
-    page = open_page(write_run_page(outcome, tmp_path)[-1])
+    write_run_page(outcome, tmp_path)
+    page = open_page(tmp_path / "index.html")
     assert (page.complaints(), page.requests()) == ([], [])
     size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     page.settle()
     wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    names = "return [...document.querySelectorAll('img')].map(i => i.alt && i.naturalWidth)"
+    drawn = "[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility())"
+    widths = f"return {drawn}.map(s => s.ariaLabel && s.getBoundingClientRect().width)"
     try:
         assert page.browser.execute_script(wide) == 0
-        assert all(width > 0 for width in page.browser.execute_script(names))
-        assert len(page.browser.find_elements("css selector", "img")) == 4
+        shown = page.browser.execute_script(widths)
+        assert len(shown) == 4
+        assert all(width > 0 for width in shown)
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

@@ -1,0 +1,36 @@
+"""The public names, and where they live."""
+
+from . import clock as clock
+from . import data as data
+from . import figures as figures
+from . import ir as ir
+from . import nodes as nodes
+from . import optim as optim
+from .data import ArrayDataset as ArrayDataset
+from .errors import AmpsimError as AmpsimError
+from .hardware import Cluster as Cluster
+from .hardware import Device as Device
+from .hardware import Link as Link
+from .hardware import load_cluster as load_cluster
+from .runtime import Amp as Amp
+from .runtime import AmpBudget as AmpBudget
+from .runtime import GPipe as GPipe
+from .runtime import InterleavedOneFOneB as InterleavedOneFOneB
+from .runtime import OneFOneB as OneFOneB
+from .runtime import PipeDream as PipeDream
+from .runtime import PipeDream2BW as PipeDream2BW
+from .runtime import Pipeline as Pipeline
+from .runtime import Sequential as Sequential
+from .runtime import ZeroBubbleH1 as ZeroBubbleH1
+from .study import Forecast as Forecast
+from .study import Model as Model
+from .study import Result as Result
+from .study import forecast as forecast
+from .study import load_model as load_model
+from .study import load_run as load_run
+from .study import simulate as simulate
+from .study import try_out as try_out
+
+__version__: str
+
+__all__: list[str]

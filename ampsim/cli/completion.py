@@ -1,0 +1,86 @@
+"""What the shell offers for a value, once `ampsim --install-completion` was run.
+
+Nothing heavy is imported, so that a shell answers at once; names that live in heavy modules stand
+here again, and a test compares them with the registries.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable
+from typing import Final
+
+SCHEDULES: Final = (
+    "sequential", "pipeline", "gpipe", "1f1b", "1f1b-interleaved", "zb-h1", "pipedream",
+    "pipedream-2bw", "amp", "amp-budget",
+)  # fmt: skip
+PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware")
+DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
+REMEDIES: Final = ("none", "weight-prediction")
+
+Complete = Callable[[str], list[str]]
+
+
+def one_of(*names: str) -> Complete:
+    """Offer these names."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _starting(names, incomplete)
+
+    return complete
+
+
+def several_of(*names: str) -> Complete:
+    """Offer these names after each comma, but none that is there already."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        rest = [name for name in names if name not in before.split(",")]
+        return [f"{before}{comma}{name}" for name in _starting(rest, last)]
+
+    return complete
+
+
+def models(incomplete: str) -> list[str]:
+    """Shipped models, and Python files."""
+    from ampsim import assets
+
+    return _starting(assets.names("models"), incomplete) + _paths(incomplete, ".py")
+
+
+def runs_or_models(incomplete: str) -> list[str]:
+    """Shipped models, Python files and folders."""
+    return models(incomplete)
+
+
+def devices(incomplete: str) -> list[str]:
+    """Shipped devices, and TOML files."""
+    from ampsim import assets
+
+    return _starting(assets.names("devices"), incomplete) + _paths(incomplete, ".toml")
+
+
+def placements(incomplete: str) -> list[str]:
+    """Placements, and TOML files."""
+    return _starting(PLACEMENTS, incomplete) + _paths(incomplete, ".toml")
+
+
+def recipes(incomplete: str) -> list[str]:
+    """Recipes in the folder `reports/` here, and folders."""
+    here = sorted(os.path.basename(os.path.dirname(path)) for path in glob.glob(_RECIPES))
+    return _starting(here, incomplete) + _paths(incomplete, None)
+
+
+_RECIPES: Final = os.path.join("reports", "*", "recipe.toml")
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _paths(incomplete: str, suffix: str | None) -> list[str]:
+    """Folders, with a separator at the end, and files of that suffix."""
+    found = sorted(glob.glob(f"{glob.escape(os.path.expanduser(incomplete))}*"))
+    folders = [path + os.sep for path in found if os.path.isdir(path)]
+    return folders + [path for path in found if suffix is not None and path.endswith(suffix)]

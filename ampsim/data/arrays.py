@@ -1,0 +1,151 @@
+"""Arrays in memory as a data set, for a model of one's own.
+
+>>> import numpy as np
+>>> points, labels = np.zeros((50, 2)), np.zeros(50, int)
+>>> data = ArrayDataset(train=(points, labels), valid=(points[:10], labels[:10]), batch=20)
+>>> [batch.rows for batch in data.batches("train", epoch=0, seed=0)]
+[20, 20, 10]
+>>> [(port, state, payload.shape) for port, state, payload in pump_arrays(7, next(
+...     data.batches("valid", epoch=0, seed=0)))]
+[(0, Instance(instance=7), (10, 2)), (1, Instance(instance=7), (10,))]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ampsim.data.dataset import Split
+from ampsim.data.splits import limit, order, pick
+from ampsim.data.vocabulary import frozen
+from ampsim.errors import OptionError
+from ampsim.ir import Pumped
+from ampsim.options import require_count
+from ampsim.shown import short
+
+DTYPES = ("float32", "float64")
+
+
+class Instance(NamedTuple):
+    """State of a message that needs no more than to say which batch it belongs to."""
+
+    instance: int
+
+
+class ArrayBatch(NamedTuple):
+    """Some rows of each array, in the order in which the arrays were given."""
+
+    arrays: tuple[np.ndarray, ...]
+
+    @property
+    def rows(self) -> int:
+        """Items of the batch."""
+        return len(self.arrays[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayDataset:
+    """Row i of each array is item i; "train" is shuffled anew in each epoch, "valid" never.
+
+    Args:
+        train: arrays of equally many rows, such as ``(points, labels)``.
+        valid: as many arrays, of the same widths, to validate on.
+        batch: items of an instance; the last batch may have fewer.
+        dtype: what floating-point arrays become, "float32" or "float64": that of the model.
+        name: as in reports.
+        description: what an item holds, in one line.
+
+    Raises:
+        OptionError: arrays do not fit each other, or an option has a value that it cannot have.
+    """
+
+    train: Sequence[Any]
+    valid: Sequence[Any]
+    batch: int = 100
+    dtype: str = "float32"
+    name: str = "arrays"
+    description: str = "arrays in memory"
+
+    def __post_init__(self) -> None:
+        """Take the arrays as they are to be handed out, and check that they fit."""
+        require_count("batch", self.batch)
+        if str(self.dtype) not in DTYPES:
+            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {short(self.dtype)}")
+        train, valid = (_arrays(one, getattr(self, one), self.dtype) for one in ("train", "valid"))
+        forms = [[(one.shape[1:], one.dtype.kind) for one in arrays] for arrays in (train, valid)]
+        if forms[0] != forms[1]:
+            raise OptionError(
+                f"train and valid must be alike but for their rows, got {_shown(train)} and "
+                f"{_shown(valid)}"
+            )
+        object.__setattr__(self, "train", train)
+        object.__setattr__(self, "valid", valid)
+
+    def for_run(self, seed: int, train_count: int | None) -> ArrayDataset:
+        """The data set with its first `train_count` training items; None for all.
+
+        It is what `Model.make_data` may be; `seed` changes nothing.
+
+        Raises:
+            OptionError: there are fewer.
+        """
+        count = limit("train_count", train_count, self.count("train"))
+        first = [array[:count] for array in self.train]
+        return ArrayDataset(first, self.valid, self.batch, self.dtype, self.name, self.description)
+
+    def count(self, split: Split) -> int:
+        """How many items a split has."""
+        return len(pick(split, self.train, self.valid)[0])
+
+    def batch_count(self, split: Split) -> int:
+        """How many batches `batches` gives."""
+        return -(-self.count(split) // self.batch)
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
+        """Every item of a split once."""
+        arrays = pick(split, self.train, self.valid)
+        rows = np.array(order(split, self.count(split), epoch=epoch, seed=seed), np.intp)
+        for start in range(0, len(rows), self.batch):
+            chosen = rows[start : start + self.batch]
+            yield ArrayBatch(tuple(frozen(array[chosen]) for array in arrays))
+
+
+def pump_arrays(instance: int, batch: ArrayBatch) -> list[Pumped]:
+    """Send each array of a batch to the controller's port of the same place.
+
+    It is what `Model.pump` may be where nothing but the arrays goes into the graph.
+    """
+    state = Instance(instance)
+    return [(port, state, array) for port, array in enumerate(batch.arrays)]
+
+
+def _arrays(split: str, given: Any, dtype: str) -> tuple[np.ndarray, ...]:
+    if not isinstance(given, list | tuple) or not given:
+        raise OptionError(
+            f"{split} must be a tuple of arrays such as (points, labels), got "
+            f"{type(cast('object', given)).__name__}"
+        )
+    arrays = tuple(_array(split, one, dtype) for one in cast("Sequence[Any]", given))
+    if len({len(array) for array in arrays}) > 1:
+        raise OptionError(f"arrays of {split} must have equally many rows, got {_shown(arrays)}")
+    return arrays
+
+
+def _array(split: str, given: Any, dtype: str) -> np.ndarray:
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:  # rows of different lengths
+        raise OptionError(f"{split} must hold arrays of numbers: {error}") from None
+    if array.dtype.kind not in "fiub" or not array.ndim:
+        raise OptionError(
+            f"{split} must hold arrays of numbers with a row for each item, got "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
+
+
+def _shown(arrays: Sequence[np.ndarray]) -> str:
+    return ", ".join(f"{array.dtype}{array.shape}" for array in arrays)

@@ -1,0 +1,9 @@
+"""Figures of results and forecasts, for notebooks and scripts: `ampsim.figures.gantt(result)`.
+
+Each gives a matplotlib Figure, which shows itself in a notebook after ``%matplotlib inline``, and
+which `save` writes as PNG, SVG or PDF.
+"""
+
+from ampsim.report.figures import convergence, gantt, of, plane, save, staleness, utilisation
+
+__all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisation"]

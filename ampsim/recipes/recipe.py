@@ -1,0 +1,215 @@
+"""A recipe: what a report runs, and the published numbers that it compares with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+
+from pydantic import Field
+
+from ampsim.errors import FileFormatError, one_of
+from ampsim.files import sha256_of
+from ampsim.paths import expanded
+from ampsim.runtime import SCHEDULES
+from ampsim.toml_file import FileKind, Record, Text, read_table, validate
+
+RECIPE: Final = "recipe.toml"
+KIND: Final = FileKind("recipe", "a recipe has at least title, model, epochs and schedules")
+
+Quantity: TypeAlias = Literal[
+    "train_per_s",
+    "valid_per_s",
+    "epochs_to_target",
+    "time_to_target_s",
+    "best_accuracy",
+    "best_error",
+]
+"""Column of a report's table that something published can be put beside."""
+
+Figure: TypeAlias = Literal[
+    "convergence",
+    "throughput",
+    "throughput-over-mak",
+    "plane",
+    "staleness",
+    "utilisation",
+    "bounds",
+    "gantt",
+]
+FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)
+ModeName: TypeAlias = Literal["numeric", "sleep"]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class ScheduleEntry(Record):
+    """One row of the report.
+
+    Args:
+        name: of the schedule.
+        label: of the row; the schedule's name unless given.
+        max_active_keys: as on the command line.
+        min_update_interval: as on the command line.
+        staleness_budget: as on the command line, as the next two.
+        remedy: as of `Amp`.
+        max_group: likewise.
+        group_wait_s: likewise.
+        vertical_sync: as of `PipeDream`.
+        placement: as on the command line; a .toml file by its path from the recipe's folder.
+        mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
+        set: options of the model, over those of the recipe.
+    """
+
+    name: Text
+    label: Text | None = None
+    max_active_keys: Count | None = None
+    min_update_interval: Count | None = None
+    staleness_budget: float | None = None
+    remedy: Text | None = None
+    max_group: Count | None = None
+    group_wait_s: float | None = None
+    vertical_sync: bool | None = None
+    placement: Text | None = None
+    mode: ModeName | None = None
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    @property
+    def title(self) -> str:
+        """What the row is called."""
+        return self.label or self.name
+
+
+class Published(Record):
+    """A number that somebody published.
+
+    Args:
+        schedule: label of the row that it belongs to.
+        quantity: what it is, a column of the report's table.
+        value: in the unit of that column.
+        source: where it stands.
+    """
+
+    schedule: Text
+    quantity: Quantity
+    value: Positive
+    source: Text
+
+
+class RecipeFile(Record):
+    """The keys of a recipe.
+
+    Args:
+        title: of the page.
+        text: its first paragraphs, in Markdown.
+        model: a shipped name, or the path of a .py file from the recipe's folder.
+        set: options of the model.
+        cluster: a shipped name, or the path of a .toml file from the recipe's folder.
+        workers: how many; as `load_cluster` says unless given.
+        latency_s: of the links.
+        bandwidth_bytes_per_s: of the links.
+        mode: "numeric" or "sleep".
+        seeds: a run of each schedule for each.
+        instances: training items to use; all unless given.
+        epochs: run so many.
+        max_epochs: or run until the target is reached, at most so many.
+        target: value of the model's metric; needed with `max_epochs`.
+        schedules: the rows.
+        published: numbers to compare with.
+        figures: which to draw, as far as there are data for them; all unless given.
+    """
+
+    title: Text
+    text: str = ""
+    model: Text
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])
+    cluster: Text = "tflops-1"
+    workers: Count | None = None
+    latency_s: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    mode: ModeName = "numeric"
+    seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
+    instances: Count | None = None
+    epochs: Count | None = None
+    max_epochs: Count | None = None
+    target: Positive | None = None
+    schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
+    published: list[Published] = Field(default_factory=list[Published])
+    figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A recipe that was read and makes sense.
+
+    Args:
+        folder: where it lies.
+        label: what its file is called in messages.
+        sha256: of its file.
+        file: what it says.
+    """
+
+    folder: Path
+    label: str
+    sha256: str
+    file: RecipeFile
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        return self.folder.resolve().name
+
+    def beside(self, name_or_path: str, suffix: str) -> str:
+        """A name as it is; a path as one from where the user is."""
+        is_path = os.sep in name_or_path or name_or_path.endswith(suffix)
+        return str(self.folder / expanded(name_or_path)) if is_path else name_or_path
+
+
+def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
+    """Read the recipe of a folder.
+
+    Raises:
+        FileFormatError: it is missing, or a key or value of it is wrong; one line says which.
+    """
+    place = Path(folder)
+    path = place / RECIPE
+    table = read_table(path, str(path), KIND)
+    file = validate(RecipeFile, table, str(path))
+    recipe = Recipe(place, str(path), sha256_of(path), file)
+    fault = next(_faults(file), None)
+    if fault is not None:
+        raise FileFormatError(f"{path}: {fault}")
+    return recipe
+
+
+def _faults(file: RecipeFile) -> Iterator[str]:
+    """What the keys do not say together that they must, one sentence each."""
+    if (file.epochs is None) == (file.max_epochs is None):
+        yield "must have one of the keys 'epochs' and 'max_epochs'; give one"
+    if file.max_epochs is not None and file.target is None:
+        yield "missing key 'target', which max_epochs waits for; add it, or give epochs instead"
+    if len(set(file.seeds)) < len(file.seeds):
+        yield f"seeds must differ, got {file.seeds}"
+    titles = [entry.title for entry in file.schedules]
+    for index, entry in enumerate(file.schedules):
+        where = f"schedules[{index}]"
+        if entry.name not in SCHEDULES:
+            yield f"{where}: {one_of('schedule', entry.name, SCHEDULES)}"
+        if entry.title in titles[:index]:
+            yield f"{where}: label {entry.title!r} comes twice; give each row a label of its own"
+    for index, one in enumerate(file.published):
+        if one.schedule not in titles:
+            row = one_of("row", one.schedule, titles)
+            yield f"published[{index}].schedule: {row}"
+    yield from _wrong_settings("set", file.set)
+    for index, entry in enumerate(file.schedules):
+        yield from _wrong_settings(f"schedules[{index}].set", entry.set)
+
+
+def _wrong_settings(where: str, settings: dict[str, Any]) -> Iterator[str]:
+    for key, value in settings.items():
+        if not isinstance(value, bool | int | float | str):
+            yield f"{where}.{key} must be a number, text, true or false, got {value!r}"

@@ -1,0 +1,207 @@
+"""A report's runs: each schedule with each seed, taken from the store where it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pandas as pd
+
+from ampsim.errors import SimulationError
+from ampsim.metric import Metric
+from ampsim.recipes.published import compare
+from ampsim.recipes.recipe import RECIPE, Recipe
+from ampsim.recipes.rows import Rows, make_rows
+from ampsim.recipes.witness_file import to_text
+from ampsim.study.finished_run import FinishedRun
+from ampsim.study.jobs import Task
+from ampsim.study.kept_runs import Hearers, Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.study.outline import Outline
+from ampsim.study.progress import OnProgress
+from ampsim.study.provenance import costs, software
+from ampsim.study.row import row_of
+from ampsim.study.row_plan import Row
+from ampsim.study.source_digest import source_digest
+from ampsim.study.witness import Witness
+
+KIND: Final = "report"
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a recipe's runs gave; a page is made of it.
+
+    Attributes:
+        recipe: what was asked.
+        table: one row a schedule, as in a forecast.
+        comparison: published numbers beside simulated ones; see `compare`.
+        runs: every run, in order.
+        target: value of the metric aimed at; None without one.
+        metric: what was measured.
+        model: the model's name.
+        cluster: the cluster's name.
+        workers: how many workers.
+        manifest: where it came from, all but the hashes of what is written.
+        witnesses: those of the rows, as the file beside the report holds them.
+    """
+
+    recipe: Recipe
+    table: pd.DataFrame
+    comparison: pd.DataFrame
+    runs: tuple[FinishedRun, ...] = field(repr=False)
+    target: float | None
+    metric: Metric
+    model: str
+    cluster: str
+    workers: int
+    manifest: dict[str, Any] = field(repr=False)
+    witnesses: str = field(repr=False)
+
+    @property
+    def failures(self) -> list[str]:
+        """One sentence for each run that failed."""
+        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+
+
+class InterruptedReport(KeyboardInterrupt):
+    """Ctrl-C in the midst of a report's runs; those that finished are kept.
+
+    Attributes:
+        finished: how many runs are kept; None where it came before they were looked for.
+        planned: how many there are.
+    """
+
+    def __init__(self, finished: int | None, planned: int) -> None:
+        """Count the runs."""
+        kept = f"{finished} of {planned} runs are kept"
+        if finished is None:
+            kept = f"what was kept of {planned} runs is as it was"
+        super().__init__(f"interrupted: {kept}; run again to go on")
+        self.finished = finished
+        self.planned = planned
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the runs of a recipe are made.
+
+    Args:
+        jobs: runs to make at a time.
+        is_fresh: make every run, also those that the store has.
+        on_progress: told of each run that is made.
+        say: told in a line of each run that is taken from the store, or refused.
+    """
+
+    jobs: int = 1
+    is_fresh: bool = False
+    on_progress: OnProgress | None = None
+    say: Callable[[str], None] = lambda line: None
+
+
+def run_recipe(recipe: Recipe, folder: Path, manner: Manner | None = None) -> Findings:
+    """Run what is not in the store of `folder` yet, and gather everything.
+
+    Args:
+        recipe: what to run.
+        folder: the report's; finished runs are kept in a folder within.
+        manner: how.
+
+    Raises:
+        FileFormatError: something in the recipe does not fit.
+        MissingDataError: a data file is not there.
+        InterruptedReport: Ctrl-C; what finished is kept.
+        SimulationError: the process of a run died; what finished is kept.
+    """
+    manner = manner or Manner()
+    rows, seeds = make_rows(recipe), recipe.file.seeds
+    tasks = [
+        Task(row.plan, row.schedule, seed, row.label, repeat, len(seeds))
+        for row in rows.rows
+        for repeat, seed in enumerate(seeds, 1)
+    ]
+    lost: dict[int, str] = {}
+    try:
+        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], manner.jobs, lost.__setitem__)
+    except KeyboardInterrupt:
+        raise InterruptedReport(None, len(tasks)) from None
+    if lost:
+        raise SimulationError(lost[min(lost)])
+    known = [one for row in rows.rows for one in known_by(row, seeds, witnesses[row.label])]
+    made = _make_all(tasks, known, Keeping(folder, manner.is_fresh, say=manner.say), manner)
+    runs = [
+        FinishedRun(task.label, task.repeat, task.seed, *made[place])
+        for place, task in enumerate(tasks)
+    ]
+    return _gather(recipe, rows, runs, witnesses)
+
+
+_Made: TypeAlias = "dict[int, tuple[Outline, str | None]]"
+
+
+def _make_all(tasks: list[Task], known: list[Known], keeping: Keeping, manner: Manner) -> _Made:
+    """Every run by its place: from the store, or made now and kept there."""
+    made: _Made = {}
+    lost: dict[int, str] = {}
+
+    def keep(place: int, outline: Outline, failure: str | None) -> None:
+        made[place] = (outline, failure)
+
+    hearers = Hearers(keep, lost.__setitem__, manner.on_progress)
+    try:
+        take_or_make(tasks, known, keeping, manner.jobs, hearers)
+    except KeyboardInterrupt:
+        raise InterruptedReport(len(made), len(tasks)) from None
+    if lost:
+        raise SimulationError(
+            f"{lost[min(lost)]}; {len(made)} of {len(tasks)} runs are kept; run again to go on"
+        )
+    return made
+
+
+def _gather(
+    recipe: Recipe, rows: Rows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
+) -> Findings:
+    table = pd.DataFrame([_row(row, rows, runs) for row in rows.rows])
+    file = recipe.file
+    manifest = {
+        "kind": KIND,
+        "format": FORMAT,
+        **software(),
+        "command": ["ampsim", "report", recipe.name],
+        "code": source_digest(),
+        "recipe": {"file": RECIPE, "sha256": recipe.sha256},
+        "seeds": file.seeds,
+        "epochs": file.epochs,
+        "max_epochs": file.max_epochs,
+        "target": file.target,
+        "metric": rows.goal.metric.kind,
+        "instances": "all" if file.instances is None else file.instances,
+        **rows.origin,
+        "costs": costs(rows.cluster),
+    }
+    return Findings(
+        recipe=recipe,
+        table=table,
+        comparison=compare(table, file.published),
+        runs=tuple(runs),
+        target=file.target,
+        metric=rows.goal.metric,
+        model=rows.model.name,
+        cluster=rows.cluster.name,
+        workers=rows.cluster.workers,
+        manifest=manifest,
+        witnesses=to_text(witnesses),
+    )
+
+
+def _row(row: Row, rows: Rows, runs: list[FinishedRun]) -> dict[str, Any]:
+    mine = [run for run in runs if run.schedule == row.label]
+    failures = [run.failure for run in mine if run.failure]
+    made = row_of(row.label, rows.goal, [run.outline for run in mine], failures)
+    modes = {one.plan.mode for one in rows.rows}
+    if len(modes) > 1 and row.plan.mode == "sleep" and not made["note"]:
+        made["note"] = "throughput only: one epoch without numbers"
+    return made

@@ -1,0 +1,110 @@
+"""What bounds a run, in words: below a half of the time, nothing alone does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ampsim.units import format_percent
+
+BOUND_FROM = 0.5
+"""The least share of the time that makes something the bound (chosen: more than all else)."""
+
+NO_SINGLE_THING = "no single thing"
+"""In place of a bound where the largest share is less than that."""
+
+_LONGEST = 40
+
+
+def bound_by(largest: str | None, shares: Iterable[float]) -> str | None:
+    """What bounds a run, if anything alone does; None where it is unknown.
+
+    >>> bound_by("worker 3", [0.92, 0.1]), bound_by("worker 3", [0.38, 0.1]), bound_by(None, [])
+    ('worker 3', 'no single thing', None)
+    """
+    if not largest:
+        return None
+    return largest if max(shares) >= BOUND_FROM else NO_SINGLE_THING
+
+
+def some_nodes(at: str, longest: int = _LONGEST) -> str:
+    """As many names of a list "linear-3, relu-3" as fit, and how many more there are.
+
+    >>> some_nodes("linear-3, relu-3, loss", 18)
+    'linear-3 +2'
+    """
+    ends = at.split(" to ")
+    if len(ends) > 1:
+        return " to ".join(some_nodes(end, longest // len(ends)) for end in ends)
+    names = at.split(", ")
+    for count in range(len(names), 0, -1):
+        more = f" +{len(names) - count}" if count < len(names) else ""
+        said = ", ".join(names[:count]) + more
+        if len(said) <= longest or count == 1:
+            return said
+    return at
+
+
+def named(name: str, at: str) -> str:
+    """A part with the nodes at it.
+
+    >>> named("worker 3", "linear-3, relu-3"), named("critical path", "")
+    ('worker 3 (linear-3, relu-3)', 'critical path')
+    """
+    return f"{name} ({some_nodes(at)})" if at else name
+
+
+def bound_words(name: str, at: str, share: float) -> str:
+    """What is said of the largest share in a cell or beside a bar.
+
+    >>> bound_words("worker 3", "linear-3", 0.92)
+    'worker 3: linear-3 (92.0 %)'
+    >>> bound_words("worker 3", "linear-3", 0.38)
+    'no single thing; largest: worker 3: linear-3 (38.0 %)'
+    """
+    if not name:
+        return ""
+    nodes = f": {some_nodes(at)}" if at else ""
+    said = f"{name}{nodes} ({format_percent(share)})"
+    return said if share >= BOUND_FROM else f"{NO_SINGLE_THING}; largest: {said}"
+
+
+def bound_sentence(name: str, at: str, share: float) -> str:
+    """The same as a sentence's end.
+
+    >>> bound_sentence("worker 3", "linear-3", 0.38)
+    'bound by no single thing: worker 3 (linear-3) is busy 38.0 % of the time'
+    """
+    part = f"{format_percent(share)} of the time"
+    whole = named(name, at)
+    kind = name.partition(" ")[0]
+    said = {
+        "worker": (f"{whole}, which is busy {part}", f"{whole} is busy {part}"),
+        "link": (f"{whole}, which is occupied {part}", f"{whole} is occupied {part}"),
+        "critical": (
+            f"its {whole}: steps that wait for one another take {part}",
+            f"steps that wait for one another ({whole}) take {part}",
+        ),
+        "admission": (
+            f"the admission limit: {part} the busiest worker or link idles",
+            f"under the admission limit the busiest worker or link idles {part}",
+        ),
+    }
+    if kind not in said:
+        return ""
+    alone, among = said[kind]
+    return f"bound by {alone}" if share >= BOUND_FROM else f"bound by {NO_SINGLE_THING}: {among}"
+
+
+def nodes_at(name: str, placed: Mapping[str, int], busy_s: Mapping[str, float]) -> str:
+    """The nodes of a worker, or of both ends of a link, those that work for longest first.
+
+    >>> nodes_at("link 0 to 1", {"a": 0, "b": 1, "c": 1}, {"a": 1.0, "b": 1.0, "c": 2.0})
+    'a to c, b'
+    """
+    hosted: dict[str, list[str]] = {}
+    for node in sorted(placed, key=lambda one: -busy_s[one]):
+        hosted.setdefault(str(placed[node]), []).append(node)
+    kind, _, rest = name.partition(" ")
+    if kind not in ("worker", "link"):
+        return ""
+    return " to ".join(", ".join(hosted.get(end, [])) or end for end in rest.split(" to "))

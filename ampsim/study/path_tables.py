@@ -1,0 +1,68 @@
+"""A critical path as users read it: names instead of numbers, and where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from ampsim.trace import DIRECTIONS, PATH_KINDS, Records, critical_path, read_only
+from ampsim.trace.records import LOG_SCHEMAS, log_of
+from ampsim.trace.table import Columns
+
+PART: Final = ("kind", "node", "direction", "worker")
+"""What parts of a path have in common that are added up."""
+
+_CONTROLLER: Final = "controller"
+NO_DIRECTION: Final = ""
+"""Direction of what is no step."""
+
+
+def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
+    """What `Result.critical_path` gives."""
+    ways = (*DIRECTIONS, NO_DIRECTION)
+    codes = np.where(path["direction"] < 0, len(DIRECTIONS), path["direction"])
+    names = {
+        "kind": _named(path["kind"], PATH_KINDS),
+        "node": _named(path["node"], nodes),
+        "direction": _named(codes, ways),
+    }
+    return read_only({**path, **names})
+
+
+def path_parts(path: pd.DataFrame) -> pd.DataFrame:
+    """What `Result.critical_path_parts` gives."""
+    lasting = path.assign(seconds=path["end_s"] - path["start_s"])
+    sums = lasting.groupby(list(PART), observed=True, sort=False)["seconds"].sum().reset_index()
+    sums = sums[sums["seconds"] > 0].sort_values("seconds", ascending=False, kind="stable")
+    makespan_s = float(path["end_s"].iloc[-1]) if len(path) else np.nan
+    return sums.assign(share=sums["seconds"] / makespan_s).reset_index(drop=True)
+
+
+def _named(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
+    return pd.Categorical.from_codes(codes.tolist(), dtype=pd.CategoricalDtype(list(names)))
+
+
+def path_of_tables(
+    spans: pd.DataFrame, transfers: pd.DataFrame, admissions: pd.DataFrame
+) -> pd.DataFrame:
+    """The critical path of a whole trace that has names instead of numbers."""
+    names = sorted({str(one) for frame in (spans["node"], transfers["target"]) for one in frame})
+    numbers = {name: place for place, name in enumerate(dict.fromkeys([_CONTROLLER, *names]))}
+    tables = {"spans": spans, "transfers": transfers, "admissions": admissions}
+    columns = {
+        table: {name: frame[name].to_numpy() for name in LOG_SCHEMAS[table]}
+        for table, frame in tables.items()
+    }
+    columns["spans"]["node"] = _numbered(spans["node"], numbers)
+    columns["transfers"]["target"] = _numbered(transfers["target"], numbers)
+    ways = {name: place for place, name in enumerate(DIRECTIONS)}
+    columns["spans"]["direction"] = _numbered(spans["direction"], ways)
+    logs = {table: log_of(own, table) for table, own in columns.items()}
+    return path_frame(critical_path(Records(**logs, closures=())), list(numbers))
+
+
+def _numbered(names: pd.Series[Any], numbers: Mapping[str, int]) -> np.ndarray:
+    return names.astype(object).map(numbers).to_numpy(np.int64)

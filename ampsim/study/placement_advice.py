@@ -1,0 +1,144 @@
+"""Whether another placement would be faster, where devices or links differ: tried, not guessed."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ampsim.clock import SimClock
+from ampsim.errors import AmpsimError, PlacementWarning
+from ampsim.hardware import Cluster, Device, Link
+from ampsim.runtime import PLACEMENTS, Engine, Placement, Schedule
+from ampsim.study.model import Model
+from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.study.process_settings import fixed_settings
+from ampsim.trace import Recorder
+
+DEFAULT: Final = "paper"
+"""Name of the placement where a user names none."""
+
+KNOWING: Final = ("balanced", "communication-aware")
+"""Names of those that look at what devices compute and what links carry."""
+
+INSTANCES: Final = 32
+"""Instances of a trial, or twice as many as are in flight (chosen: the pipeline fills, and groups
+drain, more than once, in a moment)."""
+
+WORTH: Final = 1.1
+"""How many times as fast another placement is for it to be named (chosen: less may be another's
+for a whole epoch)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A placement that is faster than the default.
+
+    Attributes:
+        placement: its name.
+        slowest: how many times as fast it was under the schedule that gains least; at least 1.
+        fastest: under the one that gains most.
+        differs: what differs on the cluster.
+    """
+
+    placement: str
+    slowest: float
+    fastest: float
+    differs: str
+
+    def __str__(self) -> str:
+        """The sentence for a person."""
+        low, high = f"{self.slowest:.1f}", f"{self.fastest:.1f}"
+        times = high if low == high else f"{low} to {high}"
+        return (
+            f"{self.differs} differ, which the default placement '{DEFAULT}' does not look at: on "
+            f"the first instances '{self.placement}' is {times} times as fast; take the placement "
+            f"'{self.placement}', or name '{DEFAULT}' to keep it"
+        )
+
+
+def advice_on(
+    model: Model,
+    cluster: Cluster,
+    schedules: Sequence[Schedule],
+    *,
+    seed: int,
+    instances: int | None,
+) -> Advice | None:
+    """Try the placements that know devices and links, where these differ, on the first instances.
+
+    Returns:
+        The one that is fastest, if it is at least as fast as the default under all of `schedules`
+        and by a tenth under one; None otherwise, and where nothing differs.
+    """
+    differs = difference(cluster)
+    if differs is None:
+        return None
+    trial = _Trial(model, cluster, seed, instances)
+    usual = PLACEMENTS[DEFAULT]()
+    usual_s = [trial.seconds(usual, schedule) for schedule in schedules]
+    found: list[Advice] = []
+    for name in KNOWING:
+        try:
+            tried_s = [trial.seconds(PLACEMENTS[name](), schedule) for schedule in schedules]
+        except AmpsimError:  # such as a chain schedule that does not fit it
+            continue
+        ratios = [usual / tried for usual, tried in zip(usual_s, tried_s, strict=True) if tried]
+        if ratios and min(ratios) >= 1 and max(ratios) >= WORTH:
+            found.append(Advice(name, min(ratios), max(ratios), differs))
+    return max(found, key=lambda one: one.slowest, default=None)
+
+
+def warn(advice: Advice | None) -> None:
+    """Say it to a user of Python, at the line that called ampsim's function."""
+    if advice is not None:
+        warnings.warn(str(advice), PlacementWarning, stacklevel=4)  # above the check of arguments
+
+
+def difference(cluster: Cluster) -> str | None:
+    """Say what differs on a cluster: "devices", "links" or both; None where nothing does."""
+    if cluster.workers < 2:
+        return None
+    devices, links = set(map(_cost, cluster.devices)), {_cost(cluster.link)}
+    links |= {_cost(route.link) for route in cluster.links}
+    found = [word for word, kinds in (("devices", devices), ("links", links)) if len(kinds) > 1]
+    return " and ".join(found) or None
+
+
+def _cost(part: Device | Link) -> str:
+    """What it charges, whatever it is called and whoever says so."""
+    return part.model_dump_json(exclude={"name", "description", "source", "sources"})
+
+
+class _Trial:
+    """The first instances of a plan, trained in time alone."""
+
+    def __init__(self, model: Model, cluster: Cluster, seed: int, instances: int | None) -> None:
+        self._model = model
+        self._cluster = cluster
+        self._seed = seed
+        self._data = model.data(seed, instances)
+        self._probed = prober(model, cluster, seed, lambda: self._data)
+
+    def seconds(self, placement: Placement, schedule: Schedule) -> float:
+        """How long they take."""
+        cluster, seed = self._cluster, self._seed
+        graph = self._model.graph(seed)
+        workers = workers_of(placement, graph, cluster, seed, self._probed)
+        batches = self._data.batches("train", epoch=0, seed=seed)
+        count = max(INSTANCES, 2 * (schedule.max_active_keys or 0))
+        with fixed_settings():
+            engine = Engine(
+                job_of(self._model, graph),
+                cluster,
+                workers,
+                schedule,
+                clock=SimClock(),
+                recorder=Recorder([node.name for node in graph.nodes], cluster.workers, 0),
+                is_abstract=not any(node.reads_values for node in graph.nodes),
+            )
+            engine.updater.start_epoch(0)
+            done = engine.run_pass(itertools.islice(batches, count), is_training=True)
+        return done.end_s - done.start_s

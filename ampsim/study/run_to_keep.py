@@ -1,0 +1,95 @@
+"""One run whose trace is kept whatever happens: Ctrl-C and divergence end it, but lose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ampsim.clock import Clock
+from ampsim.errors import Failure, SimulationError
+from ampsim.hardware import Cluster
+from ampsim.options import require_count
+from ampsim.runtime import Schedule
+from ampsim.study.model import Model
+from ampsim.study.placement_advice import warn
+from ampsim.study.progress import OnProgress, Tracker
+from ampsim.study.result import Result
+from ampsim.study.simulation import Mode, PlacementLike, Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What `simulate` takes by the same names."""
+
+    epochs: int = 1
+    seed: int = 0
+    mode: Mode = "numeric"
+    instances: int | None = None
+    target: float | None = None
+    clock: Clock | None = None
+    placement: PlacementLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    Args:
+        result: what has happened until then, an unfinished epoch's spans included.
+        epochs: how many epochs were asked for.
+        failure: why the run could not go on; None where it could.
+        is_interrupted: whether Ctrl-C ended it.
+    """
+
+    result: Result
+    epochs: int
+    failure: str | None = None
+    is_interrupted: bool = False
+
+    @property
+    def ended(self) -> str:
+        """How the run ended, in a few words."""
+        finished = f"after {len(self.result.epochs)} of {self.epochs} epochs"
+        if self.is_interrupted:
+            return f"interrupted {finished}"
+        return f"failed {finished}: {self.failure}" if self.failure else "finished"
+
+
+def run_to_keep(
+    model: Model,
+    cluster: Cluster,
+    schedule: Schedule,
+    options: RunOptions,
+    on_progress: OnProgress | None = None,
+) -> Outcome:
+    """Train `model` on `cluster` under `schedule`, and return what happened however it ended.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+    """
+    epochs = require_count("epochs", options.epochs)
+    target = model.measure.require_target(options.target)
+    tracker = Tracker(on_progress, schedule.name, metric=model.measure)
+    simulation = Simulation(
+        model,
+        cluster,
+        schedule,
+        seed=options.seed,
+        mode=options.mode,
+        instances=options.instances,
+        placement=options.placement,
+        clock=options.clock,
+        on_items=tracker.on_items,
+    )
+    warn(simulation.advice)
+    tracker.items_total = simulation.train_count + simulation.valid_count
+    try:
+        while simulation.epoch < epochs:
+            score = simulation.run_epoch()
+            tracker.on_epoch(score)
+            if target is not None and model.measure.reaches(score, target):
+                break
+    except SimulationError as error:
+        return Outcome(simulation.result(), epochs, failure=Failure.of(error))
+    except KeyboardInterrupt:
+        return Outcome(simulation.result(), epochs, is_interrupted=True)
+    return Outcome(simulation.result(), epochs)

@@ -1,0 +1,98 @@
+"""A model's data set as a run sees it: checked, and its exceptions told as the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any, Final
+
+from ampsim.data import Dataset, Split
+from ampsim.errors import OptionError, SimulationError
+from ampsim.user_code import user_code
+
+NEEDED: Final = ("count", "batch_count", "batches")
+
+_END: Final = object()
+
+
+class UserData:
+    """A data set whose methods are the user's code.
+
+    Args:
+        model: name of the model whose data they are.
+        given: what its `make_data` returned.
+
+    Raises:
+        OptionError: that is no data set.
+    """
+
+    def __init__(self, model: str, given: Any) -> None:
+        """Check that it is a data set."""
+        missing = [name for name in NEEDED if not callable(getattr(given, name, None))]
+        if missing or isinstance(given, type):
+            raise OptionError(
+                f"make_data of model {model} must return a data set with {', '.join(NEEDED)}, got "
+                f"{_shown(given)}; ampsim.ArrayDataset makes one of arrays"
+            )
+        self._model = model
+        self.given: Dataset[Any] = given
+
+    def count(self, split: Split) -> int:
+        """Items of a split.
+
+        Raises:
+            SimulationError: the user's method failed, or gave no whole number.
+        """
+        what = f"count({split!r}) of the data of model {self._model}"
+        with user_code(f"{what} failed"):
+            count: Any = self.given.count(split)
+        return _whole(what, count)
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:
+        """Every batch of a split, each with a number of `rows`.
+
+        Raises:
+            SimulationError: the user's method failed, or gave what is no batch.
+        """
+        what = f"batches({split!r}) of the data of model {self._model}"
+        with user_code(f"{what} failed"):
+            batches = iter(self.given.batches(split, epoch=epoch, seed=seed))
+        while (batch := _next(batches, what)) is not _END:
+            yield batch
+
+
+def _next(batches: Iterator[Any], what: str) -> Any:
+    """The next batch, with its rows tried; `_END` after the last."""
+    with user_code(f"{what} failed"):
+        batch: Any = next(batches, _END)
+    if batch is _END:
+        return batch
+    rows: Any = None
+    with user_code(f"rows of a batch that {what} gave failed"), contextlib.suppress(AttributeError):
+        rows = batch.rows
+    if not isinstance(rows, Integral) or int(rows) < 0:
+        got = "" if rows is None else f" with {_shown(rows)} for its rows"
+        raise SimulationError(
+            f"{what} gave {_shown(batch)}{got}; a batch must have rows, its number of items"
+        )
+    return batch
+
+
+def _whole(what: str, count: Any) -> int:
+    try:
+        whole = operator.index(count)
+    except TypeError:
+        whole = -1
+    if whole < 0 or isinstance(count, bool):
+        raise SimulationError(f"{what} must be a whole number >= 0, got {_shown(count)}")
+    return whole
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,56 @@
+"""What causes join: all spans, transfers and admissions of a run, a few columns of each."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from ampsim.trace.log import Log
+from ampsim.trace.table import Columns
+
+LOG_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "spans": {
+        "start_s": np.float64,
+        "end_s": np.float64,
+        "cause": np.int64,
+        "instance": np.int64,
+        "worker": np.int32,
+        "node": np.int32,
+        "direction": np.int8,
+    },
+    "transfers": {
+        "sent_s": np.float64,
+        "start_s": np.float64,
+        "held_s": np.float64,
+        "end_s": np.float64,
+        "cause": np.int64,
+        "target": np.int32,
+        "source_worker": np.int32,
+        "target_worker": np.int32,
+    },
+    "admissions": {"time_s": np.float64, "cause": np.int64, "is_limited": np.bool_},
+}
+"""What is logged of each table: in a whole run as many rows as messages."""
+
+
+class Records(NamedTuple):
+    """All records of a run.
+
+    Attributes:
+        spans, transfers, admissions: their columns are those of `LOG_SCHEMAS`.
+        closures: (time in seconds, is_closed): from when on instances were kept out, or no more.
+    """
+
+    spans: Log
+    transfers: Log
+    admissions: Log
+    closures: tuple[tuple[float, bool], ...]
+
+
+def log_of(columns: Columns, table: str) -> Log:
+    """Make a log of whole columns, which stays in memory."""
+    log = Log(LOG_SCHEMAS[table], bytes_max=1 << 62)
+    if len(next(iter(columns.values()))):
+        log({name: columns[name] for name in LOG_SCHEMAS[table]})
+    return log

@@ -1,0 +1,88 @@
+"""Executes the notebooks of this folder and keeps their outputs: `python notebooks/execute.py`.
+
+Words after it name some of them only (`01-first-forecast`). What differs from one execution to the
+next, or from one machine to another, is left out, and pictures are kept with 64 colours.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+SECONDS_MAX = 600  # of one cell; chosen: the longest takes half a minute of one core
+COLOURS = 64  # chosen: no different to the eye, and a notebook of under 400 kB
+KERNELS = "Haswell"  # of OpenBLAS; others round otherwise, which moves epochs to a target
+KEPT = ("text/plain", "text/html", "image/png")
+
+
+def executed(path: Path) -> Any:
+    """The notebook, executed in an empty folder from first to last cell, with outputs to keep.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: for a cell that raises.
+    """
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = dict(os.environ, IPYTHONDIR=folder, OPENBLAS_CORETYPE=KERNELS)
+        environment.pop("MPLBACKEND", None)  # the kernel's own shows figures
+        nbclient.NotebookClient(
+            notebook,
+            timeout=SECONDS_MAX,
+            kernel_name="python3",
+            record_timing=False,
+            resources={"metadata": {"path": folder}},
+        ).execute(env=environment)
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {}
+        for output in cell.get("outputs", []):
+            if "data" in output:
+                output.metadata = {}
+                output.data = dict(kept(output.data))
+    return notebook
+
+
+def kept(data: dict[str, str]) -> list[tuple[str, str]]:
+    """What is shown of a value: not a text that says where in memory something lies."""
+    shown = {kind: data[kind] for kind in KEPT if kind in data}
+    if "image/png" in shown:
+        shown["image/png"] = smaller(shown["image/png"])
+    return [(kind, what) for kind, what in shown.items() if " at 0x" not in what]
+
+
+def smaller(encoded: str) -> str:
+    """The same picture, as a PNG of few colours."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    with Image.open(io.BytesIO(base64.b64decode(encoded))) as picture:
+        few = picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+        few.save(content, format="png", optimize=True)
+    return base64.b64encode(content.getvalue()).decode("ascii")
+
+
+def main(names: list[str]) -> None:
+    """Executes those of these names, or all, and writes them where they lie."""
+    import nbformat
+
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if not names or path.stem in names:
+            notebook = executed(path)
+            nbformat.write(notebook, path)
+            print(f"{path.name}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Inputs that are wrong in ways that people and disks come up with, one module for each kind."""

@@ -1,0 +1,166 @@
+"""Closed streams lose no result, and names command no terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ampsim.cli import main
+from ampsim.cli.entry import app
+from ampsim.cli.progress import title_of
+from ampsim.cli.say import complain, in_columns, write
+from ampsim.metric import Metric
+from ampsim.study import Progress
+
+SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep")
+RECIPE = """
+title = "A \\u001b[31mtest"
+model = "rnn"
+mode = "sleep"
+instances = 20
+epochs = 1
+[[schedules]]
+name = "amp"
+label = "=\\u001b]0;owned\\u0007amp\\u202e"
+"""
+COMMANDS = {
+    "forecast": ("rnn", *SMALL, "--schedule", "amp", "--out", "f", "--jobs", "1"),
+    "run": ("rnn", *SMALL, "--out", "g"),
+    "gantt": ("kept", "--out", "g.json"),
+    "compare": ("kept", "kept"),
+    "devices": ("tflops-1",),
+    "models": ("rnn",),
+    "data": ("sst",),
+    "report": ("--list", "./r"),
+    "check": ("r/recipe.toml",),
+}
+WRITTEN = {"forecast": "f/manifest.toml", "run": "g/manifest.toml", "gantt": "g.json"}
+LOST = "ampsim: cannot write to standard output: it is closed\n"
+
+
+@pytest.fixture
+def prepared(call: Any) -> None:
+    """A run that was kept, and a recipe."""
+    Path("r").mkdir()
+    Path("r/recipe.toml").write_text(RECIPE)
+    call("run", "rnn", *SMALL, "--out", "kept", "--quiet")
+
+
+def test_every_command_is_tried_here():
+    command: Any = typer.main.get_command(app)
+    assert set(COMMANDS) == set(command.commands)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prepared")
+def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_right_code(
+    monkeypatch, capsys
+):
+    for command, words in COMMANDS.items():
+        for closed, code in ((("stdout",), 1), (("stderr",), 0), (("stdout", "stderr"), 1)):
+            capsys.readouterr()
+            with monkeypatch.context() as patch:
+                for name in closed:
+                    patch.setattr(sys, name, None)
+                with pytest.raises(SystemExit) as ending:
+                    main((command, *words))
+            said = capsys.readouterr()
+            assert (command, closed, ending.value.code) == (command, closed, code)
+            if closed == ("stdout",):
+                assert (said.out, said.err.endswith(LOST)) == ("", True)
+            assert Path(WRITTEN.get(command, "r")).exists()
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("run", "--help"), ()])
+def test_help_that_nobody_can_read_is_told(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as ending:
+        main(words)
+    assert (ending.value.code, capsys.readouterr().err) == (1, LOST)
+
+
+def test_a_mistake_keeps_its_code_where_standard_output_is_closed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as ending:
+        main(("forecast", "rrn"))
+    assert ending.value.code == 2
+    assert capsys.readouterr().err.startswith("ampsim: no model named 'rrn'")
+
+
+class Broken:
+    """A stream whose reader is gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_what_nobody_hears_on_standard_error_is_no_error(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Broken())
+    complain("something")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 1), ("2>&-", 0), ("<&- >&- 2>&-", 1)])
+def test_a_process_whose_streams_are_closed_keeps_its_run_whole(closed, code, tmp_path):
+    words = " ".join((sys.executable, "-m", "ampsim", "run", "rnn", *SMALL, "--out", "kept"))
+    ended = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=tmp_path, check=False)
+    assert ended.returncode == code
+    words = " ".join((sys.executable, "-m", "ampsim", "compare", "kept", "kept"))
+    again = subprocess.run(["sh", "-c", words], cwd=tmp_path, check=True, capture_output=True)
+    assert b"Identical to the bit" in again.stdout
+
+
+HOSTILE = "a\x1b[31mb\x9bc\x07\u202ed\x7f\r\b"
+
+
+def is_harmless(text: str) -> bool:
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+def test_what_is_said_commands_no_terminal(capsys):
+    complain(HOSTILE)
+    write(f"{HOSTILE}\nnext")
+    write(in_columns([(HOSTILE, "b", HOSTILE)]))
+    said = capsys.readouterr()
+    assert is_harmless(said.out) and is_harmless(said.err)
+    assert r"a\x1b[31mb\x9bc\x07\u202ed\x7f" in said.out
+    assert r"a\x1b[31mb\x9bc\x07\u202ed\x7f" in said.err
+
+
+def test_a_bar_commands_no_terminal():
+    told = Progress(HOSTILE, 1, 1, 1, 1, 2, None, False, Metric())
+    assert is_harmless(title_of(told))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prepared")
+def test_names_in_files_reach_no_terminal_as_they_are(call):
+    escape = "\\u001b[31m"
+    source = 'source = {kind = "assumed", text = "ESC"}'.replace("ESC", escape)
+    Path("d.toml").write_text(
+        f'name = "{escape}"\ndescription = "{escape}"\nflop_per_s = 1e12\n'
+        f'sources.flop_per_s = {{kind = "assumed", text = "{escape}"}}\n{source and ""}'
+    )
+    text = Path(__file__).parents[2].joinpath("models", "rnn.py").read_text("utf-8")
+    Path("m.py").write_text(text.replace('name="rnn"', 'name="\\x1b[31mrnn"'), "utf-8")
+    run = (*SMALL, "--device", "d.toml", "--schedule", "amp")
+    for words in (
+        ("devices", "d.toml"), ("check", "d.toml"), ("models", "m.py"), ("check", "m.py"),
+        ("run", "m.py", *run, "--out", "x"), ("compare", "x", "kept"),
+        ("forecast", "m.py", *run, "--out", "y", "--jobs", "1"),
+        ("report", "./r", "--jobs", "1"), ("report", "--list", "./r"),
+        ("gantt", "x", "--out", "\x1b[31m.json"), ("devices", "\x1b[31m"), ("run", "\x1b[31m"),
+        ("data", "\x1b[31m"), ("\x1b[31m",), ("run", "--\x1b[31m"), ("run", "rnn", "--set", "\x1b"),
+    ):  # fmt: skip
+        ended = call(*words)
+        assert ended.code in (0, 2), ended
+        assert is_harmless(ended.out), words
+        assert is_harmless(ended.err), words
+    assert Path("r/report.csv").read_text("utf-8").splitlines()[1].startswith("'=")

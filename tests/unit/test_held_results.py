@@ -1,0 +1,137 @@
+"""What users hold after a run: it cannot be bent, it pickles, and it is kept and loaded again."""
+
+import asyncio
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import ampsim
+import ampsim.figures
+from ampsim.clock import WallClock
+from ampsim.runtime import SCHEDULES
+from ampsim.study.row import TEXTS
+from ampsim.study.run_dir import write_run
+from ampsim.study.run_to_keep import Outcome
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ampsim.load_model("mlp", data="synthetic", hidden=4)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return ampsim.load_cluster("tflops-1", workers=4)
+
+
+@pytest.fixture(scope="module")
+def result(model, cluster):
+    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
+
+
+def bend(frame):
+    """Try to change every column of a frame in place, and to empty it."""
+    for column in frame:
+        try:
+            frame.loc[frame.index[:1], column] = frame[column].iloc[-1:]
+            frame[column].to_numpy()[:] = 0
+        except (ValueError, TypeError):
+            pass
+    frame.drop(frame.index, inplace=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "table",
+    [
+        "spans", "transfers", "updates", "stashes", "epochs", "staleness", "group_sizes",
+        "utilisation_by_worker",
+    ],
+)  # fmt: skip
+def test_nobody_bends_a_result(model, cluster, table):
+    made = ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
+    numbers = (made.train_per_s, made.valid_per_s, made.utilisation, made.makespan_s, made.digest)
+    before = getattr(made, table).copy()
+    bend(getattr(made, table))
+    assert getattr(made, table).equals(before)
+    after = (made.train_per_s, made.valid_per_s, made.utilisation, made.makespan_s, made.digest)
+    assert after == numbers
+
+
+def test_everything_that_users_hold_pickles(model, cluster, result):
+    for one in (
+        model,
+        cluster,
+        cluster.devices[0],
+        ampsim.Link(),
+        *(kind() for kind in SCHEDULES.values()),
+    ):
+        again = pickle.loads(pickle.dumps(one))
+        assert type(again) is type(one)
+    again = pickle.loads(pickle.dumps(result))
+    assert again.digest == result.digest
+    assert again.spans.equals(result.spans)
+    forecast = ampsim.forecast(model, cluster, "amp", instances=200, max_epochs=1)
+    assert pickle.loads(pickle.dumps(forecast)).table.equals(forecast.table)
+
+
+def test_missing_numbers_are_nan_in_columns_of_floats(cluster):
+    table = ampsim.forecast("rnn", cluster, "amp", instances=500, mode="sleep").table
+    numbers = table.drop(columns=[*TEXTS])
+    assert {dtype.kind for dtype in numbers.dtypes} <= {"i", "f"}
+    assert table["best_accuracy"].isna().all() and table["time_to_target_s"].isna().all()
+
+
+def test_a_cluster_is_one_short_line():
+    line = repr(ampsim.load_cluster("tflops-1", workers=3, latency_s=1e-6))
+    assert re.fullmatch(r"Cluster\('3 x tflops-1': 3 x tflops-1; links latency 1.00 [^\n]*\)", line)
+
+
+@pytest.mark.slow
+def test_a_forecast_saves_what_the_command_writes(model, cluster, tmp_path):
+    forecast = ampsim.forecast(model, cluster, "amp", instances=200, max_epochs=1)
+    written = forecast.save(tmp_path / "out")
+    assert {"index.html", "forecast.md", "forecast.csv", "manifest.toml"} <= {
+        p.name for p in written
+    }
+
+
+@pytest.mark.slow
+def test_a_kept_run_is_loaded_as_a_result(model, cluster, tmp_path):
+    made = ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
+    write_run(Outcome(made, 1), tmp_path)
+    run = ampsim.load_run(tmp_path)
+    for table in ("spans", "transfers", "updates", "stashes", "epochs"):
+        read, original = getattr(run, table), getattr(made, table)
+        assert list(read) == list(original)
+        assert not len(original) or read.equals(original), table
+    for number in (
+        "makespan_s",
+        "train_per_s",
+        "valid_per_s",
+        "messages",
+        "workers",
+        "staleness_mean",
+        "staleness_max",
+        "max_active_keys",
+    ):
+        assert getattr(run, number) == pytest.approx(getattr(made, number)), number
+    assert run.utilisation == pytest.approx(made.utilisation)
+    assert np.allclose(run.utilisation_by_worker, made.utilisation_by_worker)
+    assert run.staleness.astype(str).equals(made.staleness.astype(str))
+    assert len(ampsim.figures.gantt(run, made).axes) >= 2
+    ampsim.figures.staleness(run)
+    ampsim.figures.utilisation(run)
+
+
+def test_a_wall_clock_runs_within_a_running_loop(model, cluster):
+    async def cell():
+        clock = WallClock(0.001)
+        try:
+            return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200, clock=clock)
+        finally:
+            clock.close()
+
+    assert len(asyncio.run(cell()).epochs) == 1

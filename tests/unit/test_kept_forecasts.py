@@ -1,0 +1,231 @@
+"""A forecast that was interrupted, whatever by, goes on where it was; what it gives is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import OptionError
+from ampsim.study.kept_runs import Keeping
+from ampsim.study.run_store import FOLDER, NUMBERS
+
+RUNS = [("sequential", 1), ("sequential", 2), ("amp", 1), ("amp", 2)]
+WORDS = (
+    "forecast", "rnn", "--set", "hidden=4", "--set", "replicas=1", "--instances", "200", "--seed",
+    "1", "--schedule", "sequential,amp", "--repeats", "3", "--max-epochs", "4", "--jobs", "2",
+    "--quiet", "--out", "out",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model() -> ampsim.Model:
+    return ampsim.load_model("rnn", hidden=4, replicas=1)
+
+
+def make(
+    model: ampsim.Model, keeping: Keeping | None, on_progress: Any = None, **options: Any
+) -> ampsim.Forecast:
+    return ampsim.forecast(
+        model,
+        ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6),  # so that there are transfers
+        [ampsim.Sequential(), ampsim.Amp(4)],
+        **{"repeats": 2, "instances": 200, "max_epochs": 1, "seed": 3, **options},
+        on_progress=on_progress,
+        keeping=keeping,
+    )
+
+
+class Counted:
+    """Which runs were made to their end; at one that has `count` before it, it does something."""
+
+    def __init__(self, count: int | None = None, act: Any = None) -> None:
+        self.made: list[tuple[str, int]] = []
+        self._count, self._act = count, act
+
+    def __call__(self, progress: Any) -> None:
+        if progress.is_epoch_end:
+            self.made.append((progress.schedule, progress.repeat))
+        elif len(self.made) == self._count:
+            self._act()
+
+
+def is_same(one: ampsim.Forecast, other: ampsim.Forecast) -> bool:
+    """Whether two forecasts are the same to the bit, in everything that their pages show."""
+    pd.testing.assert_frame_equal(one.table, other.table, check_exact=True)
+    assert one.manifest == other.manifest
+    for first, second in zip(one.runs, other.runs, strict=True):
+        for name in ("epochs", "spans", "transfers", "staleness", "time_by_node"):
+            pd.testing.assert_frame_equal(
+                getattr(first, name), getattr(second, name), check_exact=True
+            )
+        assert (first.schedule, first.repeat, first.seed) == (
+            second.schedule, second.repeat, second.seed
+        )  # fmt: skip
+    return True
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def fail() -> None:
+    raise LookupError("mine")
+
+
+def refuse() -> None:
+    raise OptionError("a run cannot go on, and says so")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("act", "count"), [(interrupt, 0), (interrupt, 3), (fail, 1), (refuse, 2)])
+def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, act, count, tmp_path):
+    whole = make(model, None)
+    try:
+        before = make(model, Keeping(tmp_path), Counted(count, act))
+        assert before.interrupted == (
+            f"interrupted: {4 - count} of 4 runs did not finish "
+            f"({'amp' if count > 1 else 'sequential, amp'})"
+        )
+    except (LookupError, OptionError):
+        assert act is not interrupt
+    said, counted = list[str](), Counted()
+    assert is_same(make(model, Keeping(tmp_path, say=said.append), counted), whole)
+    assert counted.made == RUNS[count:]
+    assert said == [f"{name}, seed {2 + repeat}: kept from before" for name, repeat in RUNS[:count]]
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_costs_its_own_run_and_no_other(model, tmp_path):
+    def kill_one() -> None:
+        for child in multiprocessing.active_children()[:1]:
+            os.kill(child.pid or 0, signal.SIGKILL)
+
+    first = make(model, Keeping(tmp_path), Counted(1, kill_one), jobs=2, repeats=3)
+    assert first.lost
+    again = Counted()
+    whole = make(model, Keeping(tmp_path), again, repeats=3)
+    assert len(again.made) == len(first.lost)
+    assert is_same(whole, make(model, None, repeats=3))
+
+
+@pytest.mark.slow
+def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
+    whole = make(model, Keeping(tmp_path))
+    for place in (tmp_path / FOLDER).glob(f"*/{NUMBERS}"):
+        content = json.loads(place.read_text())
+        content["numbers"]["utilisation"] = 0.99
+        place.write_text(json.dumps(content))
+    said, counted = list[str](), Counted()
+    assert is_same(make(model, Keeping(tmp_path, say=said.append), counted), whole)
+    assert counted.made == RUNS
+    assert len(said) == 4
+    assert all("it is run again: numbers.json is not as it was written" in line for line in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 9}, {"max_epochs": 2}, {"mode": "sleep"}],
+)
+def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
+    make(model, Keeping(tmp_path))
+    said = list[str]()
+    assert is_same(
+        make(model, Keeping(tmp_path, say=said.append), **other), make(model, None, **other)
+    )
+    assert said == []
+
+
+@pytest.mark.slow
+def test_runs_that_failed_are_kept_only_where_they_are_wanted(tmp_path):
+    model = ampsim.load_model("rnn", hidden=4, replicas=1, learning_rate=1e30)
+    for with_failures, count in ((False, 0), (True, 4)):
+        first = make(model, Keeping(tmp_path, with_failures=with_failures))
+        assert len(first.failures) == 4
+        said = list[str]()
+        keeping = Keeping(tmp_path, with_failures=with_failures, say=said.append)
+        assert make(model, keeping).failures == first.failures
+        assert len(said) == count
+    keeping.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_is_forgotten_are_a_forecasts_own_runs(model, tmp_path):
+    make(model, Keeping(tmp_path), repeats=1, seed=5)
+    keeping, said = Keeping(tmp_path), list[str]()
+    make(model, keeping, repeats=1)
+    keeping.forget()
+    for seed in (3, 5):
+        make(model, Keeping(tmp_path, say=said.append), repeats=1, seed=seed)
+    assert said == ["sequential, seed 5: kept from before", "amp, seed 5: kept from before"]
+
+
+def test_a_model_that_no_file_holds_cannot_be_kept(model, tmp_path):
+    for other in (
+        dataclasses.replace(model, origin={}),
+        model.set_parameters(model.parameters()),
+    ):
+        with pytest.raises(OptionError, match=r"^finished runs are kept of models that load_"):
+            make(other, Keeping(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_has_a_result_unless_it_is_kept(model, tmp_path):
+    assert make(model, None).runs[0].result.messages
+    with pytest.raises(OptionError, match=r"^sequential, seed 3: a run that is kept in a "):
+        _ = make(model, Keeping(tmp_path)).runs[0].result
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    folder.mkdir(exist_ok=True)
+    words = [sys.executable, "-m", "ampsim", *WORDS]
+    return subprocess.Popen(
+        words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+
+
+@pytest.mark.slow
+def test_a_forecast_that_was_killed_is_finished_to_the_bit_by_the_same_command(tmp_path):
+    whole = start(tmp_path / "whole")
+    assert whole.communicate(timeout=120)[1] == ""
+    assert whole.returncode == 0
+    folder = tmp_path / "killed"
+    for name in ("TERM", "KILL"):
+        before = len(list(folder.glob(f"out/.runs/*/{NUMBERS}")))
+        process = start(folder)
+        while process.poll() is None:
+            if len(list(folder.glob(f"out/.runs/*/{NUMBERS}"))) > before:
+                process.send_signal(signal.Signals[f"SIG{name}"])
+                break
+            time.sleep(0.005)
+        err = process.communicate(timeout=60)[1]
+        number = signal.Signals[f"SIG{name}"].value
+        assert process.returncode == (-number if name == "KILL" else 128 + number), err
+        assert err.count("\n") == (name != "KILL")
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob(f"out/.runs/*/{NUMBERS}")}
+    assert len(kept) >= 2
+    last = start(folder)
+    while last.poll() is None:
+        for path, time_ns in kept.items():
+            if path.exists():
+                assert path.stat().st_mtime_ns == time_ns
+        time.sleep(0.02)
+    assert (last.returncode, last.communicate()[1]) == (0, "")
+    assert content_of(folder) == content_of(tmp_path / "whole")

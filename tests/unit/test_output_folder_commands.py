@@ -1,0 +1,90 @@
+"""Commands take their output folder, and replace in it what they wrote and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ampsim.cli.entry import app
+from ampsim.output_folder import MANIFEST, taken
+
+RECIPE = """
+title = "A test"
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+mode = "sleep"
+instances = 100
+epochs = 1
+figures = ["throughput"]
+[[schedules]]
+name = "amp"
+"""
+SMALL = ("rnn", "--instances", "100", "--set", "hidden=4", "--mode", "sleep", "--quiet")
+COMMANDS = {
+    "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),
+    "forecast": ("forecast", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
+    "report": ("report", "./out", "--quiet", "--jobs", "1"),
+}
+NAMES = {"run": "out/index.html", "forecast": "out/forecast.csv", "report": "out/report.csv"}
+
+
+@pytest.fixture
+def recipe(call: Any, tmp_path: Path) -> Path:
+    """The folder `out`, which has a recipe in it."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "recipe.toml").write_text(RECIPE)
+    return tmp_path / "out"
+
+
+def test_every_command_with_an_output_folder_is_tried_here():
+    command: Any = typer.main.get_command(app)
+    found = {
+        name
+        for name, one in command.commands.items()
+        if any("--out" in option.opts and option.metavar == "DIR" for option in one.params)
+    }
+    assert found == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_refuses_a_folder_that_another_has_taken(command, mistake, recipe):
+    with taken(recipe, command):
+        line = mistake(*COMMANDS[command])
+    assert "out: another ampsim is writing there; wait until it has ended, or choose" in line
+    assert [path.name for path in recipe.iterdir()] == ["recipe.toml"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_refuses_a_file_that_is_not_its_own_before_the_work(command, mistake, recipe):
+    Path(NAMES[command]).write_text("mine")
+    line = mistake(*COMMANDS[command])
+    assert f"{NAMES[command]}: is not replaced, for it is not known as written by this" in line
+    assert Path(NAMES[command]).read_text() == "mine"
+    assert {path.name for path in recipe.iterdir()} == {"recipe.toml", Path(NAMES[command]).name}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("text", ["", "kind = 3", 'kind = "other"', "a = ", "\0"])
+def test_a_command_refuses_the_manifest_of_another_program(command, text, mistake, recipe):
+    (recipe / MANIFEST).write_text(text)
+    assert "out/manifest.toml: is not replaced" in mistake(*COMMANDS[command])
+    assert (recipe / MANIFEST).read_text() == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_replaces_what_it_wrote_but_not_what_was_changed_since(
+    command, call, mistake, recipe
+):
+    assert call(*COMMANDS[command]).code == 0
+    first = {path.name for path in recipe.iterdir()}
+    assert call(*COMMANDS[command]).code == 0
+    assert {path.name for path in recipe.iterdir()} == first
+    path = Path(NAMES[command])
+    path.write_text("changed by hand")
+    assert f"{path}: is not replaced" in mistake(*COMMANDS[command])
+    assert path.read_text() == "changed by hand"
+    assert (recipe / "recipe.toml").read_text() == RECIPE

@@ -1,0 +1,116 @@
+"""A finished run of a report is taken as it was written, or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ampsim.recipes.checking import check_numbers
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.rows import make_rows
+from ampsim.recipes.running import Findings, Manner, run_recipe
+from ampsim.report.recipe_page import write_report
+from ampsim.study.run_store import RunStore, keys_of
+from ampsim.study.tiny_run import tiny_run
+
+RECIPE = """
+title = "Two"
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+instances = 200
+epochs = 1
+target = 0.97
+seeds = [0, 1]
+figures = ["throughput"]
+
+[[schedules]]
+name = "sequential"
+
+[[schedules]]
+name = "amp"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """A folder with a recipe in it, where the user is."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def make(folder: Path, **manner: Any) -> Findings:
+    """The recipe's findings, written up."""
+    recipe = read_recipe(folder)
+    findings = run_recipe(recipe, folder, Manner(**manner))
+    write_report(findings, recipe.file, folder)
+    return findings
+
+
+def edit_parquet(path: Path, column: str, factor: float) -> None:
+    frame: pd.DataFrame = pd.read_parquet(path)
+    frame.assign(**{column: frame[column] * factor}).to_parquet(path, index=False)
+
+
+def edit_number(path: Path, key: str, value: object) -> None:
+    content = json.loads(path.read_text())
+    content["numbers"][key] = value
+    path.write_text(json.dumps(content))
+
+
+EDITS = {
+    "epochs.parquet": lambda path: edit_parquet(path, "train_s", 0.001),
+    "path_parts.parquet": lambda path: edit_parquet(path, "seconds", 2.0),
+    "time_by_node.parquet": lambda path: edit_parquet(path, "busy_s", 2.0),
+    "transfers.parquet": lambda path: path.write_bytes(b""),
+    "spans.parquet": lambda path: edit_parquet(path, "end_s", 2.0),
+    "staleness.parquet": lambda path: edit_parquet(path, "count", 2),
+    "utilisation_by_worker.parquet": lambda path: path.unlink(),
+    "numbers.json": lambda path: edit_number(path, "utilisation", 0.99),
+}
+
+
+@pytest.mark.slow
+def test_no_edited_file_of_a_kept_run_is_ever_published(folder):
+    (folder / "recipe.toml").write_text(RECIPE.replace("seeds = [0, 1]\n", ""))
+    table = make(folder).table
+    kept = sorted((folder / ".runs").glob("*/"))
+    assert {path.name for path in kept[0].iterdir()} == set(EDITS)
+    for name, edit in EDITS.items():
+        for place in kept:
+            edit(place / name)
+        said: list[str] = []
+        pd.testing.assert_frame_equal(make(folder, say=said.append).table, table)
+        assert len(said) == 2, name
+        for line in said:
+            assert f"its kept run is not taken, it is run again: {name} is " in line
+    said.clear()
+    make(folder, say=said.append)
+    assert all(line.endswith("kept from before") for line in said)
+
+
+@pytest.mark.slow
+def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_hashes(folder):
+    recipe = read_recipe(folder)
+    make(folder)
+    store = RunStore(folder / ".runs")
+    for row in make_rows(recipe).rows:
+        witness = tiny_run(row, make_rows(recipe).goal, 0).witness
+        for seed in (0, 1):
+            (key,) = keys_of(row.decided_by, witness, [seed])
+            (outline, failure) = store.get(key, witness) or pytest.fail("it is not kept")
+            lies = outline.epochs.assign(accuracy=0.99, train_s=outline.epochs["train_s"] / 1000)
+            store.put(key, dataclasses.replace(outline, epochs=lies), failure, witness)
+    said: list[str] = []
+    taken = run_recipe(recipe, folder, Manner(say=said.append))
+    assert len(said) == 4
+    assert not check_numbers(recipe, folder, taken).follows
+    said.clear()
+    again = run_recipe(recipe, folder, Manner(is_fresh=True, say=said.append))
+    assert said == []
+    assert check_numbers(recipe, folder, again).follows

@@ -1,0 +1,223 @@
+"""Code that changed leaves a report standing as long as it does the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ampsim.ir import Direction, Work
+from ampsim.nodes.accumulate import MatrixNode
+from ampsim.nodes.gru import GRUCell
+from ampsim.recipes import checking, running
+from ampsim.recipes.checking import check_report
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.rows import make_rows
+from ampsim.recipes.running import Manner, run_recipe
+from ampsim.recipes.witness_file import FILE, read_witnesses, to_text
+from ampsim.report.recipe_page import write_report
+from ampsim.runtime import SCHEDULES
+from ampsim.study import tiny_run as tiny_runs
+from ampsim.study.tiny_run import tiny_run
+from ampsim.study.witness import agree
+
+THREE_LAYERS = Path(__file__).parents[2] / "reports" / "figure-1" / "three_layers.py"
+CELLS = """
+title = "Two cells"
+model = "ggnn"
+mode = "sleep"
+workers = 4
+instances = 60
+epochs = 1
+figures = ["throughput"]
+set = { data = "synthetic", hidden = 12 }
+
+[[schedules]]
+name = "amp"
+label = "fused"
+set = { cell = "fused" }
+
+[[schedules]]
+name = "amp"
+label = "composed"
+set = { cell = "composed" }
+"""
+
+
+@pytest.fixture
+def cells(tmp_path) -> Path:
+    """A report of two rows, whose cells are other nodes, written."""
+    (tmp_path / "recipe.toml").write_text(CELLS)
+    make(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def every_schedule(tmp_path) -> Path:
+    """A recipe with a row for each schedule that is registered, on a chain of three layers."""
+    (tmp_path / "three_layers.py").write_bytes(THREE_LAYERS.read_bytes())
+    head = 'title = "All"\nmodel = "./three_layers.py"\nfigures = ["throughput"]\n'
+    head += "workers = 3\nepochs = 1\ntarget = 0.5\n"
+    rows = "".join(f'\n[[schedules]]\nname = "{name}"\n' for name in SCHEDULES)
+    (tmp_path / "recipe.toml").write_text(
+        f"{head}set = {{ width = 4, train_count = 60, valid_count = 9 }}\n{rows}"
+    )
+    return tmp_path
+
+
+def make(folder: Path) -> list[str]:
+    """Run the recipe and write it up; what was said of its runs."""
+    said: list[str] = []
+    recipe = read_recipe(folder)
+    write_report(run_recipe(recipe, folder, Manner(say=said.append)), recipe.file, folder)
+    return said
+
+
+def make_dearer(monkeypatch, node: type[MatrixNode]) -> None:
+    """Let a forward step of that class cost one operation more."""
+    work = node.work
+
+    def dearer(self, direction, shape):
+        done = work(self, direction, shape)
+        return Work(done.flop + 1) if direction is Direction.FORWARD else done
+
+    monkeypatch.setattr(node, "work", dearer)
+
+
+def verdict(folder: Path):
+    return check_report(read_recipe(folder), folder)
+
+
+@pytest.fixture
+def change_code(monkeypatch):
+    """`change_code()` makes the package's code look like another."""
+
+    def change() -> None:
+        for module in (checking, running):
+            monkeypatch.setattr(module, "source_digest", lambda: "another")
+
+    return change
+
+
+@pytest.mark.slow
+def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(every_schedule):
+    rows = make_rows(read_recipe(every_schedule))
+    firsts = {row.label: tiny_run(row, rows.goal, 0) for row in rows.rows}
+    kept = json.loads(to_text({label: one.witness for label, one in firsts.items()}))
+    assert set(kept["rows"]) == set(SCHEDULES)
+    (every_schedule / FILE).write_text(to_text({n: one.witness for n, one in firsts.items()}))
+    before = read_witnesses(every_schedule)
+    assert before is not None
+    for row in make_rows(read_recipe(every_schedule)).rows:
+        again = tiny_run(row, rows.goal, 0)
+        assert again.difference(before[row.label]) is None
+        assert agree(again.witness, before[row.label])
+        assert again.witness.numbers["repeats_reached"] in (0, 1)
+        assert again.witness.tables["updates"].count > 3
+
+
+@pytest.mark.slow
+def test_a_changed_flop_formula_is_seen_under_every_schedule(every_schedule, monkeypatch):
+    rows = make_rows(read_recipe(every_schedule))
+    before = {row.label: tiny_run(row, rows.goal, 0).witness for row in rows.rows}
+    make_dearer(monkeypatch, MatrixNode)
+    for row in make_rows(read_recipe(every_schedule)).rows:
+        said = tiny_run(row, rows.goal, 0).difference(before[row.label])
+        assert said is not None, row.label
+        assert " of spans" in said
+
+
+@pytest.mark.slow
+def test_another_learning_rate_is_seen_by_its_loss_alone(every_schedule):
+    rows = make_rows(read_recipe(every_schedule))
+    before = {row.label: tiny_run(row, rows.goal, 0).witness for row in rows.rows}
+    recipe = every_schedule / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("width = 4", "width = 4, learning_rate = 0.09"))
+    for row in make_rows(read_recipe(every_schedule)).rows:
+        now = tiny_run(row, rows.goal, 0)
+        said = now.difference(before[row.label])
+        assert said is not None
+        assert said.startswith("loss of epoch 1 was "), said
+        assert now.witness.digest == before[row.label].digest
+
+
+@pytest.mark.slow
+def test_code_that_does_the_same_leaves_a_report_standing(cells, change_code, monkeypatch):
+    """A helper under another name, and in another form."""
+    change_code()
+    forward = GRUCell.forward
+
+    def renamed(self, *given):
+        return forward(self, *given)
+
+    monkeypatch.setattr(GRUCell, "forward", renamed)
+    changed = "ampsim's code has changed, its behaviour has not"
+    assert verdict(cells) == checking.Verdict((), (changed,))
+    assert make(cells) == ["fused, seed 0: kept from before", "composed, seed 0: kept from before"]
+    assert verdict(cells) == checking.Verdict(())
+
+
+@pytest.mark.slow
+def test_a_changed_flop_formula_makes_its_rows_stale_and_only_those_are_run_again(
+    cells, change_code, monkeypatch
+):
+    change_code()
+    make_dearer(monkeypatch, GRUCell)
+    said = verdict(cells)
+    assert said.notes == ("ampsim's code has changed",)
+    (fault,) = said.faults
+    assert fault.startswith("fused behaves otherwise: ")
+    assert " of spans" in fault
+    assert make(cells) == ["composed, seed 0: kept from before"]
+    assert verdict(cells).follows
+
+
+@pytest.mark.slow
+def test_a_model_file_that_says_the_same_otherwise_leaves_a_report_standing(every_schedule):
+    make(every_schedule)
+    model = every_schedule / "three_layers.py"
+    model.write_text(model.read_text() + "\n# a word\n")
+    changed = "the model file of ./three_layers.py has changed, its behaviour has not"
+    assert verdict(every_schedule) == checking.Verdict((), (changed,))
+    said = make(every_schedule)
+    assert len(said) == len(SCHEDULES)
+    assert all(line.endswith(": kept from before") for line in said)
+
+
+@pytest.mark.slow
+def test_without_a_witness_or_data_it_is_said_what_cannot_be_told(cells, change_code, monkeypatch):
+    def absent(*given):
+        raise checking.MissingDataError("mnist: no such file")
+
+    change_code()
+    with monkeypatch.context() as other:
+        other.setattr(checking, "tiny_run", absent)
+        said = verdict(cells)
+        assert said.follows
+        reason = "does could not be compared: mnist: no such file"
+        assert said.notes == (
+            "ampsim's code has changed", f"what fused {reason}", f"what composed {reason}",
+        )  # fmt: skip
+    manifest = (cells / "manifest.toml").read_text()
+    lines = [line for line in manifest.splitlines() if FILE not in line]
+    (cells / "manifest.toml").write_text("\n".join(lines))
+    kept = (cells / FILE).read_text()
+    (cells / FILE).write_text(kept[:-9])
+    assert verdict(cells).faults == (f"{FILE} does not hold the witnesses of this version",)
+    (cells / FILE).unlink()
+    (fault,) = verdict(cells).faults
+    assert fault == (
+        f"ampsim's code has changed, and it has no {FILE} to tell whether what it does has, too; "
+        "run it again"
+    )
+
+
+@pytest.mark.slow
+def test_a_tiny_run_has_as_many_in_flight_as_the_row(every_schedule):
+    rows = make_rows(read_recipe(every_schedule))
+    for row in rows.rows:
+        spans = tiny_run(row, rows.goal, 0).frames["spans"]
+        count = len(set(spans["instance"].tolist()) - {-1})
+        wanted = 2 * (row.schedule.max_active_keys or 1)
+        assert count >= min(wanted, tiny_runs.TRAINED_MAX)
