@@ -96,7 +96,7 @@ def _kind_of_table(file: str) -> str:
 
 
 def _placement_words(file: str) -> str:
-    from ampsim.runtime.placements.file import read_placement
+    from ampsim.model_parallel.placements.file import read_placement
 
     placed = read_placement(file)
     workers = len(set(placed.values()))

@@ -15,7 +15,7 @@ from ampsim.cli.say import Code, complain
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.runtime import Schedule
+    from ampsim.model_parallel import Schedule
 
 ActiveKeysOption = Annotated[
     str | None,

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Controller(Node):
     """Where instances come from: one output port for each thing that is pumped.
 
-    The runtime plays this node's part (`ampsim.runtime.controller`): it admits instances, and
-    receives what returns. It lives on the host and takes no device's time.
+    `ampsim.model_parallel.controller` plays this node's part: it admits instances, and receives
+    what returns. It lives on the host and takes no device's time.
     """
 
     inputs = ()

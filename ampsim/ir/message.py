@@ -38,7 +38,7 @@ class Direction(IntEnum):
 class Standin:
     """A tensor's shape without its numbers, for runs in `sleep` mode.
 
-    Offers what the runtime asks of a payload: `shape` and `nbytes`.
+    Offers what the engine asks of a payload: `shape` and `nbytes`.
     """
 
     __slots__ = ("itemsize", "shape")

@@ -45,7 +45,7 @@ class Node(ABC):
         element_bytes: of one number of a payload, by the model's data type; 4 unless told.
         input_needs_gradient: for each input port, whether any parameter lies upstream of it. Where
             that depends on the message, as in a loop whose first turn gets what was pumped, the
-            runtime sets it before each backward step.
+            engine sets it before each backward step.
         decided_by: for each input port, the nodes that know, by a message's state, whether any
             parameter lies upstream of it; none where all messages are alike.
     """

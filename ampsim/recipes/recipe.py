@@ -12,8 +12,8 @@ from pydantic import Field
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import sha256_of
+from ampsim.model_parallel import SCHEDULES
 from ampsim.paths import expanded
-from ampsim.runtime import SCHEDULES
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"

@@ -11,8 +11,8 @@ from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
+from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.recipes.recipe import Recipe, ScheduleEntry
-from ampsim.runtime import Placement, Schedule, placement_of
 from ampsim.study.fit import require_fit
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model

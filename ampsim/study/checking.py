@@ -10,8 +10,8 @@ from ampsim.clock import SimClock
 from ampsim.errors import OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Graph, Isu
+from ampsim.model_parallel import Engine, Job, paper_placement
 from ampsim.rng import stream
-from ampsim.runtime import Engine, Job, paper_placement
 from ampsim.study.model import Model
 from ampsim.study.named import ModelLike, model_of
 from ampsim.study.process_settings import fixed_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ampsim.clock import SimClock
-from ampsim.runtime import Engine, Schedule
+from ampsim.model_parallel import Engine, Schedule
 from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.study.task import Plan
 from ampsim.trace import Recorder

@@ -13,8 +13,8 @@ from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.metric import ACCURACY, Goal, Metric
+from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.runtime import Schedule, placement_of
 from ampsim.study.display import forecast_html
 from ampsim.study.fit import require_fit
 from ampsim.study.forecast_runs import Made, Run, make_runs

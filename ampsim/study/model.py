@@ -15,10 +15,10 @@ from ampsim.data import Dataset
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
+from ampsim.model_parallel import Pump
 from ampsim.optim import Optimizer
 from ampsim.options import PARAMETERS_MAX, Count
 from ampsim.rng import stream
-from ampsim.runtime import Pump
 from ampsim.shown import short
 from ampsim.study.display import model_html
 from ampsim.study.process_settings import single_threaded

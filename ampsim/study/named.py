@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, load_cluster
-from ampsim.runtime import Schedule
+from ampsim.model_parallel import Schedule
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.schedule_names import schedules_of as schedules_named

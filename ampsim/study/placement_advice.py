@@ -11,7 +11,7 @@ from typing import Final
 from ampsim.clock import SimClock
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import Cluster, Device, Link
-from ampsim.runtime import PLACEMENTS, Engine, Placement, Schedule
+from ampsim.model_parallel import PLACEMENTS, Engine, Placement, Schedule
 from ampsim.study.model import Model
 from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.study.process_settings import fixed_settings

@@ -7,8 +7,8 @@ from functools import cache
 
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
+from ampsim.model_parallel import Job, Placement, Probe, Situation, probe
 from ampsim.rng import stream
-from ampsim.runtime import Job, Placement, Probe, Situation, probe
 from ampsim.study.model import Model
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.user_data import UserData

@@ -21,7 +21,7 @@ from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, charges
-from ampsim.runtime import Placement, Schedule
+from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.model import Model
 
 

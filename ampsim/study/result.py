@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ampsim.runtime import Schedule
+from ampsim.model_parallel import Schedule
 from ampsim.study.display import result_html
 from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes

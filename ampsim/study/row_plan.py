@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampsim.runtime import Schedule
+from ampsim.model_parallel import Schedule
 from ampsim.study.provenance import model_origin, schedule_origin
 from ampsim.study.task import Plan
 

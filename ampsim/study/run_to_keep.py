@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ampsim.clock import Clock
 from ampsim.errors import Failure, SimulationError
 from ampsim.hardware import Cluster
+from ampsim.model_parallel import Schedule
 from ampsim.options import require_count
-from ampsim.runtime import Schedule
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import warn
 from ampsim.study.progress import OnProgress, Tracker

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ampsim.errors import OptionError, UnknownNameError, one_of
-from ampsim.runtime import SCHEDULES, Schedule
+from ampsim.model_parallel import SCHEDULES, Schedule
 
 _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "update interval {}"}
 """What tables and figures say of options."""

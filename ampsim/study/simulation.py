@@ -10,8 +10,7 @@ from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
-from ampsim.options import Count, Seed, require_count
-from ampsim.runtime import (
+from ampsim.model_parallel import (
     Engine,
     PassReport,
     Placement,
@@ -19,6 +18,7 @@ from ampsim.runtime import (
     average_replicas,
     placement_of,
 )
+from ampsim.options import Count, Seed, require_count
 from ampsim.study.model import Model
 from ampsim.study.named import (
     ClusterLike,

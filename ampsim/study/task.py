@@ -7,7 +7,7 @@ from typing import Final
 
 from ampsim.errors import Failure, SimulationError
 from ampsim.hardware import Cluster
-from ampsim.runtime import Placement, Schedule
+from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.result import Result

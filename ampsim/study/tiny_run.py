@@ -11,7 +11,7 @@ import pandas as pd
 
 from ampsim.data import Dataset, Split
 from ampsim.metric import Goal
-from ampsim.runtime import Schedule
+from ampsim.model_parallel import Schedule
 from ampsim.study.model import Model
 from ampsim.study.outline import Outline
 from ampsim.study.result import Result

@@ -26,10 +26,10 @@ class Summary:
         flop: FLOP charged in all.
         staleness: per node, {staleness in updates: count of gradients}.
         update_count: updates per node.
-        in_flight_max: per node, the most forward steps whose backward had not run; the runtime
+        in_flight_max: per node, the most forward steps whose backward had not run; the engine
             counts them, for nodes with parameters.
         stashed_bytes_max: likewise, the most bytes of weights other than the latest.
-        group_sizes: per node, {messages merged into one step: count of such steps}; the runtime
+        group_sizes: per node, {messages merged into one step: count of such steps}; the engine
             counts them, where it merges any.
     """
 

@@ -37,6 +37,20 @@ CLUSTERS = {
 }
 """A name to a number of workers and the link's options; "cores" are `cpu-core`."""
 
+SCHEDULES = {
+    "sequential": "Sequential",
+    "pipeline": "Pipeline",
+    "gpipe": "GPipe",
+    "1f1b": "OneFOneB",
+    "1f1b-interleaved": "InterleavedOneFOneB",
+    "zb-h1": "ZeroBubbleH1",
+    "pipedream": "PipeDream",
+    "pipedream-2bw": "PipeDream2BW",
+    "amp": "Amp",
+    "amp-budget": "AmpBudget",
+}
+"""By their names, which no installation may change, the classes' names in `ampsim`."""
+
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "amp": [
         {"max_active_keys": 4},
@@ -57,8 +71,6 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 
 def cases() -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
     """(model, cluster, mode, schedule, options) of every run."""
-    from ampsim.runtime import SCHEDULES  # pyright: ignore[reportMissingImports]  # either's own
-
     for model in MODELS:
         for cluster in CLUSTERS:
             for mode in ("numeric", "sleep"):
@@ -70,7 +82,6 @@ def cases() -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
 def dump(only: list[str]) -> None:
     """Print, a line a run, what there is to compare: a hash of each column, or why it failed."""
     import ampsim
-    from ampsim.runtime import SCHEDULES
 
     for model, cluster, mode, schedule, options in cases():
         if only and schedule not in only:
@@ -79,7 +90,7 @@ def dump(only: list[str]) -> None:
         workers, link = CLUSTERS[cluster]
         device = "cpu-core" if "cores" in cluster else "tflops-1"
         try:
-            made = SCHEDULES[schedule](**options)
+            made = getattr(ampsim, SCHEDULES[schedule])(**options)
             result = ampsim.simulate(
                 ampsim.load_model(model, **settings),
                 ampsim.load_cluster(device, workers=workers, **link),
@@ -93,7 +104,7 @@ def dump(only: list[str]) -> None:
             found: Any = {"error": str(error)}
         else:
             found = hashes(result)
-        name = f"{model}, {cluster}, {mode}, {made!r}"
+        name = f"{model}, {cluster}, {mode}, {schedule} {options}"
         print(json.dumps([name, found]), flush=True)
 
 

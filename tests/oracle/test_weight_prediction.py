@@ -11,8 +11,8 @@ import pytest
 from ampsim import Amp, AmpBudget, load_cluster, load_model, simulate
 from ampsim.data import Mnist
 from ampsim.ir import Direction
+from ampsim.model_parallel import Schedule
 from ampsim.optim import adam, momentum
-from ampsim.runtime import Schedule
 
 LAYERS, RATE, GAMMA, SEED = 3, 0.02, 0.9, 4
 NAMES = [f"linear-{layer}" for layer in range(1, LAYERS + 1)]
@@ -34,7 +34,7 @@ def run(schedule: Schedule, model: Any = None, **options: Any) -> Any:
 
 
 class Replay:
-    """Layers with the rule of `ampsim.runtime.prediction`, served one step after the other."""
+    """Layers with the rule of weight prediction, served one step after the other."""
 
     def __init__(self, start: dict[str, np.ndarray]) -> None:
         self.weight = [start[f"{name}.weight"].copy() for name in NAMES]

@@ -16,7 +16,7 @@ from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.errors import OptionError
 from ampsim.hardware import Link
-from ampsim.runtime import SCHEDULES, Schedule
+from ampsim.model_parallel import SCHEDULES, Schedule
 from ampsim.trace import START
 from ampsim.trace.causes import record_of
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampsim import Amp, AmpBudget, load_cluster, simulate
-from ampsim.runtime.controller import Controller
+from ampsim.model_parallel.controller import Controller
 
 COST = st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 2))
 COSTS = st.lists(COST, min_size=1, max_size=5).map(tuple)

@@ -16,7 +16,7 @@ import ampsim
 from ampsim import load_cluster, load_model, simulate
 from ampsim.clock import SimClock
 from ampsim.data import ListReduction, Mnist
-from ampsim.runtime import SCHEDULES
+from ampsim.model_parallel import SCHEDULES
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.data import ListReduction, Mnist
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, Send
+from ampsim.model_parallel import SCHEDULES
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
-from ampsim.runtime import SCHEDULES
 
 TABLES = ("spans", "transfers", "updates")
 KNOWN_IN_BOTH = ("epoch", "time_s", "instances", "valid_instances", "train_s", "valid_s")

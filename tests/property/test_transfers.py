@@ -14,9 +14,9 @@ from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.errors import GraphError
 from ampsim.hardware import Link
 from ampsim.ir import Graph, Payload, Sends, State
+from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel.placements.registry import PLACEMENTS
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
-from ampsim.runtime import SCHEDULES
-from ampsim.runtime.placements.registry import PLACEMENTS
 
 MODELS = {
     "mlp": {"hidden": 8, "data": "synthetic"},

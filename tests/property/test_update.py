@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ampsim
+from ampsim.model_parallel import update
 from ampsim.optim import OPTIMIZERS
-from ampsim.runtime import update
 
 PARAMETERS = 784 * 7 + 7
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import ampsim
 from ampsim.cli import main
-from ampsim.runtime import SCHEDULES
+from ampsim.model_parallel import SCHEDULES
 
 
 class Ended(NamedTuple):

@@ -9,9 +9,9 @@ from ampsim import Amp, AmpBudget, load_cluster, load_model, simulate
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.hardware import Device
 from ampsim.ir import Graph
+from ampsim.model_parallel.budget import Budget, Debt, oldest_of
+from ampsim.model_parallel.site import Site
 from ampsim.nodes import Linear, SoftmaxCrossEntropy, Sum
-from ampsim.runtime.budget import Budget, Debt, oldest_of
-from ampsim.runtime.site import Site
 from ampsim.trace import Kinds
 
 

@@ -8,8 +8,8 @@ import pytest
 from ampsim import Amp, simulate
 from ampsim.hardware import Device
 from ampsim.ir import Direction
+from ampsim.model_parallel.site import Site, keep_weights
 from ampsim.nodes import Embedding, Linear, ReLU
-from ampsim.runtime.site import Site, keep_weights
 from ampsim.trace import Kinds
 
 MEMORY, CACHE = 1e3, 1e6

@@ -8,7 +8,7 @@ import pytest
 
 from ampsim.clock import SimClock
 from ampsim.errors import OptionError
-from ampsim.runtime import PLACEMENTS, SCHEDULES, Engine, placement_of
+from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Engine, placement_of
 from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.trace import Recorder
 

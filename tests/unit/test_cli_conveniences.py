@@ -16,8 +16,8 @@ from ampsim import assets
 from ampsim.cli import completion
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
-from ampsim.runtime import PLACEMENTS, SCHEDULES
-from ampsim.runtime.remedies import REMEDIES
+from ampsim.model_parallel import PLACEMENTS, SCHEDULES
+from ampsim.model_parallel.remedies import REMEDIES
 
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands

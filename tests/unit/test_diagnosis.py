@@ -12,6 +12,9 @@ import pytest
 from ampsim import simulate
 from ampsim.errors import StuckError
 from ampsim.ir import Bcast, Direction, Join, Node, Partition
+from ampsim.model_parallel import OneFOneB
+from ampsim.model_parallel.diagnosis import LENGTH_MAX, PARTS_TOLD, why_stuck
+from ampsim.model_parallel.schedules.turns import Ledger, Turn, WorkerStages
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
@@ -29,9 +32,6 @@ from ampsim.nodes import (
     Sum,
     Ungroup,
 )
-from ampsim.runtime import OneFOneB
-from ampsim.runtime.diagnosis import LENGTH_MAX, PARTS_TOLD, why_stuck
-from ampsim.runtime.schedules.turns import Ledger, Turn, WorkerStages
 
 
 class Part(NamedTuple):

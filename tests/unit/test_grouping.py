@@ -14,11 +14,11 @@ from ampsim.clock import Clock
 from ampsim.data import ListReduction
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Direction, Graph, Work
+from ampsim.model_parallel import engine
+from ampsim.model_parallel.grouping import Grouping
+from ampsim.model_parallel.schedules.base import GroupingSchedule, Schedule
+from ampsim.model_parallel.worker import Worker
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
-from ampsim.runtime import engine
-from ampsim.runtime.grouping import Grouping
-from ampsim.runtime.schedules.base import GroupingSchedule, Schedule
-from ampsim.runtime.worker import Worker
 from ampsim.trace import Recorder
 
 CURVE = ((1, 0.1), (100, 0.9))

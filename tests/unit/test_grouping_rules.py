@@ -12,9 +12,9 @@ from ampsim import Amp, Pipeline, simulate
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.ir import Direction, Graph, Node, Work
+from ampsim.model_parallel import InterleavedOneFOneB, OneFOneB
+from ampsim.model_parallel.schedules.base import GroupingSchedule
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
-from ampsim.runtime import InterleavedOneFOneB, OneFOneB
-from ampsim.runtime.schedules.base import GroupingSchedule
 
 LEARN_LATE = 10**9
 

@@ -10,7 +10,7 @@ import pytest
 import ampsim
 import ampsim.figures
 from ampsim.clock import WallClock
-from ampsim.runtime import SCHEDULES
+from ampsim.model_parallel import SCHEDULES
 from ampsim.study.row import TEXTS
 from ampsim.study.run_dir import write_run
 from ampsim.study.run_to_keep import Outcome

@@ -18,7 +18,7 @@ import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
 from ampsim.errors import OptionError, SimulationError
-from ampsim.runtime import placement_of
+from ampsim.model_parallel import placement_of
 from ampsim.study import job_pool, jobs
 from ampsim.study.job_cargo import packed
 from ampsim.study.loading import option_names

@@ -5,8 +5,8 @@ import pytest
 
 from ampsim.hardware import HOST
 from ampsim.ir import Graph
+from ampsim.model_parallel import paper_placement
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
-from ampsim.runtime import paper_placement
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import ampsim
 from ampsim.errors import PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.hardware.cluster import Route
-from ampsim.runtime import PLACEMENTS, SCHEDULES
+from ampsim.model_parallel import PLACEMENTS, SCHEDULES
 from ampsim.study.placement_advice import KNOWING, advice_on, difference
 
 FAST, SLOW = Device(name="fast", flop_per_s=1e12), Device(name="slow", flop_per_s=1e11)

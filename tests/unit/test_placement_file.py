@@ -8,9 +8,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Graph
+from ampsim.model_parallel import Situation, placement_of
+from ampsim.model_parallel.placements.file import SIZE_BYTES_MAX
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
-from ampsim.runtime import Situation, placement_of
-from ampsim.runtime.placements.file import SIZE_BYTES_MAX
 
 GOOD = 'linear = 1\n"copy.0" = 0\nloss = 1\n'
 

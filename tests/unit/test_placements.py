@@ -13,12 +13,12 @@ from ampsim.data import ListReduction
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.hardware import HOST, Cluster, Device
 from ampsim.ir import Graph
+from ampsim.model_parallel import PLACEMENTS, Probe, Situation, placement_of
+from ampsim.model_parallel.placements import Balanced, CommunicationAware, KHop, Paper
+from ampsim.model_parallel.placements.balanced import longest_first
+from ampsim.model_parallel.placements.communication_aware import SLACK
+from ampsim.model_parallel.placements.k_hop import heavy_within
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
-from ampsim.runtime import PLACEMENTS, Probe, Situation, placement_of
-from ampsim.runtime.placements import Balanced, CommunicationAware, KHop, Paper
-from ampsim.runtime.placements.balanced import longest_first
-from ampsim.runtime.placements.communication_aware import SLACK
-from ampsim.runtime.placements.k_hop import heavy_within
 
 COSTS = (5, 4, 3, 3, 3)
 TWO_PAIRS = {"a": ("rows", 4), "a-label": ("rows",), "b": ("rows", 4), "b-label": ("rows",)}

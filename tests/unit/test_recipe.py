@@ -10,11 +10,11 @@ import pytest
 from ampsim import Amp, AmpBudget
 from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
+from ampsim.model_parallel.placements.balanced import Balanced
+from ampsim.model_parallel.placements.paper import Paper
 from ampsim.recipes.places import recipe_folder, recipe_names
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.runtime.placements.balanced import Balanced
-from ampsim.runtime.placements.paper import Paper
 
 GOOD = """
 title = "A test"

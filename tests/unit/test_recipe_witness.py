@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ampsim.ir import Direction, Work
+from ampsim.model_parallel import SCHEDULES
 from ampsim.nodes.accumulate import MatrixNode
 from ampsim.nodes.gru import GRUCell
 from ampsim.recipes import checking, running
@@ -17,7 +18,6 @@ from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import Manner, run_recipe
 from ampsim.recipes.witness_file import FILE, read_witnesses, to_text
 from ampsim.report.recipe_page import write_report
-from ampsim.runtime import SCHEDULES
 from ampsim.study import tiny_run as tiny_runs
 from ampsim.study.tiny_run import tiny_run
 from ampsim.study.witness import agree

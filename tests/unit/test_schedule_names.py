@@ -11,8 +11,8 @@ import pytest
 import ampsim
 from ampsim.cli.tuning import SCHEDULE_OPTIONS
 from ampsim.errors import OptionError, UnknownNameError
+from ampsim.model_parallel import SCHEDULES
 from ampsim.recipes.recipe import ScheduleEntry
-from ampsim.runtime import SCHEDULES
 from ampsim.study import Forecast
 from ampsim.study.forecast_json import KEYS, to_json
 from ampsim.study.schedule_names import labels_of, option_names, schedules_of, without_effect

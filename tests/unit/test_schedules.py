@@ -22,8 +22,8 @@ from ampsim import (
 )
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Graph
+from ampsim.model_parallel import SCHEDULES
 from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
-from ampsim.runtime import SCHEDULES
 
 
 @pytest.mark.parametrize("kind", SCHEDULES.values())

@@ -9,7 +9,7 @@ import pytest
 
 from ampsim import Amp, load_model, simulate
 from ampsim.hardware import Cluster, Device
-from ampsim.runtime import SCHEDULES
+from ampsim.model_parallel import SCHEDULES
 
 OVERHEAD_S = 1e-3
 """Of an operation; on a device of 1e24 FLOP/s nothing else takes time."""

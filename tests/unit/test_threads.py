@@ -16,7 +16,7 @@ from threadpoolctl import (  # pyright: ignore[reportMissingTypeStubs]  # has no
 import ampsim
 from ampsim.assets import names
 from ampsim.hardware import Cluster
-from ampsim.runtime.placements import PLACEMENTS
+from ampsim.model_parallel.placements import PLACEMENTS
 from ampsim.study.checking import try_out
 from ampsim.study.model import Model
 

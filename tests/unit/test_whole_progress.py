@@ -11,7 +11,7 @@ from rich.console import Console
 import ampsim
 from ampsim.cli import progress as cli_progress
 from ampsim.cli.progress import Bars, Lines
-from ampsim.runtime import placement_of
+from ampsim.model_parallel import placement_of
 from ampsim.study import Progress, Whole
 from ampsim.study.job_pool import Listeners
 from ampsim.study.jobs import run_all

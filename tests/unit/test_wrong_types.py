@@ -18,7 +18,7 @@ from ampsim.arguments import checked, fitting
 from ampsim.clock import WallClock
 from ampsim.data import ArrayDataset
 from ampsim.errors import AmpsimError, OptionError
-from ampsim.runtime import SCHEDULES
+from ampsim.model_parallel import SCHEDULES
 
 WRONG = [
     None, True, -1, 0, 2**63, 10**30, 10**400, 1.5, math.nan, math.inf, 1j, "", "x", "\x00", b"x",

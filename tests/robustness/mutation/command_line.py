@@ -138,7 +138,7 @@ def _value(parameter: Any, place: Place) -> str:
         key = random.choice(("width", "rate", "none", "", "\x1b[31m", "width.x"))
         return f"{key}{random.choice(('=', '=', '==', ' = ', ''))}{word(random)}"
     if name == "schedule" and random.random() < 0.5:
-        from ampsim.runtime import SCHEDULES
+        from ampsim.model_parallel import SCHEDULES
 
         return ",".join(
             random.choice([*SCHEDULES, word(random)]) for _ in range(random.choice((1, 2)))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from ampsim import runtime
+from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
 from ampsim.report import convergence as convergence_figure
 from ampsim.report import staleness
@@ -79,7 +79,7 @@ def test_a_run_that_misses_the_target_has_no_mark_and_says_so(make_epochs):
 
 
 def test_schedules_differ_in_colour_and_in_marker_and_dash():
-    names = [*runtime.SCHEDULES, "mine", "mine too", "amp, mak 16"]
+    names = [*model_parallel.SCHEDULES, "mine", "mine too", "amp, mak 16"]
     styles = line_styles(names)
     assert len({style.colour for style in styles.values()}) == len(names)
     assert len({(style.marker, str(style.dash)) for style in styles.values()}) == len(names)

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ampsim.model_parallel import SCHEDULES
 from ampsim.report.gantt import gantt
 from ampsim.report.gantt_data import gantt_view
 from ampsim.report.kept import Kept, kept_of
-from ampsim.runtime import SCHEDULES
 
 
 def test_what_was_not_kept_is_hatched_and_neither_busy_nor_idle(figure_1):

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ampsim.model_parallel import SCHEDULES
 from ampsim.report.perfetto import Trace, write_perfetto
-from ampsim.runtime import SCHEDULES
 
 
 def halves(frame: pd.DataFrame) -> list[pd.DataFrame]:

@@ -1,0 +1,134 @@
+"""A staleness budget: how old a gradient would be that an instance brings which is pumped now.
+
+While the instance is on its way, those in flight bring gradients of their own, and every
+`min_update_interval` of them are an update. So the gradient of a newly pumped instance at a node
+will probably have met
+
+    (gradients that the instances in flight still owe to the node) / (the node's interval)
+
+updates. What an instance owes is what instances brought on average so far, or, where that is more,
+what its own forward steps at the node have announced, less what it has brought. Of replicas each
+takes its share: what is owed to all of them, over the sum of their intervals.
+
+The node looked at is the oldest: the one that no other node with parameters comes before, where a
+gradient is the last to arrive. Of several the most stale counts; where a loop leads from every
+node to every other, all are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ampsim.ir import Graph, ParameterizedNode, Payload, Sends, State
+from ampsim.model_parallel.site import Site
+
+
+class Debt:
+    """The gradients that instances in flight owe to one node, or to the replicas of one.
+
+    Args:
+        sites: where the node, or each of its replicas, runs; this takes the place of their steps.
+    """
+
+    def __init__(self, sites: list[Site]) -> None:
+        self._interval = 0
+        self._announced: dict[int, int] = {}
+        self._brought: dict[int, int] = {}
+        self._finished = 0
+        self._gradients = 0
+        for site in sites:
+            assert site.learner is not None
+            self._interval += site.learner.min_update_interval or 1
+            _Counted(site, self._announced, self._brought)
+
+    def pumped(self, instance: int) -> None:
+        """Note that `instance` is in flight."""
+        self._announced[instance] = self._brought[instance] = 0
+
+    def finished(self, instance: int) -> None:
+        """Note that `instance` owes nothing any more."""
+        del self._announced[instance]
+        self._finished += 1
+        self._gradients += self._brought.pop(instance)
+
+    @property
+    def expected_staleness(self) -> float:
+        """In updates, of the gradient that an instance brings which is pumped now."""
+        usual = self._gradients / self._finished if self._finished else 1.0
+        owed = sum(
+            max(0.0, max(usual, announced) - brought)
+            for announced, brought in zip(
+                self._announced.values(), self._brought.values(), strict=True
+            )
+        )
+        return owed / self._interval
+
+
+class _Counted:
+    """Serves as its site did, and counts forward steps and gradients of training by instance."""
+
+    def __init__(self, site: Site, announced: dict[int, int], brought: dict[int, int]) -> None:
+        assert site.learner is not None
+        self._node: ParameterizedNode = site.learner
+        self._announced, self._brought = announced, brought
+        self._forward, self._backward = site.forward, site.backward
+        site.forward, site.backward = self.forward, self.backward
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a forward message; one that had to wait for others announces no gradient yet."""
+        sends = self._forward(port, state, payload)
+        if sends and self._node.is_training:
+            self._announced[state[0]] += 1
+        return sends
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve a backward message, which brings a gradient, or none."""
+        before = self._node.gradient_count
+        sends = self._backward(port, state, gradient)
+        self._brought[state[0]] += self._node.gradient_count - before
+        return sends
+
+
+class Budget:
+    """Says whether another instance may come.
+
+    Counts reach the controller at once, though on a device they would take a message.
+
+    Args:
+        staleness: updates that a gradient may be old, as far as one can tell.
+        debts: of the oldest nodes.
+    """
+
+    def __init__(self, staleness: float, debts: Iterable[Debt]) -> None:
+        self._staleness = staleness
+        self._debts = tuple(debts)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the gradients of an instance pumped now would be young enough."""
+        return all(debt.expected_staleness <= self._staleness for debt in self._debts)
+
+    def pumped(self, instance: int) -> None:
+        """Note that `instance` is in flight."""
+        for debt in self._debts:
+            debt.pumped(instance)
+
+    def finished(self, instance: int) -> None:
+        """Note that `instance` is done."""
+        for debt in self._debts:
+            debt.finished(instance)
+
+
+def budget_of(staleness: float, graph: Graph, sites: Sequence[Site]) -> Budget:
+    """Let the oldest nodes of a graph, each at its site, count what they are owed."""
+    groups = [[sites[graph.index(node)] for node in nodes] for nodes in oldest_of(graph)]
+    return Budget(staleness, [Debt(group) for group in groups])
+
+
+def oldest_of(graph: Graph) -> list[list[ParameterizedNode]]:
+    """The nodes with parameters that no other comes before, replicas together; else all nodes."""
+    nodes = graph.parameterized
+    first = [node for node in nodes if not any(node.input_needs_gradient)] or nodes
+    groups = [group for group in graph.replica_groups if group[0] in first]
+    grouped = {node.name for group in groups for node in group}
+    return [*groups, *([node] for node in first if node.name not in grouped)]

@@ -1,0 +1,151 @@
+"""A placement as a TOML file: ``NODE = WORKER`` for each node of the graph.
+
+A name with a dot is a key in quotes, as in ``"linear-1.0" = 3``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ampsim.errors import FileFormatError, one_of
+from ampsim.hardware import HOST
+from ampsim.hardware.cluster import WORKERS_MAX
+from ampsim.model_parallel.placements.base import Situation
+from ampsim.paths import expanded, open_regular
+
+SIZE_BYTES_MAX: Final = 10_000_000
+"""Largest placement file; chosen: room for 100 000 nodes, so a larger one is a slip."""
+
+
+@dataclass(frozen=True)
+class FromFile:
+    """The placement that a file says.
+
+    Args:
+        path: the file, as the user gave it.
+    """
+
+    path: str
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Path and hash of the file."""
+        content = _read(self.path)
+        return {"name": "file", "file": self.path, "sha256": hashlib.sha256(content).hexdigest()}
+
+    def place(self, situation: Situation) -> list[int]:
+        """Place as the file says.
+
+        Raises:
+            FileFormatError: it cannot be read, is no TOML, misses a node or has one twice, or names
+                an unknown node or a worker that there is not.
+        """
+        table = _parse(_read(self.path), self.path)
+        names = [node.name for node in situation.graph.nodes[1:]]
+        for name, value in table.items():
+            _check_entry(self.path, name, value, names)
+            _check_worker(self.path, name, value, situation.cluster.workers)
+        missing = [name for name in names if name not in table]
+        if missing:
+            more = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
+            raise FileFormatError(
+                f"{self.path}: missing key {missing[0]!r}{more}; give each node a worker, "
+                f"as in {_quoted(missing[0])} = 0"
+            )
+        return [HOST, *(table[name] for name in names)]
+
+
+def read_placement(path: str) -> dict[str, int]:
+    """The worker of each node that a placement file names, whatever graph it is for.
+
+    Raises:
+        FileFormatError: it cannot be read, is no TOML, or has a line that is not NODE = WORKER.
+    """
+    table = _parse(_read(path), path)
+    for name, value in table.items():
+        _check_entry(path, name, value, () if isinstance(value, dict) else (name,))
+        _check_worker(path, name, value, WORKERS_MAX)
+    return table
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open_regular(expanded(path), path) as file:
+            content = file.read(SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
+        raise FileFormatError(
+            f"{path}: cannot be read: {reason}; check the path and its permissions"
+        ) from error
+    if len(content) > SIZE_BYTES_MAX:
+        raise FileFormatError(
+            f"{path}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a placement?"
+        )
+    return content
+
+
+def _parse(content: bytes, path: str) -> dict[str, Any]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{path}: expected UTF-8 text, got byte 0x{content[error.start]:02x} "
+            f"at offset {error.start}; save it as UTF-8"
+        ) from error
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise FileFormatError(f"{path}: is nested too deeply; write NODE = WORKER") from error
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        twice = _doubled(reason, text)
+        if twice is not None:
+            raise FileFormatError(
+                f"{path}: {twice!r} has a worker twice; keep one of the two lines"
+            ) from error
+        raise FileFormatError(f"{path}: is not valid TOML: {reason}") from error
+
+
+def _doubled(reason: str, text: str) -> str | None:
+    """Return the key in the line at which TOML found a second value, if that is the reason."""
+    found = re.match(r"Cannot overwrite a value \(at line (\d+)", reason)
+    at_end = re.match(r"Cannot overwrite a value \(at end of document", reason)
+    if not (found or at_end):
+        return None
+    lines = text.splitlines()
+    line = lines[int(found[1]) - 1] if found else lines[-1]
+    return line.partition("=")[0].strip().strip("\"'")
+
+
+def _check_entry(path: str, name: str, value: Any, names: Iterable[str]) -> None:
+    """Check that `name` is a node that can be placed."""
+    if name == "controller":
+        raise FileFormatError(
+            f"{path}: 'controller' lives on the host, which is no worker; remove its line"
+        )
+    if name in names:
+        return
+    if isinstance(value, dict):
+        raise FileFormatError(
+            f"{path}: {name!r} is a table, expected NODE = WORKER; put a name that holds a dot "
+            f'in quotes, as in "{name}.0" = 0'
+        )
+    raise FileFormatError(f"{path}: {one_of('node', name, names)}")
+
+
+def _check_worker(path: str, name: str, value: Any, workers: int) -> None:
+    if type(value) is not int or not 0 <= value < workers:
+        raise FileFormatError(
+            f"{path}: {name} must be a worker, 0 to {workers - 1}, got {value!r}; "
+            "change it, or add workers"
+        )
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'

@@ -1,0 +1,87 @@
+"""A probe: what a few instances cost each node, and what they send between nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.clock import SimClock
+from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.model_parallel.engine import Engine, Job
+from ampsim.model_parallel.schedules import Sequential
+from ampsim.trace import Recorder
+
+INSTANCES: Final = 8
+"""Instances of a probe, or the next multiple of the replicas, so that each serves as many (chosen:
+enough for a mean over instances of different length, done in a moment)."""
+
+_LATENCY_S: Final = 1e-9  # any but 0, so that messages are recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the first instances of a training pass cost.
+
+    Args:
+        seconds: of all steps of each node, in the order of ``graph.nodes``; replicas have their
+            mean, because in the long run each serves as many instances.
+        sent_bytes: payloads between two nodes, to and fro, by their places, the smaller first.
+    """
+
+    seconds: tuple[float, ...]
+    sent_bytes: dict[tuple[int, int], int]
+
+
+def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
+    """Send a few instances through a graph, one after the other, each node on its own `device`.
+
+    In `sleep` mode, unless control flow reads values.
+
+    Args:
+        job: a graph that nothing else uses, and how to train it.
+        device: whose costs count.
+        batches: of a training pass; the first few are taken.
+    """
+    nodes = job.graph.nodes
+    recorder = Recorder([node.name for node in nodes], max(1, len(nodes) - 1))
+    engine = Engine(
+        job,
+        Cluster(
+            name="probe",
+            devices=(device,) * max(1, len(nodes) - 1),
+            link=Link(latency_s=_LATENCY_S),
+        ),
+        list(range(HOST, len(nodes) - 1)),
+        Sequential(),
+        clock=SimClock(),
+        recorder=recorder,
+        is_abstract=not any(node.reads_values for node in nodes),
+    )
+    engine.updater.start_epoch(0)
+    replicas = max((len(group) for group in job.graph.replica_groups), default=1)
+    count = -(-INSTANCES // replicas) * replicas
+    engine.run_pass(itertools.islice(batches, count), is_training=True)
+    return Probe(_seconds(job, recorder), _sent_bytes(recorder))
+
+
+def _seconds(job: Job, recorder: Recorder) -> tuple[float, ...]:
+    spans = recorder.columns("spans")
+    lasting_s = spans["end_s"] - spans["start_s"]
+    seconds = np.bincount(spans["node"], weights=lasting_s, minlength=len(job.graph.nodes))
+    for group in job.graph.replica_groups:
+        places = [job.graph.index(node) for node in group]
+        seconds[places] = seconds[places].mean()
+    return tuple(float(one) for one in seconds)
+
+
+def _sent_bytes(recorder: Recorder) -> dict[tuple[int, int], int]:
+    sent = recorder.columns("transfers")
+    found: dict[tuple[int, int], int] = {}
+    for source, target, size in zip(sent["source"], sent["target"], sent["bytes"], strict=True):
+        pair = (int(min(source, target)), int(max(source, target)))
+        found[pair] = found.get(pair, 0) + int(size)
+    return dict(sorted(found.items()))

@@ -1,0 +1,30 @@
+"""The schedules, one file each."""
+
+from ampsim.model_parallel.schedules.amp import Amp
+from ampsim.model_parallel.schedules.amp_budget import AmpBudget
+from ampsim.model_parallel.schedules.base import ChainSchedule, Schedule
+from ampsim.model_parallel.schedules.gpipe import GPipe
+from ampsim.model_parallel.schedules.interleaved import InterleavedOneFOneB
+from ampsim.model_parallel.schedules.one_forward_one_backward import OneFOneB
+from ampsim.model_parallel.schedules.pipedream import PipeDream
+from ampsim.model_parallel.schedules.pipedream_2bw import PipeDream2BW
+from ampsim.model_parallel.schedules.pipeline import Pipeline
+from ampsim.model_parallel.schedules.registry import SCHEDULES
+from ampsim.model_parallel.schedules.sequential import Sequential
+from ampsim.model_parallel.schedules.zero_bubble import ZeroBubbleH1
+
+__all__ = [
+    "SCHEDULES",
+    "Amp",
+    "AmpBudget",
+    "ChainSchedule",
+    "GPipe",
+    "InterleavedOneFOneB",
+    "OneFOneB",
+    "PipeDream",
+    "PipeDream2BW",
+    "Pipeline",
+    "Schedule",
+    "Sequential",
+    "ZeroBubbleH1",
+]

@@ -1,0 +1,48 @@
+"""GPipe: all forwards of a mini-batch, then all its backwards, then one update (flush)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ampsim.arguments import check_fields
+from ampsim.ir import Direction
+from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
+from ampsim.options import Count
+
+
+@dataclass(frozen=True)
+class GPipe(Plain):
+    """Synchronous pipeline of m micro-batches, forwards first.
+
+    A gradient leaves its loss when the forward steps of all micro-batches have ended, that of the
+    last micro-batch first; this needs no chain, so that graphs with loops and branches run too.
+    Each stage stashes m activations. A chain of p equal stages takes (m + p − 1)(f + b) seconds, of
+    which it idles (p − 1)/(m + p − 1). Nodes apply the mean gradient of the micro-batches.
+
+    Activations are kept, not computed anew as GPipe may do.
+
+    Source: Huang et al., GPipe (NeurIPS 2019), Section 2.3 and Figure 2(c).
+
+    Args:
+        max_active_keys: m, the micro-batches of a mini-batch.
+
+    Raises:
+        OptionError: m is below 1.
+    """
+
+    max_active_keys: Count = 8
+    name: ClassVar[str] = "gpipe"
+    drains: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
+    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+    holds_gradients: ClassVar[bool] = True
+    needs_chain: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the option."""
+        check_fields(self)
+
+    def update_interval(self, node: str, preferred: int) -> int | None:
+        """The controller sends the updates when the mini-batch has drained."""
+        return None

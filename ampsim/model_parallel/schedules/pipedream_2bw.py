@@ -1,0 +1,95 @@
+"""PipeDream-2BW: PipeDream that updates every m gradients, with two versions of the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ampsim.arguments import check_fields
+from ampsim.errors import OptionError
+from ampsim.ir import Direction
+from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, PickVersion, Plain
+from ampsim.model_parallel.schedules.turns import (
+    Ledger,
+    OneForwardOneBackward,
+    WorkerStages,
+    one_stage_a_worker,
+)
+from ampsim.options import Count
+
+
+@dataclass(frozen=True)
+class PipeDream2BW(Plain):
+    """Asynchronous pipeline with double-buffered weights.
+
+    m micro-batches in a row are a mini-batch; a stage applies their mean gradient after the last.
+    Forward and backward of a micro-batch read, at every stage, the weights after all mini-batches
+    but the one before its own: W(t + 1) = W(t) − rate · ∇f(W(t − 1)). Staleness is thus exactly 1,
+    from the second mini-batch of an epoch on, and no stage keeps more than two versions.
+
+    Source: Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training (ICML 2021),
+    Section 3.1.
+
+    Args:
+        min_update_interval: m, the micro-batches of a mini-batch; at least as many as are in
+            flight, else two versions would not suffice.
+        max_active_keys: instances in flight at most, if that is fewer than there are stages.
+
+    Raises:
+        OptionError: a number is below 1.
+    """
+
+    min_update_interval: Count = 8
+    max_active_keys: Count | None = None
+    name: ClassVar[str] = "pipedream-2bw"
+    drains: ClassVar[bool] = False
+    averages: ClassVar[bool] = True
+    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
+    holds_gradients: ClassVar[bool] = False
+    needs_chain: ClassVar[bool] = True
+    splits_backward: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_fields(self)
+
+    def update_interval(self, node: str, preferred: int) -> int | None:
+        """Every m gradients, whatever the model prefers."""
+        return self.min_update_interval
+
+    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
+        """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
+
+        Raises:
+            OptionError: a worker has several stages.
+        """
+        stage = one_stage_a_worker(self.name, placed)
+        in_flight = self.max_active_keys or placed.stages
+        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), ledger)
+
+    def weights(self, stages: int, ledger: Ledger) -> list[PickVersion]:
+        """The version before the last that the mini-batches so far have made.
+
+        Raises:
+            OptionError: m is below the number of instances in flight.
+        """
+        in_flight = min(stages, self.max_active_keys or stages)
+        if self.min_update_interval < in_flight:
+            raise OptionError(
+                f"{self.name}: min_update_interval must be >= {in_flight}, as many as are in "
+                f"flight over {stages} stages, for two versions of the weights to suffice, got "
+                f"{self.min_update_interval}; raise it, or lower max_active_keys"
+            )
+        return [self._one_behind(ledger) for _ in range(stages)]
+
+    def _one_behind(self, ledger: Ledger) -> PickVersion:
+        at_start = 0
+
+        def pick(instance: int, latest: int) -> int:
+            nonlocal at_start
+            place = instance - ledger.first
+            if place == 0:
+                at_start = latest
+            return at_start + max(place // self.min_update_interval - 1, 0)
+
+        return pick

@@ -1,0 +1,96 @@
+"""A stash: old versions of a node's weights, for steps that must not read the latest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ampsim.errors import OptionError
+from ampsim.ir import ParameterizedNode, Payload, Sends, State
+from ampsim.model_parallel.schedules.base import PickVersion
+from ampsim.model_parallel.site import Site
+
+
+class Stash:
+    """Serves as its site did, with the weights that a rule picks for an instance.
+
+    The backward step of an instance reads what its forward step read. An update replaces a node's
+    weights and never writes them, so that to keep a version is to keep a reference.
+
+    Args:
+        site: where the steps run; this takes the place of its steps.
+        pick: which version a forward step reads. It never picks one older than before.
+        note: told how many bytes versions other than the latest take, whenever that has changed
+            by the start of a step.
+
+    Attributes:
+        bytes_max: the most bytes that versions other than the latest took.
+
+    Raises:
+        OptionError: the node's updates write its weights.
+    """
+
+    def __init__(self, site: Site, pick: PickVersion, note: Callable[[int], None]) -> None:
+        assert isinstance(site.node, ParameterizedNode)
+        if site.node.is_sparse:
+            raise OptionError(
+                f"{site.node.describe()} updates rows of its table in place, so no old version of "
+                "it can be kept; take is_sparse=False, or a schedule that stashes no weights"
+            )
+        self.bytes_max = 0
+        self._bytes = 0
+        self._note = note
+        self._node = site.node
+        self._forward, self._backward = site.forward, site.backward
+        self._pick = pick
+        self._versions: dict[int, np.ndarray] = {}
+        self._read: dict[int, int] = {}
+        self._picked = 0
+        site.forward, site.backward = self.forward, self.backward
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a forward message with the version that the rule picks; in validation, the last."""
+        node = self._node
+        if not node.is_training:
+            return self._forward(port, state, payload)
+        latest, theta = node.version, node.theta
+        self._versions[latest] = theta
+        self._picked = self._read[state[0]] = self._pick(state[0], latest)
+        self._forget()
+        self._use(self._versions[self._picked], self._picked)
+        try:
+            return self._forward(port, state, payload)
+        finally:
+            self._use(theta, latest)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve a backward message with the version that its forward step read."""
+        node = self._node
+        latest, theta = node.version, node.theta
+        self._versions[latest] = theta
+        self._forget()
+        self._use(self._versions[self._read.pop(state[0])], latest)
+        try:
+            return self._backward(port, state, gradient)
+        finally:
+            self._use(theta, latest)
+
+    def _use(self, theta: np.ndarray, version: int) -> None:
+        if self._node.theta is not theta:
+            self._node.adopt(theta)
+        self._node.version = version
+
+    def _forget(self) -> None:
+        """Drop the versions that nobody will read, and measure what is left."""
+        needed = {*self._read.values(), self._node.version}
+        self._versions = {
+            version: theta
+            for version, theta in self._versions.items()
+            if version in needed or version >= self._picked
+        }
+        kept_bytes = (len(self._versions) - 1) * self._node.theta.nbytes
+        self.bytes_max = max(self.bytes_max, kept_bytes)
+        if kept_bytes != self._bytes:
+            self._bytes = kept_bytes
+            self._note(kept_bytes)

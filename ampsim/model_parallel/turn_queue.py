@@ -1,0 +1,81 @@
+"""Where a worker's messages wait until it is their turn, for schedules with fixed turns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ampsim.ir import Direction
+from ampsim.model_parallel.schedules.turns import Turn, Turns
+from ampsim.model_parallel.site import Entry, Site
+
+if TYPE_CHECKING:
+    from ampsim.model_parallel.worker import Worker
+
+
+class TurnQueue:
+    """Hands its worker one message of a stage at a time, in training; in validation, each at once.
+
+    Args:
+        worker: whose inbox it fills.
+        turns: the order.
+    """
+
+    def __init__(self, worker: Worker, turns: Turns) -> None:
+        self._worker = worker
+        self._turns = turns
+        self._is_out = False
+        self._waiting: dict[Turn, deque[Entry]] = {}
+        self._names: dict[Turn, str] = {}
+
+    def acceptor(self, site: Site, stage: int, direction: Direction) -> Callable[[Entry], None]:
+        """Return who accepts the messages of `direction` for the node of `stage`."""
+        waiting = self._waiting.setdefault((direction, stage), deque())
+        self._names[direction, stage] = (
+            f"{direction.name.lower()} of {site.node.describe()}, stage {stage}"
+        )
+        node, inbox = site.node, self._worker.queues[direction]
+
+        def accept(entry: Entry) -> None:
+            if node.is_training:
+                waiting.append(entry)
+                self._hand_out()
+            else:
+                inbox.append(entry)
+                self._wake()
+
+        return accept
+
+    def served(self) -> None:
+        """Note that the worker has ended a step of a stage."""
+        if self._is_out:
+            self._is_out = False
+            self._turns.served()
+            self._hand_out()
+
+    def told(self) -> str:
+        """Say whose turn it is and what waits out of turn; nothing, where nothing waits."""
+        turn = self._turns.next()
+        waiting = [
+            f"{self._names[place]}: {entries[0][2]}"
+            + f" and {len(entries) - 1} more" * (len(entries) > 1)
+            for place, entries in self._waiting.items()
+            if entries
+        ]
+        if not waiting:
+            return ""
+        whose = "nobody's turn" if turn is None else f"the turn of {self._names[turn]}"
+        return f"worker {self._worker.index} has {whose}, but holds {', '.join(waiting)}"
+
+    def _hand_out(self) -> None:
+        turn = None if self._is_out else self._turns.next()
+        if turn is None or not self._waiting[turn]:
+            return
+        self._is_out = True
+        self._worker.queues[turn[0]].append(self._waiting[turn].popleft())
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._worker.is_waiting:
+            self._worker.wake()

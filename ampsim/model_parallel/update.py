@@ -1,0 +1,171 @@
+"""Updates: what a node does with the gradients that it has accumulated."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, cast
+
+import numpy as np
+
+from ampsim.errors import DivergenceError
+from ampsim.ir import Graph, ParameterizedNode
+from ampsim.model_parallel.site import Site
+from ampsim.optim import Optimizer
+from ampsim.trace import Recorder
+
+BLOCK: Final = 1 << 17
+"""Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
+
+
+class Updater:
+    """Applies accumulated gradients with an optimizer, and records each update.
+
+    Attributes:
+        rate: the learning rate of the present epoch.
+        averages_instances: divide a gradient by the number of instances in it (a mini-batch's
+            mean, for schedules that drain) instead of applying the sum of its messages.
+    """
+
+    def __init__(self, optimizer: Optimizer, recorder: Recorder, averages_instances: bool) -> None:
+        """Use `optimizer` from its first epoch on."""
+        self._optimizer = optimizer
+        self._recorder = recorder
+        self.averages_instances = averages_instances
+        self.rate = optimizer.rate(0)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Take the learning rate of `epoch`, counted from 0."""
+        self.rate = self._optimizer.rate(epoch)
+
+    def update(self, site: Site, now_s: float) -> tuple[int, ...] | None:
+        """Apply and forget what `site` has accumulated.
+
+        Returns:
+            The shape that the update's cost depends on: (rows touched,) of a sparse table, None
+            of a node that changed all of its parameters.
+
+        Raises:
+            DivergenceError: a weight would stop being finite; it is not adopted.
+        """
+        node = site.node
+        assert isinstance(node, ParameterizedNode)
+        touched = node.take_rows()
+        if not node.is_abstract:
+            if site.optimizer_state is None:
+                site.optimizer_state = self._optimizer.init(node.theta)
+            if touched is None:
+                self._update_all(site, node, now_s)
+            else:
+                self._update_rows(site, node, touched, now_s)
+        count = node.gradient_count
+        self._recorder.updates.append(
+            (site.index, now_s, count, node.staleness_sum / max(count, 1), node.staleness_max)
+        )
+        node.updated()
+        return None if touched is None else (len(touched[0]),)
+
+    def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
+        """Step all parameters; in place, where the optimizer can, block by block if they are many.
+
+        The new weights then take the place of the gradient. The bits are the same.
+        """
+        gradient = self._averaged(node, node.take_gradient())
+        step, before = self._step, site.optimizer_state
+        if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
+            theta, after = step(gradient, before, node.theta)
+            _require_finite(theta, node, now_s)
+        else:
+            theta, after = gradient, before
+            for start in range(0, len(gradient), BLOCK):
+                block = slice(start, start + BLOCK)
+                of_block = tuple(_block(part, block) for part in before)
+                part, of_block = step(gradient[block], of_block, node.theta[block])
+                _require_finite(part, node, now_s)
+                after = tuple(map(_whole, before, of_block))
+        site.optimizer_state = after
+        replaced = node.theta
+        node.adopt(theta)
+        if site.after_update is not None:
+            site.after_update(replaced, node.staleness_sum / max(node.gradient_count, 1))
+
+    def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Step from `theta`; gradient and state are not needed any more."""
+        if self._optimizer.is_elementwise:
+            return self._optimizer.update(gradient, state, theta, self.rate, in_place=True)
+        return self._optimizer.update(gradient, state, theta, self.rate)
+
+    def _update_rows(
+        self,
+        site: Site,
+        node: ParameterizedNode,
+        touched: tuple[np.ndarray, np.ndarray],
+        now_s: float,
+    ) -> None:
+        """Update some rows of a table, in place: its size must not decide what that costs."""
+        rows, values = touched
+        table = node.theta.reshape(-1, values.shape[1])
+        of_rows = tuple(_gather(part, table.shape, rows) for part in site.optimizer_state)
+        gradient = self._averaged(node, values.reshape(-1))
+        theta, after = self._step(gradient, of_rows, table[rows].reshape(-1))
+        _require_finite(theta, node, now_s)
+        table[rows] = theta.reshape(values.shape)
+        site.optimizer_state = tuple(
+            _scatter(whole, table.shape, rows, part)
+            for whole, part in zip(site.optimizer_state, after, strict=True)
+        )
+
+    def _averaged(self, node: ParameterizedNode, gradient: np.ndarray) -> np.ndarray:
+        if self.averages_instances and len(node.instances) > 1:
+            gradient *= gradient.dtype.type(1.0 / len(node.instances))
+        return gradient
+
+
+def _block(part: Any, block: slice) -> Any:
+    """A block of one part of an optimizer's state, a view; a scalar is the same for all blocks."""
+    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
+
+
+def _whole(before: Any, of_block: Any) -> Any:
+    """One part of an optimizer's state after a block of it was stepped in place."""
+    return cast("Any", before if isinstance(before, np.ndarray) else of_block)
+
+
+def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
+    """Read the rows of one part of an optimizer's state; a scalar is the same for all rows."""
+    if not isinstance(part, np.ndarray):
+        return part
+    whole = cast("np.ndarray[Any, np.dtype[Any]]", part)
+    return whole.reshape(shape)[rows].reshape(-1)
+
+
+def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) -> Any:
+    """Write the rows of one part of an optimizer's state back; a scalar replaces the old one."""
+    if isinstance(whole, np.ndarray):
+        whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
+        return cast("Any", whole)
+    return part
+
+
+def _require_finite(theta: np.ndarray, node: ParameterizedNode, now_s: float) -> None:
+    if not math.isfinite(float(theta.dot(theta))):
+        raise DivergenceError(
+            f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
+            f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
+            "try a lower learning rate"
+        )
+
+
+def average_replicas(graph: Graph) -> None:
+    """Set the parameters of each group of replicas to their mean (Section 5).
+
+    It happens between epochs and takes no virtual time ("negligible communication cost").
+    """
+    for group in graph.replica_groups:
+        if group[0].is_abstract:
+            continue
+        total = group[0].theta.copy()
+        for replica in group[1:]:
+            total += replica.theta
+        total /= len(group)
+        for replica in group:
+            replica.adopt(total.copy())
