@@ -4,7 +4,7 @@ from ampsim.ir.bcast import Bcast
 from ampsim.ir.cond import Cond
 from ampsim.ir.graph import Controller, Graph, Wire
 from ampsim.ir.isu import Isu
-from ampsim.ir.loss import LossNode, LossReport
+from ampsim.ir.loss import Evaluated, LossNode, LossReport
 from ampsim.ir.message import Direction, Payload, Pumped, Send, Sends, Standin, State
 from ampsim.ir.node import SINGLE_BYTES, Join, Node, ParameterizedNode, Shape
 from ampsim.ir.partition import Partition
@@ -18,6 +18,7 @@ __all__ = [
     "Cond",
     "Controller",
     "Direction",
+    "Evaluated",
     "Graph",
     "Isu",
     "Join",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Node
@@ -26,22 +27,37 @@ class LossReport:
     absolute_error: float | None = None
 
 
+class Evaluated(NamedTuple):
+    """A step of a loss that had all it needed.
+
+    Args:
+        prediction: what it was computed from; the step is charged for its shape.
+        gradients: messages to the loss's *inputs*, in training.
+        report: what the loss says; None in `sleep` mode.
+    """
+
+    prediction: Payload
+    gradients: Sends
+    report: LossReport | None
+
+
 class LossNode(Node):
     """Computes a loss and metrics, and starts the backward pass (design, section 4).
 
-    It has no output: in training, what `forward` returns goes to its *inputs*. Each completed step
-    leaves a `LossReport` in `report`, for the controller to take (None in `sleep` mode), and the
-    prediction in `completed`, which says that the step was no mere waiting and what it cost.
+    It has no output: in training, what `forward` returns goes to its *inputs*.
     """
 
     outputs = ()
     is_loss: ClassVar[bool] = True
 
-    def __init__(self, name: str) -> None:
-        """Name the node."""
-        super().__init__(name)
-        self.report: LossReport | None = None
-        self.completed: Payload = None
+    @abstractmethod
+    def evaluate(self, port: int, state: State, payload: Payload) -> Evaluated | None:
+        """Serve a forward message; None where the state waits for another input."""
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Return the gradients, in training; nothing otherwise, or while the state waits."""
+        evaluated = self.evaluate(port, state, payload)
+        return () if evaluated is None or not self.is_training else evaluated.gradients
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Nothing comes back to a loss."""

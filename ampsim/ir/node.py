@@ -29,9 +29,6 @@ NAMES_TOLD: Final = 4
 SINGLE_BYTES: Final = 4
 """Bytes of a number in single precision."""
 
-NO_STALENESS: Final = -1
-"""Staleness of what is not a gradient."""
-
 
 class Node(ABC):
     """One operation of a static graph.
@@ -216,7 +213,6 @@ class ParameterizedNode(Node):
         self.version = 0
         self.min_update_interval: int | None = None
         self.state_arrays = 0
-        self.last_staleness = 0
         self.reset_accumulation()
 
     @abstractmethod
@@ -253,16 +249,11 @@ class ParameterizedNode(Node):
     def count_gradient(self, state: State, version: int) -> None:
         """Note that a gradient was accumulated whose forward step met weights of `version`."""
         staleness = self.version - version
-        self.last_staleness = staleness
         self.gradient_count += 1
         self.staleness_sum += staleness
         if staleness > self.staleness_max:
             self.staleness_max = staleness
         self.instances.add(state[0])
-
-    def skip_gradient(self) -> None:
-        """Note that a backward message brought no gradient, so that nothing was accumulated."""
-        self.last_staleness = NO_STALENESS
 
     @property
     def is_update_due(self) -> bool:

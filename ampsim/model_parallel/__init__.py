@@ -1,7 +1,8 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
-from ampsim.model_parallel.controller import Controller, PassTotals
-from ampsim.model_parallel.engine import Engine, Job, PassReport
+from ampsim.model_parallel.controller import Controller
+from ampsim.model_parallel.engine import Engine, Job
+from ampsim.model_parallel.passes import PassReport, PassTotals
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
     Placement,

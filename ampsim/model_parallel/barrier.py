@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ampsim.model_parallel.sending import send
-from ampsim.model_parallel.site import Entry, Route
+from ampsim.model_parallel.site import Message, Route, send
 from ampsim.trace import Cause
 
 
@@ -15,15 +14,15 @@ class Barrier:
     """
 
     def __init__(self) -> None:
-        self._held: list[tuple[Route, int, Entry]] = []
+        self._held: list[tuple[Route, int, Message]] = []
 
     def before(self, route: Route, source: int) -> Route:
         """Return a route from node `source` that ends here instead of where `route` does."""
 
-        def accept(entry: Entry) -> None:
-            self._held.append((route, source, entry))
+        def accept(message: Message) -> None:
+            self._held.append((route, source, message))
 
-        return (accept, route[1], route[2], None, False, None)
+        return Route(accept, route.site, route.port, None, is_free=False, channel=None)
 
     def let_go(self, cause: Cause) -> bool:
         """Send what is held, the last first, after `cause`; tell whether there was anything."""

@@ -17,33 +17,37 @@ node to every other, all are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ampsim.ir import Graph, ParameterizedNode, Payload, Sends, State
-from ampsim.model_parallel.site import Site
+from ampsim.model_parallel.step import Step
 
 
 class Debt:
     """The gradients that instances in flight owe to one node, or to the replicas of one.
 
     Args:
-        sites: where the node, or each of its replicas, runs; this takes the place of their steps.
+        interval: gradients between updates, of all replicas together.
     """
 
-    def __init__(self, sites: list[Site]) -> None:
-        self._interval = 0
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
         self._announced: dict[int, int] = {}
         self._brought: dict[int, int] = {}
         self._finished = 0
         self._gradients = 0
-        for site in sites:
-            assert site.learner is not None
-            self._interval += site.learner.min_update_interval or 1
-            _Counted(site, self._announced, self._brought)
 
     def pumped(self, instance: int) -> None:
         """Note that `instance` is in flight."""
         self._announced[instance] = self._brought[instance] = 0
+
+    def announce(self, instance: int) -> None:
+        """Note a forward step of `instance`, which a gradient will follow."""
+        self._announced[instance] += 1
+
+    def bring(self, instance: int, gradients: int) -> None:
+        """Note gradients of `instance`."""
+        self._brought[instance] += gradients
 
     def finished(self, instance: int) -> None:
         """Note that `instance` owes nothing any more."""
@@ -64,28 +68,30 @@ class Debt:
         return owed / self._interval
 
 
-class _Counted:
-    """Serves as its site did, and counts forward steps and gradients of training by instance."""
+class Owed:
+    """Steps of a node whose forward steps and gradients of training enter a debt.
 
-    def __init__(self, site: Site, announced: dict[int, int], brought: dict[int, int]) -> None:
-        assert site.learner is not None
-        self._node: ParameterizedNode = site.learner
-        self._announced, self._brought = announced, brought
-        self._forward, self._backward = site.forward, site.backward
-        site.forward, site.backward = self.forward, self.backward
+    Args:
+        node: whose steps they are.
+        forward, backward: the steps.
+        debt: of the node, or of its replicas.
+    """
+
+    def __init__(self, node: ParameterizedNode, forward: Step, backward: Step, debt: Debt) -> None:
+        self._node, self._forward, self._backward, self._debt = node, forward, backward, debt
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a forward message; one that had to wait for others announces no gradient yet."""
         sends = self._forward(port, state, payload)
         if sends and self._node.is_training:
-            self._announced[state[0]] += 1
+            self._debt.announce(state[0])
         return sends
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Serve a backward message, which brings a gradient, or none."""
         before = self._node.gradient_count
         sends = self._backward(port, state, gradient)
-        self._brought[state[0]] += self._node.gradient_count - before
+        self._debt.bring(state[0], self._node.gradient_count - before)
         return sends
 
 
@@ -119,10 +125,16 @@ class Budget:
             debt.finished(instance)
 
 
-def budget_of(staleness: float, graph: Graph, sites: Sequence[Site]) -> Budget:
-    """Let the oldest nodes of a graph, each at its site, count what they are owed."""
-    groups = [[sites[graph.index(node)] for node in nodes] for nodes in oldest_of(graph)]
-    return Budget(staleness, [Debt(group) for group in groups])
+def debts_of(graph: Graph) -> dict[ParameterizedNode, Debt]:
+    """What is owed to each of the oldest nodes of a graph; replicas share a debt.
+
+    Each node has its interval already.
+    """
+    debts: dict[ParameterizedNode, Debt] = {}
+    for nodes in oldest_of(graph):
+        debt = Debt(sum(node.min_update_interval or 1 for node in nodes))
+        debts |= dict.fromkeys(nodes, debt)
+    return debts
 
 
 def oldest_of(graph: Graph) -> list[list[ParameterizedNode]]:

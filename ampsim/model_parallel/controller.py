@@ -8,66 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from ampsim.clock import Clock
-from ampsim.errors import DivergenceError, GraphError, SimulationError
+from ampsim.errors import DivergenceError, SimulationError
 from ampsim.ir import (
     SINGLE_BYTES,
-    LossNode,
     LossReport,
+    Node,
     ParameterizedNode,
-    Payload,
     Send,
-    Sends,
     State,
 )
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
+from ampsim.model_parallel.passes import PassTotals
 from ampsim.model_parallel.pump import Pump, by_number
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.schedules.turns import Admitted
-from ampsim.model_parallel.sending import send
-from ampsim.model_parallel.site import Entry, Route, Site
-from ampsim.model_parallel.worker import BY_CONTROLLER
+from ampsim.model_parallel.site import Message, Route, Site, send
 from ampsim.trace import START, Cause, Recorder, of_admission
 from ampsim.user_code import user_code
 
-
-@dataclass(slots=True)
-class PassTotals:
-    """What the losses reported during one pass over a split."""
-
-    instances: int = 0
-    rows: int = 0
-    loss_sum: float = 0.0
-    correct: float = 0
-    absolute_error_sum: float = 0.0
-
-    @property
-    def loss(self) -> float:
-        """Mean loss per row; NaN where nothing was reported."""
-        return self.loss_sum / self.rows if self.rows else math.nan
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of rows classified rightly; NaN where nothing was reported."""
-        return self.correct / self.rows if self.rows else math.nan
-
-    @property
-    def absolute_error(self) -> float:
-        """Mean absolute error per row of a regression; NaN where nothing was reported."""
-        return self.absolute_error_sum / self.rows if self.rows else math.nan
-
-    def add(self, report: LossReport) -> None:
-        """Add what a loss reported; what it does not know is NaN in the sum."""
-        self.loss_sum += report.loss_sum
-        self.correct += math.nan if report.correct is None else report.correct
-        error = report.absolute_error
-        self.absolute_error_sum += math.nan if error is None else error
-        self.rows += report.rows
+BY_CONTROLLER: Final = (-1,)
+"""State of an update message that the controller sent; it belongs to no instance."""
 
 
 class Controller:
@@ -96,7 +61,7 @@ class Controller:
         self._clock = clock
         self._recorder = recorder
         self.budget: Budget | None = None
-        self.routes: list[Route] = []
+        self.routes: Sequence[Route] = ()
         self.update_routes: list[tuple[Site, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.element_bytes = SINGLE_BYTES
@@ -196,10 +161,10 @@ class Controller:
             raise SimulationError(f"the model's pump failed for instance {instance}: {fault}")
         return sends
 
-    def receive(self, entry: Entry) -> None:
+    def receive(self, message: Message) -> None:
         """Take back one message that was pumped."""
-        self.last_received = entry[4], self._clock.now
-        self.count_messages(entry[2][0], -1, entry[4])
+        self.last_received = message[4], self._clock.now
+        self.count_messages(message[2][0], -1, message[4])
 
     def count_messages(self, instance: int, change: int, cause: Cause) -> None:
         """Keep count of an instance's messages; it is done when none is left.
@@ -239,40 +204,14 @@ class Controller:
         for _site, route in due:
             send([route], 0, ((0, BY_CONTROLLER, None),), cause)
 
-    def acknowledged(self, entry: Entry) -> None:
+    def acknowledged(self, message: Message) -> None:
         """Note that an update has ended, and admit after the last."""
-        self.last_received = entry[4], self._clock.now
+        self.last_received = message[4], self._clock.now
         self._updating -= 1
         if not self._updating:
-            self._admit(entry[4])
+            self._admit(message[4])
 
-    def watch(self, site: Site) -> None:
-        """Take what a loss reports at each of its forward steps.
-
-        In training the gradients tell the controller that an instance is done, since they return to
-        it. In validation nothing returns, so that the loss sends a message of its own, of no bytes,
-        by the route that stands behind those of its inputs.
-        """
-        node, forward = site.node, site.forward
-        assert isinstance(node, LossNode)
-        to_controller = len(node.inputs)
-
-        def report(port: int, state: State, payload: Payload) -> Sends:
-            node.completed = None
-            sends = forward(port, state, payload)
-            if node.report is not None:
-                self._take_report(node, node.report, state)
-                node.report = None
-            if not node.is_training and node.completed is not None:
-                return ((to_controller, state, None),)
-            fault = fault_of(sends, to_controller)
-            if fault is not None:
-                raise GraphError(f"{node.describe()} failed serving forward {state}: {fault}")
-            return sends
-
-        site.forward = report
-
-    def _take_report(self, node: LossNode, report: LossReport, state: State) -> None:
+    def take_report(self, node: Node, report: LossReport, state: State) -> None:
         """Add what a loss reported.
 
         Raises:

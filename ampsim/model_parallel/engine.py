@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError, StuckError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Graph
-from ampsim.machine import Fabric
+from ampsim.machine import Fabric, Instant, Processor
 from ampsim.model_parallel.barrier import Barrier
-from ampsim.model_parallel.budget import budget_of
-from ampsim.model_parallel.controller import Controller, PassTotals
+from ampsim.model_parallel.budget import Budget, debts_of
+from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.diagnosis import why_stuck
-from ampsim.model_parallel.grouping import merge_groups
-from ampsim.model_parallel.prediction import Prediction
+from ampsim.model_parallel.grouping import GroupingWorker
+from ampsim.model_parallel.passes import PassReport
+from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_known_nodes
 from ampsim.model_parallel.schedules.turns import WorkerStages
-from ampsim.model_parallel.site import Entry, Route, Site, keep_weights
-from ampsim.model_parallel.split_backward import SplitBackward
+from ampsim.model_parallel.schedules.values import Weights
+from ampsim.model_parallel.site import Message, Route, Site
 from ampsim.model_parallel.stages import stages_of
-from ampsim.model_parallel.stash import Stash
+from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.update import Updater
-from ampsim.model_parallel.worker import Agenda, Worker
+from ampsim.model_parallel.worker import Worker
 from ampsim.optim import Optimizer
 from ampsim.trace import Cause, Recorder
 
@@ -48,23 +49,8 @@ class Job:
     min_update_interval: Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True)
-class PassReport:
-    """One pass over a split: virtual times, and what the losses said."""
-
-    start_s: float
-    end_s: float
-    totals: PassTotals
-
-    @property
-    def per_s(self) -> float:
-        """Items per virtual second; NaN where the pass took no time."""
-        seconds = self.end_s - self.start_s
-        return self.totals.instances / seconds if seconds else float("nan")
-
-
 class Engine:
-    """Wires sites, workers, links and controller together, and runs passes.
+    """Wires workers, sites, links and controller together, and runs passes.
 
     Args:
         job: the network and how to train it.
@@ -95,49 +81,34 @@ class Engine:
         """Build everything; nothing runs yet."""
         self._graph = job.graph
         self._cluster = cluster
+        self._placement = placement
         self._clock = clock
         self._recorder = recorder
+        self._set_modes(job, schedule, is_abstract)
         pump = without_numbers(job.pump) if is_abstract else job.pump
         self.controller = Controller(job.graph.nodes[0].outputs, schedule, pump, clock, recorder)
-        self.updater = Updater(
-            job.optimizer, recorder, averages_instances=schedule.updates.averages
-        )
-        self._agenda = Agenda()
-        self._fabric = Fabric(cluster, clock, recorder, self._agenda.serve)
-        self.workers = [
-            Worker(index, clock, recorder, self._agenda, schedule.order.kinds)
-            for index in range(cluster.workers)
-        ]
-        self.sites = [
-            Site(
-                node,
-                index,
-                worker,
-                cluster.devices[worker] if worker >= 0 else None,
-                recorder.kinds,
-            )
-            for index, (node, worker) in enumerate(zip(job.graph.nodes, placement, strict=True))
-        ]
-        keep_weights(self.sites)
-        self._set_modes(job, schedule, is_abstract)
-        self._stages: dict[int, int] = {}
-        if needs_chain(schedule):
-            self._set_stages(schedule)
-        staleness_budget = schedule.admission.staleness_budget
-        if staleness_budget is not None:
-            self.controller.budget = budget_of(staleness_budget, self._graph, self.sites)
-        for site in self.sites:
-            if site.learner is not None and schedule.weights.remedy == "weight-prediction":
-                Prediction(site)
+        self.controller.element_bytes = job.graph.nodes[0].element_bytes
+        averages = schedule.updates.averages
+        self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
+        self._instant = Instant()
+        self._fabric = Fabric(cluster, clock, recorder, self._instant.settle)
+        self.workers = self._workers(schedule)
+        stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
+        self._stages = {place: stage for stage, place in enumerate(stages)}
+        if stages:
+            self.controller.in_flight_max = schedule.admission.in_flight_max or len(stages)
+        self._seconds: dict[int, Site] = {}
+        self._resident_bytes = resident_bytes(job.graph.nodes, placement)
+        self.sites = self._sites(schedule, stages)
         self._barrier = Barrier() if schedule.order.holds_gradients else None
+        self._set_turns(schedule, stages)
         self._wire()
-        merge_groups(self.workers, clock, recorder, schedule.order)
         for worker in self.workers:
-            worker.controller, worker.updater = self.controller, self.updater
-            clock.start(worker.serve(), f"worker-{worker.index}")
+            clock.start(worker.processor.work(worker), f"worker-{worker.index}")
         clock.run()
 
     def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
+        """Tell each node how it is to run."""
         for node in job.graph.nodes:
             if is_abstract and node.reads_values:
                 raise OptionError(
@@ -145,50 +116,92 @@ class Engine:
                     "use mode 'numeric'"
                 )
             node.is_abstract = is_abstract
-        self.controller.element_bytes = job.graph.nodes[0].element_bytes
         require_known_nodes(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
 
-    def _set_stages(self, schedule: Schedule) -> None:
-        """Give each worker that has stages a queue, where their messages wait for their turn."""
-        places = stages_of(self._graph, schedule.name)
-        self._stages = {place: stage for stage, place in enumerate(places)}
-        admitted = self.controller.admitted
-        self.controller.in_flight_max = schedule.admission.in_flight_max or len(places)
-        for worker in self.workers:
-            own = [s for s, i in enumerate(places) if self.sites[i].worker == worker.index]
-            if own:
-                placed = WorkerStages(tuple(own), len(places), len(self.workers))
-                assert schedule.order.turns is not None
-                turn_queue = TurnQueue(worker, schedule.order.turns(placed, admitted))
-                for stage in own:
-                    site = self.sites[places[stage]]
-                    site.turn_queue = turn_queue
-                    if schedule.order.splits_backward:
-                        self._split(site, turn_queue, len(places) + stage)
-        versions = schedule.weights.versions
-        picks = versions(len(places), admitted) if versions is not None else None
-        for place, pick in zip(places, picks or (), strict=bool(picks)):
-            site = self.sites[place]
-            site.stash = Stash(site, pick, self._note_of(place))
+    def _workers(self, schedule: Schedule) -> list[Worker]:
+        """One for each device."""
+        kind = GroupingWorker if schedule.order.max_group > 1 else Worker
+        clock, controller, updater = self._clock, self.controller, self.updater
+        return [
+            kind(
+                Processor(index, clock, self._instant),
+                clock,
+                self._recorder,
+                schedule.order,
+                controller,
+                updater,
+            )
+            for index in range(self._cluster.workers)
+        ]
+
+    def _sites(self, schedule: Schedule, stages: Sequence[int]) -> list[Site]:
+        """Build the steps of every node, where it runs."""
+        asked = self._asked(schedule.weights, stages)
+        staleness = schedule.admission.staleness_budget
+        if staleness is not None:
+            debts = debts_of(self._graph)
+            self.controller.budget = Budget(staleness, list(dict.fromkeys(debts.values())))
+            for node, debt in debts.items():
+                asked[self._graph.index(node)] = replace(asked[self._graph.index(node)], debt=debt)
+        sites: list[Site] = []
+        for place, node in enumerate(self._graph.nodes):
+            if schedule.order.splits_backward and place in self._stages:
+                first, second = split_steps_of(node)
+                self._seconds[place] = self._site(place, second)
+                sites.append(self._site(place, first))
+            else:
+                sites.append(self._site(place, steps_of(node, asked[place])))
+        return sites
+
+    def _asked(self, weights: Weights, stages: Sequence[int]) -> list[Asked]:
+        """What the schedule asks of each node's steps."""
+        asked = [Asked(predicts=weights.remedy == "weight-prediction")] * len(self._graph.nodes)
+        if weights.versions is not None:
+            picks = weights.versions(len(stages), self.controller.admitted)
+            for place, pick in zip(stages, picks, strict=True):
+                asked[place] = replace(asked[place], pick=pick, note_stash=self._note_of(place))
+        return asked
 
     def _note_of(self, place: int) -> Callable[[int], None]:
         """Return who records how many bytes the node at `place` has stashed from now on."""
         record, clock = self._recorder.stashes.append, self._clock
         return lambda size_bytes: record((place, clock.now, size_bytes))
 
-    def _split(self, site: Site, turn_queue: TurnQueue, stage: int) -> None:
-        """Make the second half of a backward step a site, with turns as `stage`."""
-        device = self._cluster.devices[site.worker]
-        second = Site(site.node, site.index, site.worker, device, self._recorder.kinds)
-        second.turn_queue, second.resident_bytes = turn_queue, site.resident_bytes
-        split = SplitBackward(site, second, self.controller)
-        split.accept = turn_queue.acceptor(second, stage, Direction.BACKWARD)
+    def _site(self, place: int, steps: Steps) -> Site:
+        """Put the node at `place` where it runs."""
+        node, worker = self._graph.nodes[place], self._placement[place]
+        prices = Prices(
+            node,
+            place,
+            worker,
+            self._cluster.devices[worker] if worker >= 0 else None,
+            self._recorder.kinds,
+            work=steps.work,
+            resident_bytes=self._resident_bytes[worker],
+        )
+        return Site(node, place, worker, steps, prices)
+
+    def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
+        """Give each worker that has stages a queue, where their messages wait for their turn."""
+        if schedule.order.turns is None:
+            return
+        for worker in self.workers:
+            own = [s for s, place in enumerate(stages) if self._placement[place] == worker.index]
+            if own:
+                placed = WorkerStages(tuple(own), len(stages), len(self.workers))
+                turns = schedule.order.turns(placed, self.controller.admitted)
+                worker.turn_queue = TurnQueue(worker.processor, worker.queues, turns)
+        for place in stages:
+            for site in (self.sites[place], self._seconds.get(place)):
+                if site is not None:
+                    site.has_turns = True
 
     def _wire(self) -> None:
+        """Give every site its routes."""
         graph, sites = self._graph, self.sites
         for site, targets, sources in zip(sites, graph.targets, graph.sources, strict=True):
             site.forward_routes = [
@@ -199,40 +212,62 @@ class Engine:
                 self._route(site.worker, sites[source], port, Direction.BACKWARD)
                 for source, port in sources
             ]
-        for site in sites:
             if site.is_loss:  # it turns the message around: what it sends goes to its inputs
-                self.controller.watch(site)
-                site.forward_routes = self._routes_of_loss(site)
-            site.acknowledge_route = self._to_controller(site, self.controller.acknowledged)
+                site.forward_routes = self._held(site.backward_routes, site.index)
+                site.report_routes = [self._to_controller(site, self.controller.receive)]
+            elif site.learner is not None:
+                site.report_routes = [self._to_controller(site, self.controller.acknowledged)]
+        for place, second in self._seconds.items():
+            self._wire_second(sites[place], second)
         self.controller.routes = sites[0].forward_routes
         self.controller.update_routes = [
             (site, self._route(HOST, site, 0, Direction.UPDATE))
             for site in sites
-            if site.node.is_parameterized
+            if site.learner is not None
         ]
 
-    def _routes_of_loss(self, site: Site) -> list[Route]:
-        """Where a loss sends gradients, a route for each input, and last what ends a validation."""
-        routes = site.backward_routes
-        if self._barrier is not None:
-            routes = [self._barrier.before(route, site.index) for route in routes]
-        return [*routes, self._to_controller(site, self.controller.receive)]
+    def _wire_second(self, first: Site, second: Site) -> None:
+        """Let the first half of a backward step hand on to the second, with turns as stage p + s.
 
-    def _to_controller(self, site: Site, accept: Callable[[Entry], None]) -> Route:
+        Word that the second has ended reaches the controller at once.
+        """
+        stage = len(self._stages) + self._stages[first.index]
+        accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
+        hand_on = Route(accept, second, 0, None, is_free=False, channel=None)
+        first.backward_routes = [*first.backward_routes, hand_on]
+        receive = self.controller.receive
+        second.backward_routes = [Route(receive, second, 0, None, is_free=True, channel=None)]
+
+    def _turn_queue(self, site: Site) -> TurnQueue:
+        """Where the messages of a site that has turns wait."""
+        turn_queue = self.workers[site.worker].turn_queue
+        assert turn_queue is not None
+        return turn_queue
+
+    def _held(self, routes: Sequence[Route], source: int) -> Sequence[Route]:
+        """The routes of a loss's gradients; through the barrier, where there is one."""
+        if self._barrier is None:
+            return routes
+        return [self._barrier.before(route, source) for route in routes]
+
+    def _to_controller(self, site: Site, accept: Callable[[Message], None]) -> Route:
         """The route from `site` to the controller, whose method `accept` takes the message."""
-        return (accept, self.sites[0], 0, None, True, self._fabric.channel(site.worker, HOST))
+        channel = self._fabric.channel(site.worker, HOST)
+        return Route(accept, self.sites[0], 0, None, is_free=True, channel=channel)
 
     def _route(self, source: int, site: Site, port: int, direction: Direction) -> Route:
+        """The route from worker `source` to a port of `site`."""
         channel = self._fabric.channel(source, site.worker)
         if site.worker == HOST:
-            return (self.controller.receive, site, port, None, True, channel)
+            return Route(self.controller.receive, site, port, None, is_free=True, channel=channel)
+        if site.has_turns and direction is not Direction.UPDATE:
+            stage = self._stages[site.index]
+            accept = self._turn_queue(site).acceptor(site, stage, direction)
+            return Route(accept, site, port, None, is_free=False, channel=channel)
         worker = self.workers[site.worker]
-        if site.turn_queue is not None and direction is not Direction.UPDATE:
-            accept = site.turn_queue.acceptor(site, self._stages[site.index], direction)
-            return (accept, site, port, None, False, channel)
-        queue = worker.queue(site, direction)
-        is_free = queue is worker.free_forward or queue is worker.free_backward
-        return (queue.append, site, port, worker, is_free, channel)
+        accept = worker.queue(site, direction).append
+        is_free = site.is_free and direction is not Direction.UPDATE
+        return Route(accept, site, port, worker.processor, is_free, channel)
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:
         """Send `batches` through the graph until all are done.
@@ -262,7 +297,7 @@ class Engine:
         """Let everything happen; gradients go on when nothing else is left, if they are held."""
         is_going_on = True
         while is_going_on:
-            self._agenda.serve()
+            self._instant.settle()
             self._clock.run()
             is_going_on = self._barrier is not None and self._barrier.let_go(self._latest())
 
@@ -275,14 +310,16 @@ class Engine:
     def _note_peaks(self) -> None:
         summary = self._recorder.summary
         for site in self.sites:
-            if site.activations is not None:
-                summary.in_flight_max[site.index] = site.activations.held_max
-                bytes_max = site.stash.bytes_max if site.stash is not None else 0
-                summary.stashed_bytes_max[site.index] = bytes_max
+            activations, stash = site.steps.activations, site.steps.stash
+            if activations is not None:
+                summary.in_flight_max[site.index] = activations.held_max
+                summary.stashed_bytes_max[site.index] = stash.bytes_max if stash is not None else 0
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""
-        turn_queues = dict.fromkeys(filter(None, (site.turn_queue for site in self.sites)))
+        turn_queues = [
+            worker.turn_queue for worker in self.workers if worker.turn_queue is not None
+        ]
         why = why_stuck(self._graph.nodes, turn_queues, self.controller.unfinished)
         if why is not None:
             raise StuckError(

@@ -18,10 +18,15 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from ampsim.clock import Clock
-from ampsim.ir import Direction, Sends, State
+from ampsim.ir import Direction, State
+from ampsim.machine import Begun, Processor
+from ampsim.model_parallel.controller import Controller
+from ampsim.model_parallel.price import WAITS, Needed, Price
 from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.site import WAITS, Entry, Extents, Needed, Price, Site
-from ampsim.model_parallel.worker import NO_STALENESS, Begun, Worker
+from ampsim.model_parallel.site import Message, Site
+from ampsim.model_parallel.step import Served
+from ampsim.model_parallel.update import Updater
+from ampsim.model_parallel.worker import Worker
 from ampsim.trace import START, Cause, Recorder
 from ampsim.user_code import OURS_TO_PASS
 
@@ -30,13 +35,11 @@ _Part: TypeAlias = "tuple[float, float, int, int, int]"
 
 
 class _Member(NamedTuple):
-    """A step of a group: whose it is, what it is charged for, what it returned."""
+    """A step of a group: whose it is, what came of it, which gradients it needs, its cause."""
 
     state: State
-    shape: Extents
+    served: Served
     needed: Needed
-    sends: Sends
-    staleness: int
     cause: Cause
 
 
@@ -51,137 +54,120 @@ class _Group(NamedTuple):
     price: Price
 
 
-class Grouping:
-    """Serves the queues of a worker group by group; takes the place of its `begin` and `end`.
+class GroupingWorker(Worker):
+    """Serves its queues group by group.
 
     A message that only has to wait for others at its node costs nothing and is no member.
 
     Args:
-        worker: whose queues.
-        clock: whose time passes.
-        recorder: takes a span for each member, and counts the sizes of groups.
-        order: says how many members a group has at most, and how long to wait for them.
+        processor, clock, recorder, order, controller, updater: as of `Worker`; the order says how
+            many members a group has at most, and how long to wait for them.
     """
 
-    def __init__(self, worker: Worker, clock: Clock, recorder: Recorder, order: Order) -> None:
-        self._worker = worker
-        self._clock = clock
+    def __init__(
+        self,
+        processor: Processor,
+        clock: Clock,
+        recorder: Recorder,
+        order: Order,
+        controller: Controller,
+        updater: Updater,
+    ) -> None:
+        super().__init__(processor, clock, recorder, order, controller, updater)
         self._recorder = recorder
         self._size_max = order.max_group
         self._wait_s = order.group_wait_s
         self._has_waited = False
-        self._begin_alone, self._end_alone = worker.begin, worker.end
-        worker.begin, worker.end = self.begin, self.end
 
-    def begin(self, direction: Direction, queue: deque[Entry]) -> Begun:
+    def begin(self, kind: Direction, queue: deque[Message]) -> Begun:
         """Run the steps of a group from the head of `queue`, or wait once for more to come."""
-        if direction is Direction.UPDATE:
-            return self._begin_alone(direction, queue)
+        if kind is Direction.UPDATE:
+            return super().begin(kind, queue)
         if self._wait_s and not self._has_waited and self._is_short(queue):
             self._has_waited = True
             return self._wait_s, None
         site, start_s = queue[0][0], self._clock.now
-        members = self._taken(direction, queue)
+        members = self._taken(kind, queue)
         if not members:
             return 0.0, None
         self._has_waited = False
         try:
-            shapes, needed = zip(*((one.shape, one.needed) for one in members), strict=True)
-            price = site.price_of_group(direction, shapes, needed)
-            own_flop = [self._own_flop(site, direction, member) for member in members]
+            shapes, needed = zip(*((one.served.shape, one.needed) for one in members), strict=True)
+            price = site.prices.price_of_group(kind, shapes, needed)
+            own_flop = [self._own_flop(site, kind, member) for member in members]
         except OURS_TO_PASS:
             raise
         except BaseException as error:
-            raise self._worker.failed(site, direction, members[0].state, error) from error
-        if price[0]:
-            self._worker.is_busy = True
-        return price[0], _Group(site, direction, members, own_flop, start_s, price)
+            raise self.failed(site, kind, members[0].state, error) from error
+        return price.seconds, _Group(site, kind, members, own_flop, start_s, price)
 
-    def end(self, step: Begun) -> None:
+    def end(self, task: Begun) -> None:
         """Record the members of a group whose time has passed, and send what they returned."""
-        seconds, group = step
+        seconds, group = task
         if isinstance(group, _Group):
             self._end_group(seconds, group)
         elif group is not None:
-            self._end_alone(step)
+            super().end(task)
 
     def _end_group(self, seconds: float, group: _Group) -> None:
-        worker, site, members, number = self._worker, group.site, group.members, START
-        worker.is_busy = False
+        site, members, price, number = group.site, group.members, group.price, START
         end_s = self._clock.now if seconds else group.start_s
         self._recorder.summary.count_group(site.index, len(members))
-        _seconds, flop, moved, _kind, operations = group.price
-        whole = (group.start_s, end_s, flop, moved, operations)
+        whole = (group.start_s, end_s, price.flop, price.bytes, price.operations)
         parts = _side_by_side(whole, group.own_flop)
         for member, part in zip(members, parts, strict=True):
-            number = self._record(site, group.direction, member, part)
+            number = self._record_part(site, group.direction, member, part)
         for member in members:  # all leave when the last part ends
-            worker.send_on(site, group.direction, member.state, member.sends, number)
-        learned = [member.state for member in members if member.staleness >= 0]
-        if learned and site.learner is not None and site.learner.is_update_due:
-            worker.queues[Direction.UPDATE].append((site, 0, learned[-1], None, number))
+            self.send_on(site, group.direction, member.state, member.served.sends, number)
+        learned = [member.state for member in members if member.served.staleness >= 0]
+        if learned:
+            self.update_if_due(site, learned[-1], number)
 
     def _own_flop(self, site: Site, direction: Direction, member: _Member) -> int:
         """FLOP that a member would be charged for alone."""
-        site.needed = member.needed
-        return site.price(direction, member.shape)[1]
+        site.prices.needed = member.needed
+        return site.prices.price(direction, member.served.shape).flop
 
-    def _is_short(self, queue: deque[Entry]) -> bool:
+    def _is_short(self, queue: deque[Message]) -> bool:
         """Whether fewer messages than a group may have wait for the node at the head."""
         site = queue[0][0]
-        return sum(entry[0] is site for entry in queue) < self._size_max
+        return sum(message[0] is site for message in queue) < self._size_max
 
-    def _taken(self, direction: Direction, queue: deque[Entry]) -> list[_Member]:
+    def _taken(self, direction: Direction, queue: deque[Message]) -> list[_Member]:
         """Run the steps of a group; what waits for other nodes stays in `queue` as it was.
 
         No group forms behind a message that only has to wait: another may be the most urgent then.
         """
         site = queue[0][0]
         members = self._run(direction, queue.popleft())
-        others: list[Entry] = []
+        others: list[Message] = []
         while members and queue and len(members) < self._size_max:
-            entry = queue.popleft()
-            if entry[0] is site:
-                members += self._run(direction, entry)
+            message = queue.popleft()
+            if message[0] is site:
+                members += self._run(direction, message)
             else:
-                others.append(entry)
+                others.append(message)
         queue.extendleft(reversed(others))
         return members
 
-    def _run(self, direction: Direction, entry: Entry) -> list[_Member]:
+    def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
-        worker, (site, _port, state, payload, cause) = self._worker, entry
-        sends = worker.step(direction, entry)
-        try:
-            shape = site.charged(payload, sends)
-        except OURS_TO_PASS:
-            raise
-        except BaseException as error:
-            raise worker.failed(site, direction, state, error) from error
-        staleness = NO_STALENESS
-        if direction is Direction.BACKWARD and site.learner is not None:
-            staleness = site.learner.last_staleness
-        member = _Member(state, shape, site.needed, sends, staleness, cause)
-        if shape is not WAITS:
+        site, _port, state, _payload, cause = message
+        served = self.served(direction, message)
+        member = _Member(state, served, site.prices.needed, cause)
+        if served.shape is not WAITS:
             return [member]
-        number = self._record(site, direction, member, (self._clock.now, self._clock.now, 0, 0, 0))
-        worker.send_on(site, direction, state, sends, number)
+        now = self._clock.now
+        number = self._record_part(site, direction, member, (now, now, 0, 0, 0))
+        self.send_on(site, direction, state, served.sends, number)
         return []
 
-    def _record(self, site: Site, direction: Direction, member: _Member, part: _Part) -> int:
+    def _record_part(self, site: Site, direction: Direction, member: _Member, part: _Part) -> int:
         """Record a member's part of a step; return its number."""
         start_s, end_s, *charged = part
-        kind = site.kind(direction, *charged)
-        row = (kind, start_s, end_s, member.staleness, member.state, member.cause)
-        self._recorder.spans.append(row)
-        return self._recorder.span_number()
-
-
-def merge_groups(workers: Sequence[Worker], clock: Clock, recorder: Recorder, order: Order) -> None:
-    """Let `workers` merge messages, where `order` asks for groups of more than one."""
-    if order.max_group > 1:
-        for worker in workers:
-            Grouping(worker, clock, recorder, order)
+        kind = site.prices.kind(direction, *charged)
+        self._record((kind, start_s, end_s, member.served.staleness, member.state, member.cause))
+        return self._number()
 
 
 def _side_by_side(step: _Part, own_flop: Sequence[int]) -> list[_Part]:

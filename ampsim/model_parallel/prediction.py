@@ -19,33 +19,32 @@ from typing import Final
 import numpy as np
 
 from ampsim.ir import Direction, ParameterizedNode, Payload, Sends, State, Work
-from ampsim.model_parallel.site import Site
+from ampsim.model_parallel.step import Step
 
 SMOOTHING: Final = 0.9
 """What remains of v after an update: gamma; 0.9 is the usual momentum."""
 
 
 class Prediction:
-    """Serves forward messages as its site did, with predicted weights in training.
+    """Forward steps of a node that read predicted weights, in training.
 
     Weights are predicted once per update, which costs as much as the update twice over: for v, and
     for the prediction. What is predicted moves with the weights where something else than an
     update changes them. A table of which an update writes some rows is left as it is.
 
     Args:
-        site: where the node runs; this takes the place of its forward steps.
+        node: whose steps they are; it has no table of which an update writes some rows.
+        forward: the step.
     """
 
-    def __init__(self, site: Site) -> None:
-        assert isinstance(site.node, ParameterizedNode)
-        self._node = site.node
-        self._forward = site.forward
+    def __init__(self, node: ParameterizedNode, forward: Step) -> None:
+        assert not node.is_sparse
+        self._node = node
+        self._forward = forward
         self._staleness = 0.0
         self._step: np.ndarray | None = None
         self._base: np.ndarray | None = None
         self._predicted = np.zeros(0)
-        if not site.node.is_sparse:
-            site.forward, site.work, site.after_update = self.forward, self.work, self.updated
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a forward message; in validation, with the latest weights."""

@@ -9,17 +9,18 @@ import numpy as np
 from ampsim.errors import OptionError
 from ampsim.ir import ParameterizedNode, Payload, Sends, State
 from ampsim.model_parallel.schedules.values import PickVersion
-from ampsim.model_parallel.site import Site
+from ampsim.model_parallel.step import Step
 
 
 class Stash:
-    """Serves as its site did, with the weights that a rule picks for an instance.
+    """Steps of a node that read the weights which a rule picks for an instance.
 
     The backward step of an instance reads what its forward step read. An update replaces a node's
     weights and never writes them, so that to keep a version is to keep a reference.
 
     Args:
-        site: where the steps run; this takes the place of its steps.
+        node: whose steps they are.
+        forward, backward: the steps.
         pick: which version a forward step reads. It never picks one older than before.
         note: told how many bytes versions other than the latest take, whenever that has changed
             by the start of a step.
@@ -31,23 +32,27 @@ class Stash:
         OptionError: the node's updates write its weights.
     """
 
-    def __init__(self, site: Site, pick: PickVersion, note: Callable[[int], None]) -> None:
-        assert isinstance(site.node, ParameterizedNode)
-        if site.node.is_sparse:
+    def __init__(
+        self,
+        node: ParameterizedNode,
+        forward: Step,
+        backward: Step,
+        pick: PickVersion,
+        note: Callable[[int], None],
+    ) -> None:
+        if node.is_sparse:
             raise OptionError(
-                f"{site.node.describe()} updates rows of its table in place, so no old version of "
+                f"{node.describe()} updates rows of its table in place, so no old version of "
                 "it can be kept; take is_sparse=False, or a schedule that stashes no weights"
             )
         self.bytes_max = 0
         self._bytes = 0
         self._note = note
-        self._node = site.node
-        self._forward, self._backward = site.forward, site.backward
+        self._node, self._forward, self._backward = node, forward, backward
         self._pick = pick
         self._versions: dict[int, np.ndarray] = {}
         self._read: dict[int, int] = {}
         self._picked = 0
-        site.forward, site.backward = self.forward, self.backward
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a forward message with the version that the rule picks; in validation, the last."""

@@ -3,47 +3,48 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from ampsim.ir import Direction
+from ampsim.machine import Processor
 from ampsim.model_parallel.schedules.turns import Turn, Turns
-from ampsim.model_parallel.site import Entry, Site
-
-if TYPE_CHECKING:
-    from ampsim.model_parallel.worker import Worker
+from ampsim.model_parallel.site import Message, Site
 
 
 class TurnQueue:
     """Hands its worker one message of a stage at a time, in training; in validation, each at once.
 
     Args:
-        worker: whose inbox it fills.
+        processor: whom it wakes.
+        queues: the inbox that it fills, by direction.
         turns: the order.
     """
 
-    def __init__(self, worker: Worker, turns: Turns) -> None:
-        self._worker = worker
+    def __init__(
+        self, processor: Processor, queues: Mapping[Direction, deque[Message]], turns: Turns
+    ) -> None:
+        self._processor = processor
+        self._queues = queues
         self._turns = turns
         self._is_out = False
-        self._waiting: dict[Turn, deque[Entry]] = {}
+        self._waiting: dict[Turn, deque[Message]] = {}
         self._names: dict[Turn, str] = {}
 
-    def acceptor(self, site: Site, stage: int, direction: Direction) -> Callable[[Entry], None]:
+    def acceptor(self, site: Site, stage: int, direction: Direction) -> Callable[[Message], None]:
         """Return who accepts the messages of `direction` for the node of `stage`."""
         waiting = self._waiting.setdefault((direction, stage), deque())
         self._names[direction, stage] = (
             f"{direction.name.lower()} of {site.node.describe()}, stage {stage}"
         )
-        node, inbox = site.node, self._worker.queues[direction]
+        node, inbox = site.node, self._queues[direction]
 
-        def accept(entry: Entry) -> None:
+        def accept(message: Message) -> None:
             if node.is_training:
-                waiting.append(entry)
+                waiting.append(message)
                 self._hand_out()
             else:
-                inbox.append(entry)
-                self._wake()
+                inbox.append(message)
+                self._processor.wake()
 
         return accept
 
@@ -58,24 +59,20 @@ class TurnQueue:
         """Say whose turn it is and what waits out of turn; nothing, where nothing waits."""
         turn = self._turns.next()
         waiting = [
-            f"{self._names[place]}: {entries[0][2]}"
-            + f" and {len(entries) - 1} more" * (len(entries) > 1)
-            for place, entries in self._waiting.items()
-            if entries
+            f"{self._names[place]}: {messages[0][2]}"
+            + f" and {len(messages) - 1} more" * (len(messages) > 1)
+            for place, messages in self._waiting.items()
+            if messages
         ]
         if not waiting:
             return ""
         whose = "nobody's turn" if turn is None else f"the turn of {self._names[turn]}"
-        return f"worker {self._worker.index} has {whose}, but holds {', '.join(waiting)}"
+        return f"worker {self._processor.index} has {whose}, but holds {', '.join(waiting)}"
 
     def _hand_out(self) -> None:
         turn = None if self._is_out else self._turns.next()
         if turn is None or not self._waiting[turn]:
             return
         self._is_out = True
-        self._worker.queues[turn[0]].append(self._waiting[turn].popleft())
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._worker.is_waiting:
-            self._worker.wake()
+        self._queues[turn[0]].append(self._waiting[turn].popleft())
+        self._processor.wake()

@@ -85,8 +85,9 @@ class Updater:
         site.optimizer_state = after
         replaced = node.theta
         node.adopt(theta)
-        if site.after_update is not None:
-            site.after_update(replaced, node.staleness_sum / max(node.gradient_count, 1))
+        prediction = site.steps.prediction
+        if prediction is not None:
+            prediction.updated(replaced, node.staleness_sum / max(node.gradient_count, 1))
 
     def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
         """Step from `theta`; gradient and state are not needed any more."""

@@ -111,7 +111,6 @@ class Embedding(ParameterizedNode):
         """Accumulate; indices have no gradient, so None goes back."""
         indices, version = self._saved.pop(state)
         if gradient is None:
-            self.skip_gradient()
             return ((0, state, None),)
         self.count_gradient(state, version)
         if self.is_abstract and self.is_sparse:  # the rows touched decide what an update costs

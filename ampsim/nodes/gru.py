@@ -126,7 +126,6 @@ class GRUCell(MatrixNode):
         payloads, version = kept[:2]
         needed = self.input_needs_gradient
         if gradient is None:
-            self.skip_gradient()
             return ((0, state, None), (1, state, None))
         self.count_gradient(state, version)
         if self.is_abstract:

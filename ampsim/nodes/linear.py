@@ -75,7 +75,6 @@ class Linear(MatrixNode):
         """Accumulate the parameter gradient and send g Wᵀ, with the weights of the moment."""
         saved, version = self._saved.pop(state)
         if gradient is None:
-            self.skip_gradient()
             return ((0, state, None),)
         self.count_gradient(state, version)
         is_needed = self.input_needs_gradient[0]
@@ -96,7 +95,6 @@ class Linear(MatrixNode):
         """The second half, any time after the first: accumulate the parameter gradient."""
         saved, version = self._saved.pop(state)
         if gradient is None:
-            self.skip_gradient()
             return
         self.count_gradient(state, version)
         if not self.is_abstract:

@@ -165,7 +165,6 @@ class LSTMStep(MatrixNode):
         payloads, version = kept[:2]
         needed = self.input_needs_gradient
         if gradient is None:
-            self.skip_gradient()
             return [(place, state, None) for place in range(len(needed))]
         self.count_gradient(state, version)
         if self.is_abstract:

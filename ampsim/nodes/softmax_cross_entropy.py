@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.ir import Direction, Join, LossNode, LossReport, Payload, Sends, Shape, State, Work
+from ampsim.ir import Direction, Evaluated, Join, LossNode, LossReport, Payload, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
 
@@ -27,19 +27,16 @@ class SoftmaxCrossEntropy(LossNode):
         super().__init__(name)
         self._arrived = Join(2)
 
-    def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Wait for prediction and label; report and send (softmax − one-hot) / rows."""
+    def evaluate(self, port: int, state: State, payload: Payload) -> Evaluated | None:
+        """Wait for prediction and label; report, and send (softmax − one-hot) / rows."""
         parts = self._arrived.put(port, state, payload)
         if parts is None:
-            return ()
+            return None
         logits, label = parts
-        self.completed = logits
-        gradient = logits if self.is_abstract else self._gradient(logits, label)
-        if not self.is_training:
-            return ()
-        return ((0, state, gradient), (1, state, None))
+        gradient, report = (logits, None) if self.is_abstract else self._gradient(logits, label)
+        return Evaluated(logits, ((0, state, gradient), (1, state, None)), report)
 
-    def _gradient(self, logits: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def _gradient(self, logits: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, LossReport]:
         rows = len(label)
         if rows == 1:
             return self._gradient_of_one(logits, int(label[0]))
@@ -50,23 +47,23 @@ class SoftmaxCrossEntropy(LossNode):
         right = shifted[places, label]
         loss = float(np.log(total).sum(dtype=np.float64) - right.sum(dtype=np.float64))
         correct = int(np.count_nonzero(logits.argmax(axis=1) == label))
-        self.report = LossReport(loss, correct, rows)
+        report = LossReport(loss, correct, rows)
         probability /= total[:, None]
         probability[places, label] -= 1
         probability /= rows
-        return probability
+        return probability, report
 
-    def _gradient_of_one(self, logits: np.ndarray, label: int) -> np.ndarray:
+    def _gradient_of_one(self, logits: np.ndarray, label: int) -> tuple[np.ndarray, LossReport]:
         """The same of one row, in a third of the time, which a tree of many nodes notices."""
         best = int(logits.argmax())
         probability = logits - logits[0, best]
         right = float(probability[0, label])
         np.exp(probability, out=probability)
         total = np.add.reduce(probability, axis=None)
-        self.report = LossReport(math.log(total) - right, int(best == label), 1)
+        report = LossReport(math.log(total) - right, int(best == label), 1)
         probability /= total
         probability[0, label] -= 1
-        return probability
+        return probability, report
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; a single row is the shorter way."""

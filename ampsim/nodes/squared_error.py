@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.ir import Direction, Join, LossNode, LossReport, Payload, Sends, Shape, State, Work
+from ampsim.ir import Direction, Evaluated, Join, LossNode, LossReport, Payload, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
 
@@ -27,41 +27,41 @@ class SquaredError(LossNode):
         super().__init__(name)
         self._arrived = Join(2)
 
-    def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Wait for prediction and target; report and send 2 (prediction − target) / elements.
+    def evaluate(self, port: int, state: State, payload: Payload) -> Evaluated | None:
+        """Wait for prediction and target; report, and send 2 (prediction − target) / elements.
 
         Raises:
             GraphError: prediction and target differ in shape.
         """
         parts = self._arrived.put(port, state, payload)
         if parts is None:
-            return ()
+            return None
         prediction, target = parts
-        self.completed = prediction
-        gradient = prediction if self.is_abstract else self._gradient(prediction, target)
-        if not self.is_training:
-            return ()
-        return ((0, state, gradient), (1, state, None))
+        gradient, report = (
+            (prediction, None) if self.is_abstract else self._gradient(prediction, target)
+        )
+        return Evaluated(prediction, ((0, state, gradient), (1, state, None)), report)
 
-    def _gradient(self, prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    def _gradient(
+        self, prediction: np.ndarray, target: np.ndarray
+    ) -> tuple[np.ndarray, LossReport]:
         shapes = (prediction.shape, target.shape)
         require(shapes[0] == shapes[1], self, "two payloads of one shape", *shapes)
         difference = prediction - target
         if difference.size == 1:
             one = difference.item()
-            self.report = LossReport(one * one, None, 1, absolute_error=abs(one))
-            return difference * 2.0
+            return difference * 2.0, LossReport(one * one, None, 1, absolute_error=abs(one))
         flat = difference.reshape(-1).astype(np.float64, copy=False)
         rows = len(difference)
         outputs = flat.size // rows
-        self.report = LossReport(
+        report = LossReport(
             float(flat.dot(flat)) / outputs,
             None,
             rows,
             absolute_error=float(np.abs(flat).sum()) / outputs,
         )
         difference *= 2.0 / flat.size
-        return difference
+        return difference, report
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""

@@ -171,15 +171,14 @@ def test_loss_gradient_is_the_slope_of_the_mean_loss(rows, label_first):
     def serve(prediction: np.ndarray) -> Any:
         messages = [(0, prediction), (1, label)]
         for port, payload in reversed(messages) if label_first else messages:
-            sends = node.forward(port, NOW, payload)
-        return sends
+            evaluated = node.evaluate(port, NOW, payload)
+        return evaluated
 
     def mean_loss(prediction: np.ndarray) -> float:
-        serve(prediction)
-        assert node.report is not None
-        return node.report.loss_sum / node.report.rows
+        report = serve(prediction).report
+        return report.loss_sum / report.rows
 
-    (port, state, gradient), to_label = serve(logits)
+    (port, state, gradient), to_label = serve(logits).gradients
     assert (port, state) == (0, NOW) and to_label == (1, NOW, None)
     np.testing.assert_allclose(gradient, difference(logits, mean_loss), atol=1e-8)
 
@@ -188,10 +187,11 @@ def test_loss_reports_what_the_formula_says():
     logits = np.array([[1.0, 2.0, 0.5], [800.0, 0.0, -800.0], [0.0, 0.0, 3.0]])
     label = np.array([1, 2, 2])
     node = SoftmaxCrossEntropy("loss")
-    node.forward(1, NOW, label)
-    node.forward(0, NOW, logits)
-    assert node.report is not None
+    assert node.evaluate(1, NOW, label) is None
+    evaluated = node.evaluate(0, NOW, logits)
+    assert evaluated is not None and evaluated.report is not None
+    report = evaluated.report
     first = np.log(np.exp(-1.0) + 1.0 + np.exp(-1.5))
     third = np.log(2 * np.exp(-3.0) + 1.0)
-    assert node.report.loss_sum == pytest.approx(first + 1600.0 + third, rel=1e-14)
-    assert (node.report.correct, node.report.rows) == (2, 3)
+    assert report.loss_sum == pytest.approx(first + 1600.0 + third, rel=1e-14)
+    assert (report.correct, report.rows) == (2, 3)

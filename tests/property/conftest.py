@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ampsim.ir import LossNode, Node, ParameterizedNode
+from ampsim.ir import LossNode, LossReport, Node, ParameterizedNode
 
 STEP = 1e-6  # of central differences
 
@@ -63,6 +63,15 @@ class Trial(NamedTuple):
         arriving = self.messages if messages is None else messages
         return [Message(*send) for message in arriving for send in node.forward(*message)]
 
+    def report(
+        self, node: LossNode, messages: Iterable[Message] | None = None
+    ) -> LossReport | None:
+        """What a loss says once `messages`, or those of the trial, have arrived."""
+        arriving = self.messages if messages is None else messages
+        *earlier, last = [node.evaluate(*message) for message in arriving]
+        assert last is not None and not any(earlier)
+        return last.report
+
     def answer(self, sent: Message) -> Message:
         """The gradient that comes back for a message: what it counts in `total`."""
         shape = sent.payload.shape
@@ -85,10 +94,11 @@ class Trial(NamedTuple):
 
     def total(self, node: Node, messages: Iterable[Message] | None = None) -> float:
         """The scalar that is differentiated: the loss, or what leaves weighted by the answers."""
-        sent = self.serve(node, messages)
         if isinstance(node, LossNode):
-            assert node.report is not None
-            return node.report.loss_sum / node.report.rows
+            report = self.report(node, messages)
+            assert report is not None
+            return report.loss_sum / report.rows
+        sent = self.serve(node, messages)
         return sum(float((self.answer(one).payload * one.payload).sum()) for one in sent)
 
 

@@ -7,12 +7,10 @@ import pytest
 
 from ampsim import Amp, AmpBudget, load_cluster, load_model, simulate
 from ampsim.errors import OptionError, UnknownNameError
-from ampsim.hardware import Device
 from ampsim.ir import Graph
 from ampsim.model_parallel.budget import Budget, Debt, oldest_of
-from ampsim.model_parallel.site import Site
+from ampsim.model_parallel.steps import Asked, Steps, steps_of
 from ampsim.nodes import Linear, SoftmaxCrossEntropy, Sum
-from ampsim.trace import Kinds
 
 
 class Step(NamedTuple):
@@ -24,26 +22,25 @@ ROW = np.ones((1, 2))
 
 
 @pytest.fixture
-def make_site():
-    """`make_site(interval)`: a layer that updates after so many gradients, ready to be served."""
+def make_steps():
+    """`make_steps(debt)`: a layer whose gradients are owed to `debt`: its steps, and the layer."""
 
-    def make(interval: int | None) -> Site:
+    def make(debt: Debt) -> tuple[Steps, Linear]:
         node = Linear("layer", 2, 2)
         node.adopt(node.initialise(np.random.default_rng(0)))
-        node.min_update_interval = interval
-        return Site(node, 1, 0, Device(name="test", flop_per_s=1.0), Kinds())
+        return steps_of(node, Asked(debt=debt)), node
 
     return make
 
 
-def serve(site: Site, what: str, instance: int, steps: int) -> None:
+def serve(site: Steps, what: str, instance: int, steps: int) -> None:
     for step in range(steps):
         getattr(site, what)(0, Step(instance, step), ROW)
 
 
-def test_expected_staleness_is_what_is_owed_over_the_interval_as_worked_out_by_hand(make_site):
-    site = make_site(2)
-    debt = Debt([site])
+def test_expected_staleness_is_what_is_owed_over_the_interval_as_worked_out_by_hand(make_steps):
+    debt = Debt(2)
+    site, _node = make_steps(debt)
     assert debt.expected_staleness == 0.0
     debt.pumped(0)  # nothing is known yet: one gradient
     assert debt.expected_staleness == 1 / 2
@@ -64,9 +61,9 @@ def test_expected_staleness_is_what_is_owed_over_the_interval_as_worked_out_by_h
     assert debt.expected_staleness == 8 / 2
 
 
-def test_what_brings_more_than_usual_owes_nothing_instead_of_less(make_site):
-    site = make_site(1)
-    debt = Debt([site])
+def test_what_brings_more_than_usual_owes_nothing_instead_of_less(make_steps):
+    debt = Debt(1)
+    site, _node = make_steps(debt)
     debt.pumped(0)
     serve(site, "forward", 0, 1)
     serve(site, "backward", 0, 1)
@@ -79,30 +76,29 @@ def test_what_brings_more_than_usual_owes_nothing_instead_of_less(make_site):
     assert debt.expected_staleness == 1.0
 
 
-def test_validation_and_messages_without_gradient_count_for_nothing(make_site):
-    site = make_site(1)
-    debt = Debt([site])
+def test_validation_and_messages_without_gradient_count_for_nothing(make_steps):
+    debt = Debt(1)
+    site, node = make_steps(debt)
     debt.pumped(0)
     serve(site, "forward", 0, 2)
     site.backward(0, Step(0, 0), None)
     assert debt.expected_staleness == 2.0
-    site.node.is_training = False
+    node.is_training = False
     site.forward(0, Step(9, 0), ROW)  # instance 9 is not in training
     assert debt.expected_staleness == 2.0
 
 
-def test_replicas_share_what_is_owed_to_all_of_them(make_site):
-    sites = [make_site(2), make_site(2)]
-    debt = Debt(sites)
+def test_replicas_share_what_is_owed_to_all_of_them(make_steps):
+    debt = Debt(2 + 2)
+    sites = [make_steps(debt)[0] for _ in range(2)]
     for instance in range(4):
         debt.pumped(instance)
         serve(sites[instance % 2], "forward", instance, 3)
     assert debt.expected_staleness == 4 * 3 / (2 + 2)
 
 
-def test_the_stalest_of_the_oldest_nodes_decides(make_site):
-    sites = [make_site(1), make_site(4)]
-    budget = Budget(1.0, [Debt([site]) for site in sites])
+def test_the_stalest_of_the_oldest_nodes_decides():
+    budget = Budget(1.0, [Debt(1), Debt(4)])
     for instance in (0, 1):
         assert budget.has_room
         budget.pumped(instance)

@@ -8,7 +8,7 @@ import pytest
 from ampsim import Amp, simulate
 from ampsim.hardware import Device
 from ampsim.ir import Direction
-from ampsim.model_parallel.site import Site, keep_weights
+from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.nodes import Embedding, Linear, ReLU
 from ampsim.trace import Kinds
 
@@ -36,18 +36,26 @@ def linear(name: str = "l") -> Linear:
 
 
 def sites(cache_bytes, *placed):
-    """A site for each (node, worker)."""
-    made = []
-    for index, (node, worker) in enumerate(placed):
+    """(node, its prices) for each (node, worker)."""
+    nodes, workers = zip(*placed, strict=True)
+    for node in nodes:
         if node.is_parameterized:
             node.adopt(np.zeros(node.parameter_count, np.float32))
-        made.append(Site(node, index, worker, device(cache_bytes), Kinds()))
-    keep_weights(made)
-    return made
+    kept, where = resident_bytes(nodes, workers), device(cache_bytes)
+    return [
+        (
+            node,
+            Prices(
+                node, place, worker, where, Kinds(), work=node.work, resident_bytes=kept[worker]
+            ),
+        )
+        for place, (node, worker) in enumerate(placed)
+    ]
 
 
 def seconds(site, direction, shape=(1, 10)):
-    return pytest.approx(site.price(direction, shape)[0])
+    _node, prices = site
+    return pytest.approx(prices.price(direction, shape).seconds)
 
 
 def test_weights_that_fit_exactly_are_read_from_the_cache_and_payloads_from_memory():
@@ -60,8 +68,8 @@ def test_weights_that_fit_exactly_are_read_from_the_cache_and_payloads_from_memo
 def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
     (site,) = sites(10**9, (linear(), 0))
     assert seconds(site, UPDATE, None) == 4 * WEIGHTS / MEMORY
-    site.node.state_arrays = 2
-    (site,) = sites(10**9, (site.node, 0))
+    site[0].state_arrays = 2
+    (site,) = sites(10**9, (site[0], 0))
     assert seconds(site, UPDATE, None) == 8 * WEIGHTS / MEMORY
 
 

@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
-from ampsim.clock import Clock
 from ampsim.data import ListReduction
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Direction, Graph, Work
 from ampsim.model_parallel import engine
-from ampsim.model_parallel.grouping import Grouping
-from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.worker import Worker
+from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
-from ampsim.trace import Recorder
 
 CURVE = ((1, 0.1), (100, 0.9))
 DEVICE = Device(
@@ -166,17 +162,11 @@ def test_what_is_counted_is_what_the_trace_shows():
 # --- what it computes --------------------------------------------------------------------------
 
 
-def everywhere(workers: list[Worker], clock: Clock, recorder: Recorder, order: Order) -> None:
-    assert order.max_group == 1
-    for worker in workers:
-        Grouping(worker, clock, recorder, order)
-
-
 @pytest.mark.parametrize("device", ["tflops-1", "p100"])
 @pytest.mark.parametrize("name", ["rnn", "tree_lstm", "ggnn"])
 def test_groups_of_one_give_the_ungrouped_trace_to_the_last_bit(monkeypatch, name, device):
     alone = grouped(name, device)
-    monkeypatch.setattr(engine, "merge_groups", everywhere)
+    monkeypatch.setattr(engine, "Worker", GroupingWorker)
     merged = grouped(name, device)
     assert merged.digest == alone.digest
     assert alone.group_sizes.empty and merged.group_sizes["size"].eq(1).all()

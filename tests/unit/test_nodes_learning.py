@@ -106,7 +106,7 @@ def test_staleness_counts_the_updates_since_the_forward_step():
     assert not linear.is_update_due
     linear.updated()
     linear.backward(0, One(1), np.ones((1, 3)))
-    assert (linear.version, linear.last_staleness, linear.staleness_max) == (1, 1, 1)
+    assert (linear.version, linear.staleness_sum, linear.staleness_max) == (1, 1, 1)
     assert linear.instances == {1}
 
 

@@ -121,12 +121,12 @@ def test_relu_passes_gradients_only_where_it_passed_values():
 
 def test_loss_reports_once_prediction_and_label_are_there():
     loss = SoftmaxCrossEntropy("l")
-    assert loss.forward(1, Step(0), np.array([1, 0])) == ()
-    assert loss.report is None
-    sends = loss.forward(0, Step(0), np.log(np.array([[1.0, 3.0], [1.0, 4.0]])))
-    assert loss.report is not None
-    assert loss.report.loss_sum == pytest.approx(-np.log(3 / 4) - np.log(1 / 5))
-    assert (loss.report.correct, loss.report.rows) == (1, 2)
+    assert loss.evaluate(1, Step(0), np.array([1, 0])) is None
+    evaluated = loss.evaluate(0, Step(0), np.log(np.array([[1.0, 3.0], [1.0, 4.0]])))
+    assert evaluated is not None and evaluated.report is not None
+    sends, report = evaluated.gradients, evaluated.report
+    assert report.loss_sum == pytest.approx(-np.log(3 / 4) - np.log(1 / 5))
+    assert (report.correct, report.rows) == (1, 2)
     assert sends[0][2] == pytest.approx(np.array([[0.25, -0.25], [-0.8, 0.8]]) / 2)
     assert sends[1] == (1, Step(0), None)
 
@@ -136,14 +136,17 @@ def test_loss_of_a_validation_pass_reports_and_sends_nothing():
     loss.is_training = False
     loss.forward(1, Step(0), np.array([0]))
     assert loss.forward(0, Step(0), np.zeros((1, 2))) == ()
-    assert loss.report == LossReport(pytest.approx(np.log(2)), 1, 1)  # pyright: ignore[reportArgumentType]  # approximately
+    loss.forward(1, Step(1), np.array([0]))
+    evaluated = loss.evaluate(0, Step(1), np.zeros((1, 2)))
+    assert evaluated is not None
+    assert evaluated.report == LossReport(pytest.approx(np.log(2)), 1, 1)  # pyright: ignore[reportArgumentType]  # approximately
 
 
 def test_loss_of_large_numbers_does_not_overflow():
     loss = SoftmaxCrossEntropy("l")
     loss.forward(1, Step(0), np.array([0]))
-    loss.forward(0, Step(0), np.array([[1e4, -1e4]]))
-    assert loss.report == LossReport(0.0, 1, 1)
+    evaluated = loss.evaluate(0, Step(0), np.array([[1e4, -1e4]]))
+    assert evaluated is not None and evaluated.report == LossReport(0.0, 1, 1)
 
 
 def test_nothing_comes_back_to_a_loss():

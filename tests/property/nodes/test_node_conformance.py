@@ -50,7 +50,7 @@ def test_parameter_gradient_is_the_slope_and_adds_up_over_messages(kit, learning
     node = learning.node()
     for _ in range(2):
         learning.outcome(node)
-    assert (node.gradient_count, node.last_staleness, node.instances) == (2, 0, {7})
+    assert (node.gradient_count, node.staleness_sum, node.instances) == (2, 0, {7})
     found = kit.slope(node.theta, lambda moved: learning.total(learning.node(moved)))
     np.testing.assert_allclose(node.take_gradient(), 2 * found, atol=1e-7)
 
@@ -72,7 +72,7 @@ def test_gradient_meets_the_weights_of_the_moment_and_says_how_stale_it_is(learn
     node.adopt(node.theta * 0.5)
     node.updated()
     learning.send_back(node, map(learning.answer, sent))
-    assert (node.last_staleness, node.staleness_max, node.version) == (1, 1, 1)
+    assert (node.staleness_sum, node.staleness_max, node.version) == (1, 1, 1)
     assert (before == copy).all()
 
 
@@ -141,7 +141,7 @@ def test_none_is_passed_back_as_none_and_counts_as_no_gradient(returning):
     returned = returning.send_back(node, sent)
     assert returned == {(m.port, m.state): None for m in returning.messages}
     if node.is_parameterized:
-        assert (node.gradient_count, node.last_staleness, node.is_update_due) == (0, -1, False)
+        assert (node.gradient_count, node.staleness_sum, node.is_update_due) == (0, 0, False)
 
 
 def test_one_none_among_gradients_counts_as_zeros(returning):

@@ -1,0 +1,187 @@
+"""What a step costs where its node runs: seconds, FLOP, bytes and operations by shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Final, NamedTuple, TypeAlias
+
+from ampsim.hardware import Device, light_is_free, occupancy_s
+from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
+from ampsim.trace import Kinds
+
+Extents: TypeAlias = "tuple[int, ...] | None"
+"""Shape of the payload that a step is charged for; None where there is none."""
+
+Needed: TypeAlias = "tuple[bool, ...]"
+"""For each input port of a node, whether a gradient is to be sent there."""
+
+WorkOf: TypeAlias = "Callable[[Direction, Extents], Work]"
+"""``work(direction, shape)`` says what a step on a payload of that shape does."""
+
+WAITS: Final = (-1,)
+"""In place of a shape: the step only waited, which costs nothing."""
+
+
+class Price(NamedTuple):
+    """What one step is charged.
+
+    Args:
+        seconds: for which it occupies its device.
+        flop: its FLOP.
+        bytes: moved to and from the device's memory.
+        kind: number of the kind of its span.
+        operations: issued within the step.
+    """
+
+    seconds: float
+    flop: int
+    bytes: int
+    kind: int
+    operations: int
+
+
+class Prices:
+    """The prices of one node's steps on one device; each is worked out once and remembered.
+
+    Args:
+        node: the operation.
+        place: the node's place in the graph.
+        worker: the worker's index; -1 for the host.
+        device: whose rates count; None for the host, where nothing costs anything.
+        kinds: numbers of kinds of spans.
+        work: what a step does: the node's own method, or what stands for it.
+        resident_bytes: weights that the worker hosts; they stay in a cache that has room.
+
+    Attributes:
+        is_free: whether no step of the node ever takes device time.
+        free: for each direction, the price of a step that costs nothing.
+    """
+
+    __slots__ = (
+        "_by_need", "_device", "_kinds", "_node", "_place", "_prices", "_resident_bytes", "_work",
+        "_worker", "free", "is_free",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        node: Node,
+        place: int,
+        worker: int,
+        device: Device | None,
+        kinds: Kinds,
+        *,
+        work: WorkOf,
+        resident_bytes: int = 0,
+    ) -> None:
+        self._node, self._place, self._worker, self._device = node, place, worker, device
+        self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
+        self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
+        self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
+        self._prices: dict[tuple[Direction, Extents], Price] = {}
+        self._by_need = {node.input_needs_gradient: self._prices}
+
+    @property
+    def needed(self) -> Needed:
+        """For each input, whether backward steps are to send a gradient, and are charged for it."""
+        return self._node.input_needs_gradient
+
+    @needed.setter
+    def needed(self, needed: Needed) -> None:
+        self._node.input_needs_gradient = needed
+        self._prices = self._by_need.setdefault(needed, {})
+
+    def kind(self, direction: Direction, flop: int, moved: int, operations: int) -> int:
+        """The number of the kind of span of a step that is charged so much."""
+        key = (self._worker, self._place, direction, flop, moved, operations)
+        return self._kinds.number(key)
+
+    def price(self, direction: Direction, shape: Extents) -> Price:
+        """What a step on a payload of `shape` costs; nothing, where it only waited."""
+        key = (direction, shape)
+        price = self._prices.get(key)
+        if price is None:
+            price = self._prices[key] = self._work_out(direction, shape)
+        return price
+
+    def price_of_group(
+        self, direction: Direction, shapes: Sequence[Extents], needed: Sequence[Needed]
+    ) -> Price:
+        """What one step costs that is charged for payloads of all these `shapes`.
+
+        Shapes that are equal but for the first axis, the rows, are one payload of all their rows:
+        weights are read once, and its operations are issued once. Others are more work in the same
+        step, and so are those whose gradients other inputs need. The device is as efficient as with
+        all rows together.
+        """
+        alike: dict[Needed, list[Extents]] = {}
+        for shape, inputs in zip(shapes, needed, strict=True):
+            alike.setdefault(inputs, []).append(shape)
+        works: list[Work] = []
+        rows: list[int] = []
+        for self.needed, group in alike.items():
+            if len(shapes) == 1:
+                return self.price(direction, shapes[0])
+            whole = _by_rows(group)
+            works += [self._work(direction, shape) for shape in whole]
+            rows += [_rows(shape) for shape in whole if shape is not None]
+        return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
+
+    def _work_out(self, direction: Direction, shape: Extents) -> Price:
+        if shape == WAITS:
+            return self.free[direction]
+        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
+        return self._occupancy(direction, self._work(direction, shape), rows)
+
+    def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
+        if self._device is None:
+            return self.free[direction]
+        is_light = not self._node.is_parameterized
+        seconds = occupancy_s(
+            self._device, work, is_light=is_light, rows=rows, resident_bytes=self._resident_bytes
+        )
+        flop, moved, operations = work.flop, work.bytes, work.operations
+        kind = self.kind(direction, flop, moved, operations)
+        return Price(seconds, flop, moved, kind, operations)
+
+
+def largest(payload: Payload, sends: Sends) -> Extents:
+    """Shape that a light step is charged for: of the largest payload that it took or sends."""
+    payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
+    return None if payload is None else payload.shape
+
+
+def resident_bytes(nodes: Sequence[Node], placement: Sequence[int]) -> dict[int, int]:
+    """What each worker would keep in a cache: the weights of all nodes placed there, in bytes.
+
+    Every step of a node reads them, so they stay. Sparse tables are left out, because a step
+    touches few of their rows.
+    """
+    kept = dict.fromkeys(placement, 0)
+    for node, worker in zip(nodes, placement, strict=True):
+        if isinstance(node, ParameterizedNode) and not node.is_sparse:
+            kept[worker] += node.parameter_count * node.theta.itemsize
+    return kept
+
+
+def _by_rows(shapes: Sequence[Extents]) -> list[Extents]:
+    """Join shapes that are equal but for the rows into one of all their rows."""
+    rows_of: dict[tuple[int, ...], int] = {}
+    whole: list[Extents] = []
+    for shape in shapes:
+        if shape:
+            rows_of[shape[1:]] = rows_of.get(shape[1:], 0) + shape[0]
+        else:
+            whole.append(shape)
+    return [*whole, *((rows, *rest) for rest, rows in rows_of.items())]
+
+
+def _size(payload: Payload) -> int:
+    return -1 if payload is None else math.prod(payload.shape)
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    """Return k of a payload of k rows."""
+    return shape[0] if shape else 1

@@ -1,0 +1,31 @@
+"""A step of a node, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from ampsim.ir import LossReport, Payload, Sends, State
+from ampsim.model_parallel.price import Extents
+
+NO_STALENESS: Final = -1
+"""Staleness of what is not a gradient."""
+
+Step: TypeAlias = Callable[[int, State, Payload], Sends]
+"""``step(port, state, payload)`` serves a message and returns what is to be sent."""
+
+
+class Served(NamedTuple):
+    """What came of one step.
+
+    Args:
+        sends: what the step returned.
+        shape: of the payload that it is charged for, or `price.WAITS`.
+        staleness: of its gradient, in updates; `NO_STALENESS` where it brought none.
+        report: what a loss says.
+    """
+
+    sends: Sends
+    shape: Extents
+    staleness: int = NO_STALENESS
+    report: LossReport | None = None
