@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from ampsim.errors import GraphError
 from ampsim.ir.node import Node, Shape
 from ampsim.options import NODES_MAX
 
-if TYPE_CHECKING:
-    from ampsim.ir.graph import Graph
-
 Ports: TypeAlias = "list[list[tuple[int, int]]]"
+
+
+class Wired(Protocol):
+    """What the rules read of a graph whose ports are connected; `ampsim.ir.Graph` has it."""
+
+    name: str
+    nodes: list[Node]
+    targets: Ports
+    sources: Ports
 
 
 def require_few(graph: str, count: int, node: Node) -> None:
@@ -66,7 +72,7 @@ def _require_no_gap(
                 )
 
 
-def require_phi_in_loops(graph: Graph) -> None:
+def require_phi_in_loops(graph: Wired) -> None:
     """Check that every cycle passes through a node that joins without waiting, a `Phi`.
 
     Raises:
@@ -97,7 +103,7 @@ def require_phi_in_loops(graph: Graph) -> None:
                 stack.pop()
 
 
-def infer_shapes(graph: Graph) -> None:
+def infer_shapes(graph: Wired) -> None:
     """Propagate payload shapes through every port until all are known and agree.
 
     Raises:
@@ -129,7 +135,7 @@ def infer_shapes(graph: Graph) -> None:
             )
 
 
-def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+def _check(graph: Wired, index: int, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
     try:
         return graph.nodes[index].check(shapes)
     except GraphError as error:
@@ -137,7 +143,7 @@ def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[
         raise GraphError(f"{graph.name}: {error} (fed by {', '.join(producers)})") from None
 
 
-def mark_gradients(graph: Graph) -> None:
+def mark_gradients(graph: Wired) -> None:
     """Tell each node which inputs need a gradient; at a first layer, none does.
 
     Where a `Phi` joins what depends on parameters with what does not, it knows by the state which
@@ -158,7 +164,7 @@ def mark_gradients(graph: Graph) -> None:
 
 
 def _deciders(
-    graph: Graph, index: int, learns: list[bool], known: dict[int, tuple[Node, ...]]
+    graph: Wired, index: int, learns: list[bool], known: dict[int, tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """Return the nodes that know whether a message that node `index` sent depends on parameters.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,10 +13,12 @@ import pandas as pd
 from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
+from ampsim.html_table import html_table
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.study.display import forecast_html
+from ampsim.study.bound_words import bound_words
+from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
 from ampsim.study.forecast_runs import Made, Run, make_runs
 from ampsim.study.jobs import Task
@@ -35,6 +38,7 @@ from ampsim.study.row import row_of, table_of
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
+from ampsim.units import UNKNOWN, format_percent, format_seconds
 
 MAX_EPOCHS: Final = 40
 
@@ -95,7 +99,35 @@ class Forecast:
         return f"Forecast({self.model} on {self.cluster}: {names}; {len(self.runs)} runs)"
 
     def _repr_html_(self) -> str:
-        return forecast_html(self)
+        """A row for each schedule; every column and digit is in `table`."""
+        columns = _shown_columns(self.metric, self.manifest.get("model", {}).get("items", "items"))
+        records: list[Any] = self.table.to_dict("records")
+        rows = [[show(record) for show in columns.values()] for record in records]
+        aim = "" if self.target is None else f", target {self.metric.target_text(self.target)}"
+        caption = f"{self.model} on {self.cluster}{aim}"
+        return html_table(caption, rows, headings=list(columns), note=self.interrupted or "")
+
+
+def _shown_columns(metric: Metric, items: str) -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """What a notebook shows of a row of `Forecast.table`: by its heading, what makes the cell."""
+    return {
+        "schedule": lambda row: str(row["schedule"]),
+        "in flight": lambda row: count_text(row["max_active_keys"]),
+        f"training ({items}/s)": lambda row: rate_text(known(row["train_per_s"])),
+        "busy": lambda row: format_percent(known(row["utilisation"])),
+        "staleness, mean": lambda row: count_text(row["staleness_mean"]),
+        f"best {metric.kind}": lambda row: metric.text(known(row[metric.best_column])),
+        "epochs to target": lambda row: count_text(row["epochs_to_target"]),
+        "time to target": lambda row: format_seconds(known(row["time_to_target_s"])),
+        "bound by": _bound,
+        "note": lambda row: row["note"],
+    }
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    shares = [known(row[f"{one}_share"]) for one in ("worker", "path", "link", "admission")]
+    largest = max((share for share in shares if share is not None), default=math.nan)
+    return bound_words(row["bound_largest"] or "", row["bound_at"], largest) or UNKNOWN
 
 
 @checked

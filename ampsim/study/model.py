@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
 from typing import Any, Final, cast
 
@@ -13,6 +13,7 @@ import numpy as np
 from ampsim.arguments import check_fields, checked
 from ampsim.data import Dataset
 from ampsim.errors import GraphError, OptionError
+from ampsim.html_table import html_table
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
 from ampsim.model_parallel import Pump
@@ -20,7 +21,6 @@ from ampsim.optim import Optimizer
 from ampsim.options import PARAMETERS_MAX, Count
 from ampsim.rng import stream
 from ampsim.shown import short
-from ampsim.study.display import model_html
 from ampsim.study.process_settings import single_threaded
 from ampsim.study.user_data import UserData
 from ampsim.user_code import user_code
@@ -199,7 +199,16 @@ class Model:
         return self.with_parameters_of(graph)
 
     def _repr_html_(self) -> str:
-        return model_html(self)
+        """The options that it was built with, and how it is trained and measured."""
+        options: Any = self.config
+        known = () if options is None else fields(options)
+        target = "none" if self.target is None else self.measure.target_text(self.target)
+        rows = [
+            *([field.name, str(getattr(options, field.name))] for field in known),
+            ["optimizer", self.optimizer.name],
+            ["measured by", f"validation {self.metric}, target {target}"],
+        ]
+        return html_table(f"model {self.name}", rows)
 
     def with_parameters_of(self, graph: Graph) -> Model:
         """Return this model holding the parameters that `graph` has now."""

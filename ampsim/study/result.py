@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ampsim.html_table import html_table
 from ampsim.model_parallel import Schedule
-from ampsim.study.display import result_html
+from ampsim.study.display import count_text, rate_text
 from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes
 from ampsim.study.outline import Outline
@@ -19,6 +20,7 @@ from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import WithPath
 from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, critical_path
 from ampsim.trace.table import Columns
+from ampsim.units import format_percent, format_seconds
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,24 @@ class Result(WithPath):
         )
 
     def _repr_html_(self) -> str:
-        return result_html(self)
+        """The run in a dozen numbers."""
+        metric, epochs, items = self.model.measure, self.epochs, self.model.items
+        score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
+        rows = [
+            ["epochs", str(len(epochs))],
+            ["virtual time", format_seconds(self.makespan_s)],
+            [f"training ({items}/s)", rate_text(self.train_per_s)],
+            [f"validation ({items}/s)", rate_text(self.valid_per_s)],
+            [f"validation {metric.kind}, last epoch", metric.text(score)],
+            ["workers busy", format_percent(self.utilisation)],
+            ["staleness, mean", count_text(self.staleness_mean)],
+            ["staleness, max", count_text(self.staleness_max)],
+            ["instances in flight, at most", str(self.max_active_keys)],
+            ["messages", f"{self.messages:,}"],
+        ]
+        workers = f"{self.workers} worker{'' if self.workers == 1 else 's'}"
+        caption = f"{self.model.name}, {self.schedule.name}, {workers}"
+        return html_table(caption, rows, note="tables: spans, transfers, updates, epochs")
 
     @cached_property
     def update_interval(self) -> int | None:

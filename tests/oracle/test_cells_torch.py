@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from torch_oracle import torch
 
 from ampsim.nodes import BranchLSTM, GRUCell, LeafLSTM, LSTMCell
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it comes with extra dev")
 pytestmark = pytest.mark.slow  # PyTorch takes over a second to load
 
 D_IN, HIDDEN = 5, 7

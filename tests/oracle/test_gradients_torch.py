@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_oracle import torch
 
 from ampsim import Amp, load_model, simulate
 from ampsim.data import ListBatch
 from ampsim.optim import Optimizer, constant
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it comes with extra dev")
 pytestmark = pytest.mark.slow  # PyTorch takes over a second to load
 
 HIDDEN = 8

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch_oracle import torch
 
 from ampsim.optim import OPTIMIZERS, exponential
 
-torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle; it comes with extra dev")
 pytestmark = pytest.mark.slow  # PyTorch takes over a second to load its optimizers
 
 STEPS = 50

@@ -11,37 +11,17 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from short_runs import LINKS, PAIRS, run_of, schedule_of
 
 from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.errors import OptionError
 from ampsim.hardware import Link
-from ampsim.model_parallel import SCHEDULES, Schedule, needs_chain
+from ampsim.model_parallel import SCHEDULES
 from ampsim.trace import START
 from ampsim.trace.causes import record_of
 
 SETTINGS = settings(max_examples=15, deadline=None)
-
-
-def made(name: str, in_flight: int) -> Schedule:
-    """A schedule by its name, with so many in flight where it asks for a number."""
-    kind: Any = SCHEDULES[name]
-    fields = kind.__dataclass_fields__
-    options: dict[str, Any] = {}
-    if "max_active_keys" in fields:
-        options["max_active_keys"] = in_flight
-    if "staleness_budget" in fields:
-        options["staleness_budget"] = 2
-    return kind(**options)
-
-
-MODELS = {
-    "mlp": {"hidden": 8, "data": "synthetic"},
-    "rnn": {"hidden": 4, "replicas": 2},
-    "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
-    "ggnn": {"hidden": 12, "data": "synthetic"},
-    "bilstm_tagger": {"data": "synthetic"},
-}
 
 
 @dataclass(frozen=True)
@@ -56,7 +36,7 @@ class Case:
 CASES = st.builds(
     Case,
     schedule=st.one_of(
-        *(st.builds(made, st.just(name), st.integers(1, 7)) for name in SCHEDULES),
+        *(st.builds(schedule_of, st.just(name), st.integers(1, 7)) for name in SCHEDULES),
         st.builds(
             Amp,
             max_active_keys=st.integers(1, 9),
@@ -126,17 +106,10 @@ def test_the_critical_path_of_a_chain_is_exact_under_every_schedule(random_clust
     require_causes(result)
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
-@pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("latency_s", [0.0, 1e-7])
-def test_the_critical_path_is_exact_on_every_model(random_cluster, name, model, latency_s):
-    cluster = random_cluster(5, seed=3, latency_s_max=latency_s, bandwidth_bytes_per_s=1e10)
-    loaded = load_model(model, **MODELS[model])
-    try:
-        result = simulate(loaded, cluster, made(name, 3), mode="sleep", instances=12)
-    except OptionError:
-        assert needs_chain(made(name, 3))
-        return
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+def test_the_critical_path_is_exact_on_every_model(schedule, model, links):
+    result = run_of(schedule, model, links).result
     require_exact(result)
     require_causes(result)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from functools import cache
-from itertools import islice
 from typing import Any
 
 import pytest
+from short_runs import PAIRS, schedule_of, small_model
 
 from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.errors import GraphError
@@ -18,13 +17,6 @@ from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.model_parallel.placements.registry import PLACEMENTS
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 
-MODELS = {
-    "mlp": {"hidden": 8, "data": "synthetic"},
-    "rnn": {"hidden": 4, "replicas": 2},
-    "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
-    "ggnn": {"hidden": 12, "data": "synthetic"},
-    "bilstm_tagger": {"data": "synthetic"},
-}
 WORKERS = (1, 2, 4, 7)
 LINKS = {
     "latency": Link(latency_s=1e-6),
@@ -33,40 +25,10 @@ LINKS = {
 }
 
 
-@dataclass(frozen=True)
-class Few:
-    """The first batches of each split of another data set."""
-
-    whole: Any
-    counts: tuple[tuple[str, int], ...] = (("train", 5), ("valid", 2))
-
-    def batches(self, split: str, **options: int) -> Iterator[Any]:
-        return islice(self.whole.batches(split, **options), dict(self.counts)[split])
-
-    def count(self, split: str) -> int:
-        return sum(batch.rows for batch in self.batches(split, epoch=0, seed=0))
-
-    def batch_count(self, split: str) -> int:
-        return len(list(self.batches(split, epoch=0, seed=0)))
-
-
-@cache
-def model_of(name: str) -> Any:
-    whole = load_model(name, **MODELS[name])
-    data = Few(whole.make_data(0, None))
-    return replace(whole, make_data=lambda _seed, _count: data, error_scale=1.0)
-
-
 @cache
 def edges_of(name: str) -> set[frozenset[str]]:
-    graph = model_of(name).graph().to_networkx()
+    graph = small_model(name).graph().to_networkx()
     return {frozenset(edge) for edge in graph.edges()}
-
-
-def schedule_of(name: str) -> Any:
-    kind: Any = SCHEDULES[name]
-    options = {"max_active_keys": 3, "staleness_budget": 1.0}
-    return kind(**{f.name: options[f.name] for f in fields(kind) if f.name in options})
 
 
 def ways_of(model: str, schedule: Any, placement: str, workers: int, link: Link) -> set[Any]:
@@ -74,7 +36,7 @@ def ways_of(model: str, schedule: Any, placement: str, workers: int, link: Link)
     ways = {"latency_s": link.latency_s, "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s}
     cluster = load_cluster("tflops-1", workers=workers, **ways)
     options: dict[str, Any] = {"mode": "sleep", "placement": placement}
-    sent = simulate(model_of(model), cluster, schedule, **options).transfers
+    sent = simulate(small_model(model), cluster, schedule, **options).transfers
     return set(zip(sent["source"], sent["target"], strict=True))
 
 
@@ -83,14 +45,6 @@ def is_way(model: str, way: tuple[str, str]) -> bool:
     if "controller" in way:
         return way[0] != way[1]
     return frozenset(way) in edges_of(model)
-
-
-PAIRS = [
-    (schedule, model)
-    for schedule in SCHEDULES
-    for model in MODELS
-    if model == "mlp" or not needs_chain(SCHEDULES[schedule]())
-]
 
 
 @pytest.mark.parametrize(("schedule", "model"), PAIRS)

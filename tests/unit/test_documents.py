@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,14 @@ def test_the_search_for_names_would_find_a_wrong_one():
     with pytest.raises(AttributeError):
         resolve("ampsim.trace.critical_paths")
     assert issubclass(resolve("ampsim.errors.OptionError"), AmpsimError)
+
+
+def test_the_pages_and_the_skipped_tests_name_the_same_pytorch():
+    told = [ROOT / "tests" / "oracle" / "torch_oracle.py", ROOT / "CONTRIBUTING.md"]
+    told.append(ROOT / ".ci" / "run")
+    versions = [re.findall(r"\btorch==[\d.]+\d", path.read_text("utf-8")) for path in told]
+    assert all(len(found) == 1 for found in versions)
+    assert len({found[0] for found in versions}) == 1
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert not [name for names in extras.values() for name in names if name.startswith("torch")]
