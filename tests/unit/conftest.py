@@ -91,3 +91,21 @@ def short_run(schedule: str, latency_s: float = 1e-6) -> ampsim.Result:
 def result_of() -> Callable[..., ampsim.Result]:
     """`result_of(schedule, latency_s)` runs a schedule of the registry by name."""
     return short_run
+
+
+@pytest.fixture(scope="module")
+def model() -> ampsim.Model:
+    """A small shipped model, which needs no data files."""
+    return ampsim.load_model("mlp", data="synthetic", hidden=4)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> ampsim.Cluster:
+    """Four workers of a shipped device."""
+    return ampsim.load_cluster("tflops-1", workers=4)
+
+
+@pytest.fixture(scope="module")
+def result(model: ampsim.Model, cluster: ampsim.Cluster) -> ampsim.Result:
+    """A moment of that model on these workers."""
+    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)

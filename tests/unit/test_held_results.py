@@ -16,21 +16,6 @@ from ampsim.study.run_dir import write_run
 from ampsim.study.run_to_keep import Outcome
 
 
-@pytest.fixture(scope="module")
-def model():
-    return ampsim.load_model("mlp", data="synthetic", hidden=4)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    return ampsim.load_cluster("tflops-1", workers=4)
-
-
-@pytest.fixture(scope="module")
-def result(model, cluster):
-    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
-
-
 def bend(frame):
     """Try to change every column of a frame in place, and to empty it."""
     for column in frame:
