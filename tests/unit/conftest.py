@@ -14,6 +14,9 @@ from matplotlib.figure import Figure
 import ampsim
 from ampsim.cli import main
 from ampsim.model_parallel import SCHEDULES
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.running import Findings, Manner, run_recipe
+from ampsim.report.recipe_page import write_report
 
 
 class Ended(NamedTuple):
@@ -109,3 +112,41 @@ def cluster() -> ampsim.Cluster:
 def result(model: ampsim.Model, cluster: ampsim.Cluster) -> ampsim.Result:
     """A moment of that model on these workers."""
     return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
+
+
+@pytest.fixture
+def small_recipe() -> str:
+    """A recipe whose one row takes a moment, in mode "sleep"."""
+    return """
+title = "A test"
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+mode = "sleep"
+instances = 100
+epochs = 1
+figures = ["throughput"]
+
+[[schedules]]
+name = "sequential"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """The folder where the user is; the recipe in it is the `RECIPE` of the test's module."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.toml").write_text(request.module.RECIPE)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def make_report() -> Callable[..., Findings]:
+    """`make_report(folder, say=...)` runs the recipe in a folder and writes it up there."""
+
+    def make(folder: Path, **manner: Any) -> Findings:
+        recipe = read_recipe(folder)
+        findings = run_recipe(recipe, folder, Manner(**manner))
+        write_report(findings, recipe.file, folder)
+        return findings
+
+    return make
