@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import re
 
-import numpy as np
+import pandas as pd
 import pytest
 
 import ampsim
@@ -104,8 +104,8 @@ def test_a_kept_run_is_loaded_as_a_result(model, cluster, tmp_path):
     ):
         assert getattr(run, number) == pytest.approx(getattr(made, number)), number
     assert run.utilisation == pytest.approx(made.utilisation)
-    assert np.allclose(run.utilisation_by_worker, made.utilisation_by_worker)
-    assert run.staleness.astype(str).equals(made.staleness.astype(str))
+    pd.testing.assert_frame_equal(run.utilisation_by_worker, made.utilisation_by_worker)
+    pd.testing.assert_frame_equal(run.staleness, made.staleness)
     assert len(ampsim.figures.gantt(run, made).axes) >= 2
     ampsim.figures.staleness(run)
     ampsim.figures.utilisation(run)
