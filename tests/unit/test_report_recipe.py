@@ -246,6 +246,7 @@ def test_published_numbers_stand_beside_simulated_ones_with_their_ratios():
     [
         (None, "^it was never made: there is no manifest.toml$"),
         ("a = ", r"^manifest\.toml cannot be read: Invalid value"),
+        ("a = " + "[" * 20_000, r"^manifest\.toml cannot be read: "),
         ('kind = "run"', r"^manifest\.toml is not that of a report of this version$"),
     ],
 )
