@@ -111,6 +111,25 @@ def staged(folder: str | os.PathLike[str], kind: Kind) -> Generator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+def read_table(manifest: Path, label: str | None = None) -> dict[str, Any]:
+    """What a manifest holds.
+
+    Args:
+        manifest: its path.
+        label: what to call it in a message; its path unless given.
+
+    Raises:
+        FileFormatError: it is no regular file.
+        OSError: it cannot be read.
+        ValueError: it is no TOML.
+    """
+    content = read_regular(manifest, label)
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[None]:
     """Hold the folder's lock; its file goes when the lock does."""
@@ -207,8 +226,8 @@ def _read(manifest: Path, kind: Kind) -> dict[str, Any]:
         OutputError: it is something else, or of something else.
     """
     try:
-        table = tomllib.loads(read_regular(manifest).decode("utf-8"))
-    except (OSError, ValueError, RecursionError, FileFormatError):
+        table = read_table(manifest)
+    except (OSError, ValueError, FileFormatError):
         raise _foreign(manifest) from None
     there = table.get("kind")
     if there not in _KINDS:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ampsim.cli import completion, options
 from ampsim.cli import devices as devices_command
-from ampsim.cli import options
 from ampsim.cli.json_object import object_of, prepare_json, write_json
 from ampsim.cli.models import parameter_count
 from ampsim.cli.say import Code, complain, write
 from ampsim.cli.traceback import show_traceback
-from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.errors import AmpsimError, FileFormatError, OptionError
 from ampsim.paths import expanded
+
+if TYPE_CHECKING:
+    from ampsim.study import Model
 
 RECIPE_FILE = "recipe.toml"
 
@@ -30,15 +33,38 @@ FilesArgument = Annotated[
 ]
 
 
-def check(files: FilesArgument, *, json: options.JsonOption = None) -> Code:
+ModelOption = Annotated[
+    str | None,
+    options.optional(
+        "NAME|FILE",
+        "The model that placements are for: each has a worker for each of its nodes, and for no "
+        "other.",
+        autocompletion=completion.models,
+    ),
+]
+
+
+def check(
+    files: FilesArgument,
+    *,
+    model: ModelOption = None,
+    settings: options.SetOption = None,
+    json: options.JsonOption = None,
+) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
     It goes on after a file that is wrong, says so of each, and then ends with 2. A model file, and
     the one that a recipe names, is Python and is executed: check only files that you would run. The
     object of --json: ampsim, files (a list: file, kind, is_right, text, error).
     """
+    if settings and model is None:
+        raise OptionError("--set belongs to --model; add it, or leave --set out")
     prepare_json(json)
-    rows = [_row(file) for file in files]
+    placed = None if model is None else options.make_model(model, settings)
+    rows = [_row(file, placed) for file in files]
+    is_fine = all(row["is_right"] for row in rows)
+    if placed is not None and is_fine and all(row["kind"] != "placement" for row in rows):
+        complain(f"note: --model has no effect on {', '.join(files)}")
     for row in rows:
         if row["error"] is not None:
             complain(row["error"])
@@ -46,15 +72,16 @@ def check(files: FilesArgument, *, json: options.JsonOption = None) -> Code:
             write(f"ok: {row['file']}: {row['text']}")
     if json is not None:
         write_json(object_of(files=rows), json)
-    return Code.FINE if all(row["is_right"] for row in rows) else Code.FAILED
+    return Code.FINE if is_fine else Code.FAILED
 
 
-def _row(file: str) -> dict[str, Any]:
-    """What there is to say of one file."""
+def _row(file: str, placed: Model | None) -> dict[str, Any]:
+    """What there is to say of one file; of a placement, as one of the nodes of `placed`."""
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None}
     try:
         row["kind"] = kind = _kind(file)
-        row |= {"text": _WORDS[kind](file), "is_right": True, "error": None}
+        words = _placement_words(file, placed) if kind == "placement" else _WORDS[kind](file)
+        row |= {"text": words, "is_right": True, "error": None}
     except AmpsimError as error:
         row["error"] = str(error)
         show_traceback(error)
@@ -95,12 +122,17 @@ def _kind_of_table(file: str) -> str:
     return "placement" if has_number and not known & set(table) else "device"
 
 
-def _placement_words(file: str) -> str:
+def _placement_words(file: str, model: Model | None) -> str:
     from ampsim.model_parallel.placements.file import read_placement
+    from ampsim.study.placing import require_placed
 
     placed = read_placement(file)
     workers = len(set(placed.values()))
-    return f"placement of {len(placed)} nodes on {workers} worker{'s' * (workers != 1)}"
+    text = f"placement of {len(placed)} nodes on {workers} worker{'s' * (workers != 1)}"
+    if model is None:
+        return text
+    require_placed(file, model)
+    return f"{text}, all those of model {model.name}"
 
 
 def _device_words(file: str) -> str:
@@ -145,7 +177,6 @@ def _model_words(file: str) -> str:
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
     "device": _device_words,
     "cluster": _device_words,
-    "placement": _placement_words,
     "recipe": _recipe_words,
     "model": _model_words,
 }

@@ -9,24 +9,22 @@ import typer
 
 from ampsim.cli import completion, options
 from ampsim.cli.json_object import prepare_json, write_json
+from ampsim.cli.option_groups import with_option_groups
 from ampsim.cli.say import Code, complain, width, write
 from ampsim.cli.traceback import show_traceback
-from ampsim.cli.tuning import Tuning, make_schedules, with_schedule_options
+from ampsim.cli.tuning import Tuning
 
 if TYPE_CHECKING:
     from ampsim.output_folder import OutputFolder
     from ampsim.study import Forecast
 
 
-@with_schedule_options
+@with_option_groups
 def forecast(
     model: options.ModelArgument = "rnn",
     *,
     settings: options.SetOption = None,
-    device: options.DeviceOption = None,
-    workers: options.WorkersOption = None,
-    latency_s: options.LatencyOption = None,
-    bandwidth_bytes_per_s: options.BandwidthOption = None,
+    hardware: options.Hardware,
     schedule: Annotated[
         str,
         typer.Option(
@@ -69,10 +67,8 @@ def forecast(
     from ampsim.study.forecast import forecast as make_forecast
 
     loaded = options.make_model(model, settings, data)
-    cluster = options.make_cluster(
-        device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
-    )
-    schedules = make_schedules(schedule, tuning)
+    cluster = hardware.cluster()
+    schedules = tuning.schedules(schedule)
     prepare_json(json)
 
     def say(line: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +12,10 @@ import typer
 from ampsim.cli import completion, options
 from ampsim.cli.gantt_files import Shown, require_no_window, writer_of
 from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.option_groups import with_option_groups
 from ampsim.cli.resources import hold
 from ampsim.cli.say import Code, write
-from ampsim.cli.tuning import (
-    SCHEDULE_OPTIONS,
-    Tuning,
-    make_schedules,
-    with_schedule_options,
-)
+from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.paths import expanded
 
@@ -35,7 +31,7 @@ SourceArgument = Annotated[
 ]
 
 
-@with_schedule_options
+@with_option_groups
 def gantt(
     source: SourceArgument,
     *,
@@ -74,10 +70,7 @@ def gantt(
     ] = True,
     settings: options.SetOption = None,
     data: options.DataOption = None,
-    device: options.DeviceOption = None,
-    workers: options.WorkersOption = None,
-    latency_s: options.LatencyOption = None,
-    bandwidth_bytes_per_s: options.BandwidthOption = None,
+    hardware: options.Hardware,
     tuning: Tuning,
     placement: Annotated[
         str | None,
@@ -118,17 +111,15 @@ def gantt(
         "schedule": schedule,
         "set": settings,
         "data": data,
-        "device": device,
-        "workers": workers,
-        "latency_s": latency_s,
-        "bandwidth_bytes_per_s": bandwidth_bytes_per_s,
-        **tuning,
+        **asdict(hardware),
+        **tuning.given(),
         "placement": placement,
         "instances": instances,
         "seed": seed,
         "mode": mode,
     }
-    shown = _kept(source, given) if os.path.isdir(expanded(source)) else _made(source, given)
+    is_kept = os.path.isdir(expanded(source))
+    shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
     said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
     if json is not None:
         names = [trace.name for trace in shown.traces]
@@ -164,19 +155,15 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
 
-def _made(source: str, given: dict[str, Any]) -> Shown:
+def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
     """The same of a model, run for a moment."""
     from ampsim.report.perfetto import Trace
     from ampsim.study import Result, simulate
     from ampsim.study.schedule_names import labels_of
 
     model = options.make_model(source, given["set"], given["data"])
-    keys = ("workers", "latency_s", "bandwidth_bytes_per_s")
-    cluster = options.make_cluster(given["device"], **{key: given[key] for key in keys})
-    schedules = make_schedules(
-        given["schedule"] or options.ALL_SCHEDULES,
-        {name: given[name] for name in SCHEDULE_OPTIONS},
-    )
+    cluster = hardware.cluster()
+    schedules = tuning.schedules(given["schedule"] or options.ALL_SCHEDULES)
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
     settled: dict[str, Any] = {

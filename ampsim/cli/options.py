@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
 
 DEVICE = "tflops-1"
 ALL_SCHEDULES = "sequential,pipeline,amp"
+
+
+def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
+    """An option whose default, None, is not shown; `text` says at its end what it stands for.
+
+    Args:
+        metavar: what its value is called in the help; None of a flag, which has none.
+        text: its help.
+        names: such as "--jobs" and "-j"; that of its argument unless given.
+        more: of `typer.Option`.
+    """
+    return typer.Option(*names, metavar=metavar, show_default=False, help=text, **more)
 
 
 class ModeName(StrEnum):
@@ -41,63 +54,25 @@ SetOption = Annotated[
         help="Set an option of the model; may be repeated. `ampsim models MODEL` lists them.",
     ),
 ]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        autocompletion=completion.devices,
-        metavar="NAME|FILE",
-        show_default=False,
-        help=f"A shipped device's name, or a device or cluster file (.toml).  [default: {DEVICE}]",
-    ),
-]
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers", metavar="N", show_default=False,
-        help="How many workers.  [default: 16, or as the cluster file says]",
-    ),
-]  # fmt: skip
-LatencyOption = Annotated[
-    float | None,
-    typer.Option(
-        "--latency-s", metavar="X", show_default=False,
-        help="Seconds from sending to arrival of a message between workers.  "
-        "[default: 0, or the file's]",
-    ),
-]  # fmt: skip
-BandwidthOption = Annotated[
-    float | None,
-    typer.Option(
-        "--bandwidth-bytes-per-s", metavar="X", show_default=False,
-        help="Rate at which a message enters a link.  [default: infinite, or the file's]",
-    ),
-]  # fmt: skip
-PlacementOption = Annotated[
-    str | None,
-    typer.Option(
-        "--placement", metavar="NAME|FILE", show_default=False,
-        autocompletion=completion.placements,
-        help="Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
-        "communication-aware, or a .toml file of lines NODE = WORKER.  [default: paper, with a "
-        "line where devices or links differ and another is faster]",
-    ),
-]  # fmt: skip
+InstancesOption = Annotated[int | None, optional("N", "Training items to use.  [default: all]")]
 TargetOption = Annotated[
     float | None,
-    typer.Option(
-        "--target", metavar="X", show_default=False,
-        help="Validation accuracy to reach, 0.97 is 97 %, or error, in the model's unit.  "
+    optional(
+        "X",
+        "Validation accuracy to reach, 0.97 is 97 %, or error, in the model's unit.  "
         "[default: as the model file says]",
     ),
-]  # fmt: skip
-InstancesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--instances", metavar="N", show_default=False,
-        help="Training items to use.  [default: all]",
+]
+PlacementOption = Annotated[
+    str | None,
+    optional(
+        "NAME|FILE",
+        "Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
+        "communication-aware, or a .toml file of lines NODE = WORKER.  [default: paper, with a "
+        "line where devices or links differ and another is faster]",
+        autocompletion=completion.placements,
     ),
-]  # fmt: skip
+]
 SeedOption = Annotated[
     int,
     typer.Option("--seed", metavar="N", help="Of data, first weights, order and placement."),
@@ -108,22 +83,24 @@ ModeOption = Annotated[
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option(
-        "--jobs", "-j", metavar="N", show_default=False,
-        help="Runs to make at a time, each on a core of its own.  [default: as many as cores]",
+    optional(
+        "N",
+        "Runs to make at a time, each on a core of its own.  [default: as many as cores]",
+        "--jobs",
+        "-j",
     ),
-]  # fmt: skip
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
 ]
 DataOption = Annotated[
     str | None,
-    typer.Option(
-        "--data", metavar="DIR", show_default=False,
-        help="Folder of the data sets, for a model that reads one.  "
+    optional(
+        "DIR",
+        "Folder of the data sets, for a model that reads one.  "
         "[default: $AMPSIM_DATA, or the cache folder]",
     ),
-]  # fmt: skip
+]
 JsonOption = Annotated[
     str | None,
     typer.Option(
@@ -138,6 +115,49 @@ OutFolderOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """The options that name a cluster; None of what was not given."""
+
+    device: Annotated[
+        str | None,
+        optional(
+            "NAME|FILE",
+            f"A shipped device's name, or a device or cluster file (.toml).  [default: {DEVICE}]",
+            autocompletion=completion.devices,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, optional("N", "How many workers.  [default: 16, or as the cluster file says]")
+    ] = None
+    latency_s: Annotated[
+        float | None,
+        optional(
+            "X",
+            "Seconds from sending to arrival of a message between workers.  "
+            "[default: 0, or the file's]",
+        ),
+    ] = None
+    bandwidth_bytes_per_s: Annotated[
+        float | None,
+        optional(
+            "X",
+            "Rate at which a message enters a link.  [default: infinite, or the file's]",
+        ),
+    ] = None
+
+    def cluster(self) -> Cluster:
+        """The cluster that they name."""
+        from ampsim.hardware import load_cluster
+
+        return load_cluster(
+            DEVICE if self.device is None else self.device,
+            workers=self.workers,
+            latency_s=self.latency_s,
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s,
+        )
+
+
 def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
     """The model that the command line names, with its settings and its data folder."""
     from ampsim.study import load_model
@@ -148,24 +168,6 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
     if data is not None:
         chosen = with_data_folder(chosen, data, name, option_names(name))
     return load_model(name, **chosen)
-
-
-def make_cluster(
-    device: str | None,
-    *,
-    workers: int | None,
-    latency_s: float | None,
-    bandwidth_bytes_per_s: float | None,
-) -> Cluster:
-    """The cluster that the command line names."""
-    from ampsim.hardware import load_cluster
-
-    return load_cluster(
-        DEVICE if device is None else device,
-        workers=workers,
-        latency_s=latency_s,
-        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-    )
 
 
 def make_jobs(jobs: int | None) -> int:

@@ -12,9 +12,10 @@ import typer
 
 from ampsim.cli import completion, options
 from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.option_groups import with_option_groups
 from ampsim.cli.say import Code, complain, write
 from ampsim.cli.traceback import show_traceback
-from ampsim.cli.tuning import Tuning, make_schedules, with_schedule_options
+from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
@@ -45,15 +46,12 @@ StretchOption = Annotated[
 ]  # fmt: skip
 
 
-@with_schedule_options
+@with_option_groups
 def run(
     model: options.ModelArgument,
     *,
     settings: options.SetOption = None,
-    device: options.DeviceOption = None,
-    workers: options.WorkersOption = None,
-    latency_s: options.LatencyOption = None,
-    bandwidth_bytes_per_s: options.BandwidthOption = None,
+    hardware: options.Hardware,
     schedule: Annotated[
         str,
         typer.Option(
@@ -96,10 +94,8 @@ def run(
     from ampsim.study.schedule_names import labels_of
 
     loaded = options.make_model(model, settings, data)
-    cluster = options.make_cluster(
-        device, workers=workers, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s
-    )
-    schedules = make_schedules(schedule, tuning)
+    cluster = hardware.cluster()
+    schedules = tuning.schedules(schedule)
     if len(schedules) > 1:
         several = "; ".join(labels_of(schedules))
         raise OptionError(f"run takes one schedule, got {several}; forecast compares several")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ampsim.cli.option_groups import with_parameters
 from ampsim.cli.say import Code
 from ampsim.errors import AmpsimError, Failure
 
@@ -45,10 +46,7 @@ def with_traceback(command: Callable[..., Code]) -> Callable[..., Code]:
             _IS_ASKED.reset(token)
 
     parameters = [*signature.parameters.values(), option]
-    del wrapped.__wrapped__  # its signature is another's
-    wrapped.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]  # inspect reads it
-    wrapped.__annotations__ = {one.name: one.annotation for one in parameters}
-    return wrapped
+    return with_parameters(wrapped, parameters)
 
 
 def show_traceback(error: BaseException | str | None) -> None:

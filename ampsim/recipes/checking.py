@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from ampsim.csv_text import from_cell
 from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError, UnknownNameError
 from ampsim.files import sha256_of
-from ampsim.output_folder import MANIFEST
+from ampsim.output_folder import MANIFEST, read_table
 from ampsim.paths import read_regular
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.rows import cluster_of, make_rows
@@ -157,7 +156,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        manifest = tomllib.loads(read_regular(path, MANIFEST).decode("utf-8"))
+        manifest = read_table(path, MANIFEST)
     except FileNotFoundError:
         raise FileFormatError(f"it was never made: there is no {MANIFEST}") from None
     except (OSError, ValueError) as error:

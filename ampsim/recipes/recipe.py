@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import sha256_of
 from ampsim.model_parallel import SCHEDULES
 from ampsim.paths import expanded
+from ampsim.study.schedule_names import option_types
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -46,33 +47,35 @@ Seed = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 
 
-class ScheduleEntry(Record):
+class _Named(Record):
+    """The row's name and label."""
+
+    name: Text
+    label: Text | None = None
+
+
+_VALUES: Final[dict[type, Any]] = {int: Count, float: float, str: Text, bool: bool}
+"""What a recipe takes for an option of a schedule, by the type of its field there."""
+
+_OPTIONS: Final[dict[str, Any]] = {
+    name: (_VALUES[kind] | None, None) for name, kind in option_types().items()
+}
+_Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **_OPTIONS)
+
+
+class ScheduleEntry(_Tuned):
     """One row of the report.
+
+    Beside these it takes every option of a schedule, as on the command line.
 
     Args:
         name: of the schedule.
         label: of the row; the schedule's name unless given.
-        max_active_keys: as on the command line.
-        min_update_interval: as on the command line.
-        staleness_budget: as on the command line, as the next two.
-        remedy: as of `Amp`.
-        max_group: likewise.
-        group_wait_s: likewise.
-        vertical_sync: as of `PipeDream`.
         placement: as on the command line; a .toml file by its path from the recipe's folder.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
         set: options of the model, over those of the recipe.
     """
 
-    name: Text
-    label: Text | None = None
-    max_active_keys: Count | None = None
-    min_update_interval: Count | None = None
-    staleness_budget: float | None = None
-    remedy: Text | None = None
-    max_group: Count | None = None
-    group_wait_s: float | None = None
-    vertical_sync: bool | None = None
     placement: Text | None = None
     mode: ModeName | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])

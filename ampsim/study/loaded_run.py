@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +13,15 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import checked
-from ampsim.study.path_tables import path_of_tables
-from ampsim.study.read_off import WithPath
+from ampsim.study.path_tables import numbered, path_of_tables
+from ampsim.study.read_off import WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
 from ampsim.trace import DIRECTIONS, read_only
+from ampsim.trace.summary import Summary
 
 
 @dataclass(frozen=True)
-class LoadedRun(WithPath):
+class LoadedRun(WithTotals):
     """What `load_run` returns: as `Result`, but for the model and its weights, which are not kept.
 
     The tables are read-only, and read when they are first asked for.
@@ -100,63 +102,23 @@ class LoadedRun(WithPath):
         return path_of_tables(self.spans, self.transfers, self.admissions)
 
     @property
-    def messages(self) -> int:
-        """Messages served, updates among them."""
-        return len(self.spans)
+    def _totals(self) -> Summary:
+        return self._sums
+
+    @cached_property
+    def _sums(self) -> Summary:
+        sums, spans = Summary(len(self._nodes), self.workers), self.spans
+        if len(spans):
+            columns = {str(name): spans[name].to_numpy() for name in spans}
+            columns["node"] = numbered(spans["node"], self._nodes)
+            columns["direction"] = numbered(spans["direction"], DIRECTIONS)
+            sums(columns)
+        return sums
 
     @property
-    def makespan_s(self) -> float:
-        """End of the last span."""
-        spans = self.spans
-        return float(spans["end_s"].max()) if len(spans) else 0.0
-
-    @property
-    def utilisation(self) -> float:
-        """Seconds of service over workers times makespan; NaN where no time passed."""
-        spans, available_s = self.spans, self.workers * self.makespan_s
-        return (
-            float((spans["end_s"] - spans["start_s"]).sum()) / available_s
-            if available_s
-            else np.nan
-        )
-
-    @property
-    def utilisation_by_worker(self) -> pd.DataFrame:
-        """One row a worker: worker, and the shares of the makespan in update, backward, forward."""
-        spans, makespan_s = self.spans, self.makespan_s or np.nan
-        busy_s = (spans["end_s"] - spans["start_s"]).to_numpy()
-        workers = spans["worker"].to_numpy()
-        shares: dict[str, Any] = {"worker": np.arange(self.workers)}
-        for name in DIRECTIONS:
-            is_it = (spans["direction"] == name).to_numpy()
-            own_s = np.bincount(workers[is_it], busy_s[is_it], self.workers)
-            shares[name] = own_s / makespan_s
-        return pd.DataFrame(shares)
-
-    @property
-    def staleness(self) -> pd.DataFrame:
-        """The histogram: node, staleness, count of gradients."""
-        made = self.spans[self.spans["staleness"] >= 0]
-        counts = made.groupby(["node", "staleness"], observed=True).size()
-        table = counts.rename("count").reset_index()
-        return table.astype({"node": str})
-
-    @property
-    def staleness_mean(self) -> float:
-        """Mean over all gradients; NaN where there was none."""
-        made = self._gradients
-        return float(made.mean()) if len(made) else np.nan
-
-    @property
-    def staleness_max(self) -> int | None:
-        """Largest of any gradient; None where there was none."""
-        made = self._gradients
-        return int(made.max()) if len(made) else None
-
-    @property
-    def _gradients(self) -> np.ndarray:
-        staleness = self.spans["staleness"].to_numpy()
-        return staleness[staleness >= 0]
+    def _nodes(self) -> Sequence[str]:
+        """Those of the spans' table, in its order."""
+        return [str(one) for one in self.spans["node"].astype("category").cat.categories]
 
     def _table(self, name: TableName) -> pd.DataFrame:
         if name not in self._frames:

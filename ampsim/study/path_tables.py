@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,14 +22,19 @@ NO_DIRECTION: Final = ""
 
 def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
     """What `Result.critical_path` gives."""
-    ways = (*DIRECTIONS, NO_DIRECTION)
-    codes = np.where(path["direction"] < 0, len(DIRECTIONS), path["direction"])
-    names = {
-        "kind": _named(path["kind"], PATH_KINDS),
-        "node": _named(path["node"], nodes),
-        "direction": _named(codes, ways),
+    codes = {
+        "kind": (path["kind"], PATH_KINDS),
+        "node": (path["node"], nodes),
+        "direction": (
+            np.where(path["direction"] < 0, len(DIRECTIONS), path["direction"]),
+            (*DIRECTIONS, NO_DIRECTION),
+        ),
     }
-    return read_only({**path, **names})
+    decoded = {
+        name: pd.Categorical.from_codes(places.tolist(), dtype=pd.CategoricalDtype(list(names)))
+        for name, (places, names) in codes.items()
+    }
+    return read_only({**path, **decoded})
 
 
 def path_parts(path: pd.DataFrame) -> pd.DataFrame:
@@ -41,28 +46,25 @@ def path_parts(path: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(share=sums["seconds"] / makespan_s).reset_index(drop=True)
 
 
-def _named(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
-    return pd.Categorical.from_codes(codes.tolist(), dtype=pd.CategoricalDtype(list(names)))
-
-
 def path_of_tables(
     spans: pd.DataFrame, transfers: pd.DataFrame, admissions: pd.DataFrame
 ) -> pd.DataFrame:
     """The critical path of a whole trace that has names instead of numbers."""
     names = sorted({str(one) for frame in (spans["node"], transfers["target"]) for one in frame})
-    numbers = {name: place for place, name in enumerate(dict.fromkeys([_CONTROLLER, *names]))}
+    nodes = list(dict.fromkeys([_CONTROLLER, *names]))
     tables = {"spans": spans, "transfers": transfers, "admissions": admissions}
     columns = {
         table: {name: frame[name].to_numpy() for name in LOG_SCHEMAS[table]}
         for table, frame in tables.items()
     }
-    columns["spans"]["node"] = _numbered(spans["node"], numbers)
-    columns["transfers"]["target"] = _numbered(transfers["target"], numbers)
-    ways = {name: place for place, name in enumerate(DIRECTIONS)}
-    columns["spans"]["direction"] = _numbered(spans["direction"], ways)
+    columns["spans"]["node"] = numbered(spans["node"], nodes)
+    columns["transfers"]["target"] = numbered(transfers["target"], nodes)
+    columns["spans"]["direction"] = numbered(spans["direction"], DIRECTIONS)
     logs = {table: log_of(own, table) for table, own in columns.items()}
-    return path_frame(critical_path(Records(**logs, closures=())), list(numbers))
+    return path_frame(critical_path(Records(**logs, closures=())), nodes)
 
 
-def _numbered(names: pd.Series[Any], numbers: Mapping[str, int]) -> np.ndarray:
-    return names.astype(object).map(numbers).to_numpy(np.int64)
+def numbered(column: pd.Series[Any], names: Sequence[str]) -> np.ndarray:
+    """The place among `names` of each name in a column."""
+    places = {name: place for place, name in enumerate(names)}
+    return column.astype(object).map(places).to_numpy(np.int64)

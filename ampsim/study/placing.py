@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import Job, Placement, Probe, Situation, probe
+from ampsim.model_parallel.placements.file import FromFile, read_placement
 from ampsim.rng import stream
 from ampsim.study.model import Model
 from ampsim.study.process_settings import fixed_settings
@@ -28,6 +29,18 @@ def workers_of(
 ) -> list[int]:
     """Return a worker for each node of `graph`, in their order; `probed` is asked at need."""
     return placement.place(Situation(graph, cluster, stream(seed, "placement"), probed))
+
+
+def require_placed(file: str, model: Model) -> None:
+    """Check that a placement file has a worker for each node of a model, and for no other.
+
+    Raises:
+        FileFormatError: it has not, cannot be read, or has a line that is not NODE = WORKER.
+    """
+    workers = 1 + max(read_placement(file).values())
+    cluster = load_cluster("tflops-1", workers=workers)
+    probed = prober(model, cluster, 0, lambda: model.data(0, None))
+    workers_of(FromFile(file), model.graph(), cluster, 0, probed)
 
 
 def prober(

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
 from ampsim.study.path_tables import path_parts
+from ampsim.trace import DIRECTIONS
+from ampsim.trace.summary import Summary
 
 
 class _HasEpochs(Protocol):
@@ -44,6 +50,68 @@ class WithPath(Rates):
         `makespan_s`.
         """
         return path_parts(self.critical_path)
+
+
+class WithTotals(WithPath, ABC):
+    """The same, and what sums over all spans say."""
+
+    @property
+    @abstractmethod
+    def _totals(self) -> Summary:
+        """The sums."""
+
+    @property
+    @abstractmethod
+    def _nodes(self) -> Sequence[str]:
+        """The nodes' names, in the order of the sums."""
+
+    @cached_property
+    def makespan_s(self) -> float:
+        """End of the last span."""
+        return self._totals.end_s
+
+    @property
+    def messages(self) -> int:
+        """Messages served, updates among them."""
+        return self._totals.messages
+
+    @property
+    def utilisation(self) -> float:
+        """Seconds of service over workers times makespan; NaN where no time passed."""
+        available_s = len(self._totals.busy_s) * self.makespan_s
+        return float(self._totals.busy_s.sum()) / available_s if available_s else np.nan
+
+    @property
+    def utilisation_by_worker(self) -> pd.DataFrame:
+        """One row a worker: worker, and the shares of the makespan in update, backward, forward.
+
+        The mean over workers of a row's sum is `utilisation`; NaN where no time passed.
+        """
+        makespan_s = self.makespan_s or np.nan
+        shares = pd.DataFrame(self._totals.worked_s / makespan_s, columns=list(DIRECTIONS))
+        shares.insert(0, "worker", np.arange(len(shares)))
+        return shares
+
+    @property
+    def staleness(self) -> pd.DataFrame:
+        """The histogram: node, staleness, count of gradients."""
+        names = self._nodes
+        rows = [
+            (names[node], staleness, count)
+            for node, counts in sorted(self._totals.staleness.items())
+            for staleness, count in sorted(counts.items())
+        ]
+        return pd.DataFrame(rows, columns=["node", "staleness", "count"])
+
+    @property
+    def staleness_mean(self) -> float:
+        """Mean over all gradients; NaN where there was none."""
+        return self._totals.staleness_mean
+
+    @property
+    def staleness_max(self) -> int | None:
+        """Largest of any gradient; None where there was none."""
+        return self._totals.staleness_max
 
 
 def rate_of(items: pd.Series[Any], seconds: pd.Series[Any]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -17,14 +18,15 @@ from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
-from ampsim.study.read_off import WithPath
-from ampsim.trace import DIRECTIONS, Bounds, Recorder, bounds_of, critical_path
+from ampsim.study.read_off import WithTotals
+from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
 from ampsim.units import format_percent, format_seconds
 
 
 @dataclass(frozen=True)
-class Result(WithPath):
+class Result(WithTotals):
     """What `simulate` returns; all times are virtual seconds.
 
     The tables of the trace are read-only; change a copy of yours, such as ``result.spans.copy()``.
@@ -117,28 +119,14 @@ class Result(WithPath):
         """
         return self._frame("epochs")
 
-    @cached_property
-    def makespan_s(self) -> float:
-        """End of the last span."""
+    @property
+    def _totals(self) -> Summary:
         self.recorder.flush()
-        return self.recorder.summary.end_s
+        return self.recorder.summary
 
     @property
-    def utilisation(self) -> float:
-        """Seconds of service over workers times makespan; NaN where no time passed."""
-        available_s = self.workers * self.makespan_s
-        return float(self.recorder.summary.busy_s.sum()) / available_s if available_s else np.nan
-
-    @property
-    def utilisation_by_worker(self) -> pd.DataFrame:
-        """One row a worker: worker, and the shares of the makespan in update, backward, forward.
-
-        The mean over workers of a row's sum is `utilisation`; NaN where no time passed.
-        """
-        makespan_s = self.makespan_s or np.nan
-        shares = pd.DataFrame(self.recorder.summary.worked_s / makespan_s, columns=list(DIRECTIONS))
-        shares.insert(0, "worker", np.arange(self.workers))
-        return shares
+    def _nodes(self) -> Sequence[str]:
+        return self.recorder.nodes
 
     @property
     def time_by_node(self) -> pd.DataFrame:
@@ -185,18 +173,6 @@ class Result(WithPath):
         return path_frame(self._path, self.recorder.nodes)
 
     @property
-    def staleness_mean(self) -> float:
-        """Mean over all gradients; NaN where there was none."""
-        self.recorder.flush()
-        return self.recorder.summary.staleness_mean
-
-    @property
-    def staleness_max(self) -> int | None:
-        """Largest of any gradient; None where there was none."""
-        self.recorder.flush()
-        return self.recorder.summary.staleness_max
-
-    @property
     def group_sizes(self) -> pd.DataFrame:
         """How many messages were merged into one step: node, size, count of steps.
 
@@ -218,17 +194,6 @@ class Result(WithPath):
         return float((sizes["size"] * sizes["count"]).sum()) / steps if steps else np.nan
 
     @property
-    def staleness(self) -> pd.DataFrame:
-        """The histogram: node, staleness, count of gradients."""
-        self.recorder.flush()
-        rows = [
-            (self.recorder.nodes[node], staleness, count)
-            for node, counts in sorted(self.recorder.summary.staleness.items())
-            for staleness, count in sorted(counts.items())
-        ]
-        return pd.DataFrame(rows, columns=["node", "staleness", "count"])
-
-    @property
     def peak_in_flight(self) -> dict[str, int]:
         """Per node with parameters: the most activations that it stashed at once.
 
@@ -245,12 +210,6 @@ class Result(WithPath):
         """
         nodes = self.recorder.nodes
         return {nodes[i]: most for i, most in self.recorder.summary.stashed_bytes_max.items()}
-
-    @property
-    def messages(self) -> int:
-        """Messages served, updates among them."""
-        self.recorder.flush()
-        return self.recorder.summary.messages
 
     @property
     def digest(self) -> str:

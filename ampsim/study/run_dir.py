@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has no
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, sha256_of, write_bytes, write_text
 from ampsim.hardware.cluster import WORKERS_MAX
-from ampsim.output_folder import MANIFEST
+from ampsim.output_folder import MANIFEST, read_table
 from ampsim.paths import expanded, read_regular
 from ampsim.shown import short
 from ampsim.study.provenance import data_files
@@ -184,8 +183,10 @@ def read_run(folder: str | os.PathLike[str]) -> KeptRun:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_read(path).decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # tomllib's, and of bytes which are no UTF-8
+        return read_table(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError as error:
         reason = " ".join(str(error).split())
         raise FileFormatError(f"{path}: is not valid TOML: {reason}; run again") from error
 

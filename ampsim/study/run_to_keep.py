@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from ampsim.clock import Clock
 from ampsim.errors import Failure, SimulationError
 from ampsim.hardware import Cluster
+from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.options import require_count
+from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import warn
 from ampsim.study.progress import OnProgress, Tracker
@@ -67,7 +69,7 @@ def run_to_keep(
         OptionError: an option has a value that it cannot have.
     """
     epochs = require_count("epochs", options.epochs)
-    target = model.measure.require_target(options.target)
+    goal = Goal(model.measure, model.measure.require_target(options.target))
     tracker = Tracker(on_progress, schedule.name, metric=model.measure)
     simulation = Simulation(
         model,
@@ -81,13 +83,8 @@ def run_to_keep(
         on_items=tracker.on_items,
     )
     warn(simulation.advice)
-    tracker.items_total = simulation.train_count + simulation.valid_count
     try:
-        while simulation.epoch < epochs:
-            score = simulation.run_epoch()
-            tracker.on_epoch(score)
-            if target is not None and model.measure.reaches(score, target):
-                break
+        run_epochs(simulation, epochs, goal, tracker)
     except SimulationError as error:
         return Outcome(simulation.result(), epochs, failure=Failure.of(error))
     except KeyboardInterrupt:

@@ -6,13 +6,16 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
 
 _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "update interval {}"}
 """What tables and figures say of options."""
+
+_VALUES: Final = (bool, int, float, str)
+"""Types of which one value of an option is."""
 
 
 def schedules_of(names: str, **options: Any) -> list[Schedule]:
@@ -68,8 +71,22 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
 
 def option_names() -> list[str]:
     """Names of all options that any schedule takes."""
-    every = (option for kind in SCHEDULES.values() for option in _options_of(kind))
-    return list(dict.fromkeys(every))
+    return list(option_types())
+
+
+def option_types() -> dict[str, type]:
+    """All options that any schedule takes, by name: what one value for all nodes is.
+
+    >>> option_types()["min_update_interval"], option_types()["group_wait_s"]
+    (<class 'int'>, <class 'float'>)
+    """
+    found: dict[str, type] = {}
+    for kind in SCHEDULES.values():
+        hints = get_type_hints(kind)
+        for option in _options_of(kind):
+            given = get_args(hints[option]) or (hints[option],)
+            found.setdefault(option, next(one for one in _VALUES if one in given))
+    return found
 
 
 def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:

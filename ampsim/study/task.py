@@ -7,7 +7,9 @@ from typing import Final
 
 from ampsim.errors import Failure, SimulationError
 from ampsim.hardware import Cluster
+from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule
+from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.result import Result
@@ -85,14 +87,9 @@ def run_task(
         spans_kept=SPANS_KEPT,
         on_items=tracker.on_items,
     )
-    tracker.items_total = simulation.train_count + simulation.valid_count
     epochs = plan.max_epochs if plan.mode == "numeric" else 1
     try:
-        while simulation.epoch < epochs:
-            score = simulation.run_epoch()
-            tracker.on_epoch(score)
-            if plan.stop_at is not None and plan.model.measure.reaches(score, plan.stop_at):
-                break
+        run_epochs(simulation, epochs, Goal(plan.model.measure, plan.stop_at), tracker)
     except SimulationError as error:
         return simulation.result(), Failure.of(error)
     return simulation.result(), None

@@ -17,7 +17,7 @@ from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.errors import OptionError
 from ampsim.hardware import Link
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.trace import START
 from ampsim.trace.causes import record_of
 

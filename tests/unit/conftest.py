@@ -14,6 +14,9 @@ from matplotlib.figure import Figure
 import ampsim
 from ampsim.cli import main
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.running import Findings, Manner, run_recipe
+from ampsim.report.recipe_page import write_report
 
 
 class Ended(NamedTuple):
@@ -91,3 +94,59 @@ def short_run(schedule: str, latency_s: float = 1e-6) -> ampsim.Result:
 def result_of() -> Callable[..., ampsim.Result]:
     """`result_of(schedule, latency_s)` runs a schedule of the registry by name."""
     return short_run
+
+
+@pytest.fixture(scope="module")
+def model() -> ampsim.Model:
+    """A small shipped model, which needs no data files."""
+    return ampsim.load_model("mlp", data="synthetic", hidden=4)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> ampsim.Cluster:
+    """Four workers of a shipped device."""
+    return ampsim.load_cluster("tflops-1", workers=4)
+
+
+@pytest.fixture(scope="module")
+def result(model: ampsim.Model, cluster: ampsim.Cluster) -> ampsim.Result:
+    """A moment of that model on these workers."""
+    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
+
+
+@pytest.fixture
+def small_recipe() -> str:
+    """A recipe whose one row takes a moment, in mode "sleep"."""
+    return """
+title = "A test"
+model = "rnn"
+set = { hidden = 4, replicas = 1 }
+mode = "sleep"
+instances = 100
+epochs = 1
+figures = ["throughput"]
+
+[[schedules]]
+name = "sequential"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
+    """The folder where the user is; the recipe in it is the `RECIPE` of the test's module."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.toml").write_text(request.module.RECIPE)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def make_report() -> Callable[..., Findings]:
+    """`make_report(folder, say=...)` runs the recipe in a folder and writes it up there."""
+
+    def make(folder: Path, **manner: Any) -> Findings:
+        recipe = read_recipe(folder)
+        findings = run_recipe(recipe, folder, Manner(**manner))
+        write_report(findings, recipe.file, folder)
+        return findings
+
+    return make

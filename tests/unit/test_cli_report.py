@@ -6,26 +6,13 @@ from pathlib import Path
 
 import pytest
 
-RECIPE = """
-title = "A test"
-model = "rnn"
-set = { hidden = 4, replicas = 1 }
-mode = "sleep"
-instances = 200
-epochs = 1
-figures = ["throughput"]
-
-[[schedules]]
-name = "sequential"
-"""
-
 
 @pytest.fixture
-def recipe(call, tmp_path) -> Path:
+def recipe(call, tmp_path, small_recipe) -> Path:
     """The recipe `mine` in the folder `reports/` here."""
     folder = tmp_path / "reports" / "mine"
     folder.mkdir(parents=True)
-    (folder / "recipe.toml").write_text(RECIPE)
+    (folder / "recipe.toml").write_text(small_recipe)
     return folder
 
 
@@ -35,7 +22,7 @@ def test_recipes_are_listed_by_name_and_title(call, recipe):
 
 
 @pytest.mark.slow
-def test_a_report_is_made_checked_and_found_stale(call, recipe):
+def test_a_report_is_made_checked_and_found_stale(call, recipe, small_recipe):
     assert call("report", "--check").code == 1
     ended = call("report", "mine")
     assert (ended.code, ended.err) == (0, "ampsim: sequential, epoch 1 done\n")
@@ -45,7 +32,7 @@ def test_a_report_is_made_checked_and_found_stale(call, recipe):
     assert rerun == (0, "mine: follows\n", "ampsim: sequential, epoch 1 done\n")
     kept = "ampsim: mine: sequential, seed 0: kept from before\n"
     assert call("report", "mine").err == kept
-    (recipe / "recipe.toml").write_text(RECIPE.replace("A test", "Another"))
+    (recipe / "recipe.toml").write_text(small_recipe.replace("A test", "Another"))
     stale = call("report", "--check")
     assert (stale.code, stale.err) == (1, "")
     assert stale.out == "mine: does not follow: the recipe has changed\n"
@@ -74,8 +61,8 @@ def test_ctrl_c_says_what_is_kept(call, recipe, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_that_failed_are_told_after_the_report_was_written(call, recipe):
-    content = RECIPE.replace('mode = "sleep"\n', "").replace(
+def test_runs_that_failed_are_told_after_the_report_was_written(call, recipe, small_recipe):
+    content = small_recipe.replace('mode = "sleep"\n', "").replace(
         "hidden = 4,", "hidden = 4, learning_rate = 1e30,"
     )
     (recipe / "recipe.toml").write_text(content)
@@ -85,17 +72,17 @@ def test_runs_that_failed_are_told_after_the_report_was_written(call, recipe):
     assert (recipe / "report.md").is_file()
 
 
-def test_mistakes_are_one_line_each(mistake, recipe, monkeypatch):
+def test_mistakes_are_one_line_each(mistake, recipe, monkeypatch, small_recipe):
     assert "no recipe named 'mien'; did you mean 'mine'?" in mistake("report", "mien")
     assert "no recipe in 'x/y'; expected a folder with recipe.toml" in mistake("report", "x/y")
     assert "--rerun belongs to --check; add it" in mistake("report", "mine", "--rerun")
-    (recipe / "recipe.toml").write_text(RECIPE.replace("title", "titel"))
+    (recipe / "recipe.toml").write_text(small_recipe.replace("title", "titel"))
     said = "reports/mine/recipe.toml: unknown key 'titel'; did you mean 'title'?"
     for words in (["mine"], [], ["--check"]):
         assert said in mistake("report", *words)
     assert said in mistake("check", "reports/mine/recipe.toml")
     (recipe / "recipe.toml").write_text(
-        RECIPE.replace('"rnn"', '"mlp"').replace("replicas", "layers")
+        small_recipe.replace('"rnn"', '"mlp"').replace("replicas", "layers")
     )
     monkeypatch.setenv("AMPSIM_DATA", "nowhere")
     said = "mnist: no train-images-idx3-ubyte (plain, .gz or .xz) in nowhere/mnist; its source"

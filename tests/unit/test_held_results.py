@@ -4,7 +4,7 @@ import asyncio
 import pickle
 import re
 
-import numpy as np
+import pandas as pd
 import pytest
 
 import ampsim
@@ -14,21 +14,6 @@ from ampsim.model_parallel import SCHEDULES
 from ampsim.study.row import TEXTS
 from ampsim.study.run_dir import write_run
 from ampsim.study.run_to_keep import Outcome
-
-
-@pytest.fixture(scope="module")
-def model():
-    return ampsim.load_model("mlp", data="synthetic", hidden=4)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    return ampsim.load_cluster("tflops-1", workers=4)
-
-
-@pytest.fixture(scope="module")
-def result(model, cluster):
-    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
 
 
 def bend(frame):
@@ -119,8 +104,8 @@ def test_a_kept_run_is_loaded_as_a_result(model, cluster, tmp_path):
     ):
         assert getattr(run, number) == pytest.approx(getattr(made, number)), number
     assert run.utilisation == pytest.approx(made.utilisation)
-    assert np.allclose(run.utilisation_by_worker, made.utilisation_by_worker)
-    assert run.staleness.astype(str).equals(made.staleness.astype(str))
+    pd.testing.assert_frame_equal(run.utilisation_by_worker, made.utilisation_by_worker)
+    pd.testing.assert_frame_equal(run.staleness, made.staleness)
     assert len(ampsim.figures.gantt(run, made).axes) >= 2
     ampsim.figures.staleness(run)
     ampsim.figures.utilisation(run)

@@ -11,17 +11,6 @@ import typer
 from ampsim.cli.entry import app
 from ampsim.output_folder import MANIFEST, taken
 
-RECIPE = """
-title = "A test"
-model = "rnn"
-set = { hidden = 4, replicas = 1 }
-mode = "sleep"
-instances = 100
-epochs = 1
-figures = ["throughput"]
-[[schedules]]
-name = "amp"
-"""
 SMALL = ("rnn", "--instances", "100", "--set", "hidden=4", "--mode", "sleep", "--quiet")
 COMMANDS = {
     "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),
@@ -32,10 +21,10 @@ NAMES = {"run": "out/index.html", "forecast": "out/forecast.csv", "report": "out
 
 
 @pytest.fixture
-def recipe(call: Any, tmp_path: Path) -> Path:
+def recipe(call: Any, tmp_path: Path, small_recipe: str) -> Path:
     """The folder `out`, which has a recipe in it."""
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "recipe.toml").write_text(RECIPE)
+    (tmp_path / "out" / "recipe.toml").write_text(small_recipe)
     return tmp_path / "out"
 
 
@@ -77,7 +66,7 @@ def test_a_command_refuses_the_manifest_of_another_program(command, text, mistak
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_replaces_what_it_wrote_but_not_what_was_changed_since(
-    command, call, mistake, recipe
+    command, call, mistake, recipe, small_recipe
 ):
     assert call(*COMMANDS[command]).code == 0
     first = {path.name for path in recipe.iterdir()}
@@ -87,4 +76,4 @@ def test_a_command_replaces_what_it_wrote_but_not_what_was_changed_since(
     path.write_text("changed by hand")
     assert f"{path}: is not replaced" in mistake(*COMMANDS[command])
     assert path.read_text() == "changed by hand"
-    assert (recipe / "recipe.toml").read_text() == RECIPE
+    assert (recipe / "recipe.toml").read_text() == small_recipe

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from ampsim.recipes.checking import check_numbers
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.recipes.running import Findings, Manner, run_recipe
-from ampsim.report.recipe_page import write_report
+from ampsim.recipes.running import Manner, run_recipe
 from ampsim.study.run_store import RunStore, keys_of
 from ampsim.study.tiny_run import tiny_run
 
@@ -34,22 +32,6 @@ name = "sequential"
 [[schedules]]
 name = "amp"
 """
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """A folder with a recipe in it, where the user is."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    return tmp_path
-
-
-def make(folder: Path, **manner: Any) -> Findings:
-    """The recipe's findings, written up."""
-    recipe = read_recipe(folder)
-    findings = run_recipe(recipe, folder, Manner(**manner))
-    write_report(findings, recipe.file, folder)
-    return findings
 
 
 def edit_parquet(path: Path, column: str, factor: float) -> None:
@@ -76,28 +58,30 @@ EDITS = {
 
 
 @pytest.mark.slow
-def test_no_edited_file_of_a_kept_run_is_ever_published(folder):
+def test_no_edited_file_of_a_kept_run_is_ever_published(folder, make_report):
     (folder / "recipe.toml").write_text(RECIPE.replace("seeds = [0, 1]\n", ""))
-    table = make(folder).table
+    table = make_report(folder).table
     kept = sorted((folder / ".runs").glob("*/"))
     assert {path.name for path in kept[0].iterdir()} == set(EDITS)
     for name, edit in EDITS.items():
         for place in kept:
             edit(place / name)
         said: list[str] = []
-        pd.testing.assert_frame_equal(make(folder, say=said.append).table, table)
+        pd.testing.assert_frame_equal(make_report(folder, say=said.append).table, table)
         assert len(said) == 2, name
         for line in said:
             assert f"its kept run is not taken, it is run again: {name} is " in line
     said.clear()
-    make(folder, say=said.append)
+    make_report(folder, say=said.append)
     assert all(line.endswith("kept from before") for line in said)
 
 
 @pytest.mark.slow
-def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_hashes(folder):
+def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_hashes(
+    folder, make_report
+):
     recipe = read_recipe(folder)
-    make(folder)
+    make_report(folder)
     store = RunStore(folder / ".runs")
     for row in make_rows(recipe).rows:
         witness = tiny_run(row, make_rows(recipe).goal, 0).witness

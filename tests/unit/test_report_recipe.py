@@ -14,7 +14,7 @@ from ampsim.recipes.checking import check_numbers, check_report, read_manifest
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Published, read_recipe
 from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
-from ampsim.report.recipe_page import line_names, write_report
+from ampsim.report.recipe_page import line_names
 from ampsim.study.source_digest import meaning_of, source_digest
 
 RECIPE = """
@@ -52,22 +52,6 @@ source = "AMPNet, Table 2"
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """A folder with a recipe in it, where the user is."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    return tmp_path
-
-
-def make(folder: Path, **tellers):
-    """The recipe's findings, written up."""
-    recipe = read_recipe(folder)
-    findings = run_recipe(recipe, folder, Manner(**tellers))
-    write_report(findings, recipe.file, folder)
-    return findings
-
-
 def refuse(progress) -> None:
     pytest.fail(f"a run that is kept was made again: {progress}")
 
@@ -77,8 +61,8 @@ def faults(folder: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder):
-    findings = make(folder)
+def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder, make_report):
+    findings = make_report(folder)
     names = {path.name for path in folder.iterdir()}
     pictures = {"throughput.png", "convergence.png"}
     others = {
@@ -134,28 +118,30 @@ def test_a_report_that_was_interrupted_goes_on_where_it_was(folder):
 
 
 @pytest.mark.slow
-def test_a_kept_run_that_is_damaged_or_decided_by_something_else_is_run_again(folder):
-    make(folder)
+def test_a_kept_run_that_is_damaged_or_decided_by_something_else_is_run_again(folder, make_report):
+    make_report(folder)
     for path in (folder / ".runs").glob("*/numbers.json"):
         path.write_text(path.read_text()[:-20])
     said: list[str] = []
-    make(folder, say=said.append)
+    make_report(folder, say=said.append)
     assert len(said) == 4
     refused = "its kept run is not taken, it is run again: numbers.json is not as it was written"
     assert said[0] == f"amp, mak 1, seed 0: {refused}"
     said.clear()
-    make(folder, say=said.append)
+    make_report(folder, say=said.append)
     assert len(said) == 4
     said.clear()
     (folder / "recipe.toml").write_text(RECIPE.replace("[0, 1]", "[0]").replace("= 4\n", "= 5\n"))
-    make(folder, say=said.append)
+    make_report(folder, say=said.append)
     assert said == ["amp, mak 1, seed 0: kept from before"]
 
 
 @pytest.mark.slow
-def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(folder, monkeypatch):
+def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
+    folder, monkeypatch, make_report
+):
     assert faults(folder) == ("it was never made: there is no manifest.toml",)
-    make(folder)
+    make_report(folder)
     assert faults(folder) == ()
     (folder / "recipe.toml").write_text(RECIPE + "\n# a word\n")
     assert faults(folder) == ("the recipe has changed",)
@@ -165,7 +151,7 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(folder, monk
     (folder / "report.csv").unlink()
     assert set(faults(folder)) == {"report.md is not as it was written", "report.csv is missing"}
     (folder / "report.md").unlink()  # else it is refused, for it was changed
-    make(folder)
+    make_report(folder)
     manifest = (folder / "manifest.toml").read_text()
     mine = read_manifest(folder)
     for old, fault in [
@@ -183,8 +169,8 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(folder, monk
 
 
 @pytest.mark.slow
-def test_numbers_that_differ_are_named(folder):
-    findings = make(folder)
+def test_numbers_that_differ_are_named(folder, make_report):
+    findings = make_report(folder)
     recipe = read_recipe(folder)
     assert check_numbers(recipe, folder, findings).follows
     changed = findings.table.assign(
@@ -204,20 +190,20 @@ def test_numbers_that_differ_are_named(folder):
 
 
 @pytest.mark.slow
-def test_a_figure_that_the_recipe_no_longer_names_is_removed(folder):
-    make(folder)
+def test_a_figure_that_the_recipe_no_longer_names_is_removed(folder, make_report):
+    make_report(folder)
     (folder / "mine.png").write_bytes(b"mine")
     (folder / "recipe.toml").write_text(RECIPE.replace('"throughput", ', ""))
-    make(folder)
+    make_report(folder)
     assert not (folder / "throughput.png").exists()
     assert (folder / "mine.png").exists()
 
 
 @pytest.mark.slow
-def test_a_row_in_mode_sleep_is_throughput_only(folder):
+def test_a_row_in_mode_sleep_is_throughput_only(folder, make_report):
     first = 'label = "amp, mak 1"\n'
     (folder / "recipe.toml").write_text(RECIPE.replace(first, f'{first}mode = "sleep"\n'))
-    findings = make(folder)
+    findings = make_report(folder)
     assert findings.table["note"].iloc[0] == "throughput only: one epoch without numbers"
     assert "97 % not reached in 2 of 2 runs" in findings.table["note"].iloc[1]
     page = (folder / "report.md").read_text()
@@ -227,10 +213,10 @@ def test_a_row_in_mode_sleep_is_throughput_only(folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_kept_with_its_reason(folder):
+def test_a_run_that_fails_is_kept_with_its_reason(folder, make_report):
     bad = RECIPE.replace("hidden = 4,", "hidden = 4, learning_rate = 1e30,")
     (folder / "recipe.toml").write_text(bad)
-    failures = make(folder).failures
+    failures = make_report(folder).failures
     assert len(failures) == 4
     assert all(line.startswith("amp, mak ") for line in failures)
     assert run_recipe(read_recipe(folder), folder, Manner(on_progress=refuse)).failures == failures
@@ -260,6 +246,7 @@ def test_published_numbers_stand_beside_simulated_ones_with_their_ratios():
     [
         (None, "^it was never made: there is no manifest.toml$"),
         ("a = ", r"^manifest\.toml cannot be read: Invalid value"),
+        ("a = " + "[" * 20_000, r"^manifest\.toml cannot be read: "),
         ('kind = "run"', r"^manifest\.toml is not that of a report of this version$"),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch)
     def denied(path, *label):
         raise PermissionError(errno.EACCES, "denied", str(path))
 
-    monkeypatch.setattr("ampsim.study.run_dir.read_regular", denied)
+    monkeypatch.setattr("ampsim.output_folder.read_regular", denied)
     with pytest.raises(FileFormatError, match=r"manifest\.toml: cannot be read: permission denied"):
         read_run(tmp_path)
 

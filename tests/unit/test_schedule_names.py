@@ -4,18 +4,25 @@ import dataclasses
 import itertools
 import json
 import math
+from typing import get_args, get_type_hints
 
 import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.cli.tuning import SCHEDULE_OPTIONS
+from ampsim.cli.tuning import COUNTS, Tuning
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.model_parallel import SCHEDULES
 from ampsim.recipes.recipe import ScheduleEntry
 from ampsim.study import Forecast
 from ampsim.study.forecast_json import KEYS, to_json
-from ampsim.study.schedule_names import labels_of, option_names, schedules_of, without_effect
+from ampsim.study.schedule_names import (
+    labels_of,
+    option_names,
+    option_types,
+    schedules_of,
+    without_effect,
+)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -86,9 +93,20 @@ def test_a_list_that_is_empty_or_has_a_value_twice_is_refused(values):
         schedules_of("amp", max_active_keys=values)
 
 
-def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes():
-    assert set(option_names()) == set(SCHEDULE_OPTIONS)
-    assert set(option_names()) <= set(ScheduleEntry.model_fields)
+@pytest.mark.parametrize("option", option_names())
+def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes(option):
+    (on_command_line,) = (one for one in dataclasses.fields(Tuning) if one.name == option)
+    declared = get_args(get_type_hints(Tuning)[option])
+    assert on_command_line.default is None
+    assert declared == (str if option in COUNTS else option_types()[option], type(None))
+    taker = next(name for name, kind in SCHEDULES.items() if option in kind.__dataclass_fields__)
+    value = {int: 3, float: 0.5, str: "none", bool: True}[option_types()[option]]
+    given = ScheduleEntry.model_validate({"name": taker, option: value})
+    assert getattr(given, option) == value
+
+
+def test_the_command_line_has_no_option_that_no_schedule_takes():
+    assert {one.name for one in dataclasses.fields(Tuning)} == set(option_names())
     assert {"max_active_keys", "staleness_budget", "remedy"} <= set(option_names())
 
 

@@ -32,21 +32,6 @@ SLOW = {"epochs", "max_epochs", "repeats", "seed", "stretch", "batch"}
 
 
 @pytest.fixture(scope="module")
-def model():
-    return ampsim.load_model("mlp", data="synthetic", hidden=4)
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    return ampsim.load_cluster("tflops-1", workers=4)
-
-
-@pytest.fixture(scope="module")
-def result(model, cluster):
-    return ampsim.simulate(model, cluster, ampsim.Amp(2), instances=200)
-
-
-@pytest.fixture(scope="module")
 def right(model, cluster, result):
     """For each public callable, arguments that it takes; the names of all that it has."""
     arrays = (np.ones((4, 2)), np.zeros(4, int))
