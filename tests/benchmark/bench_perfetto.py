@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ampsim.report.perfetto import Trace, write_perfetto
+from ampsim.report.perfetto.trace import Trace, write_perfetto
 
 WORKERS = 16
 CHUNK_ROWS = 1 << 16

@@ -14,7 +14,7 @@ from ampsim.recipes.checking import check_numbers
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import Findings, Manner, run_recipe
-from ampsim.report.recipe_page import write_report
+from ampsim.report.page.recipe import write_report
 from ampsim.study.run_store import RunStore, keys_of
 from ampsim.study.tiny_run import tiny_run
 

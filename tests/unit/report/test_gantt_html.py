@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import OptionError, OutputError
-from ampsim.report import gantt_data
-from ampsim.report.gantt_data import gantt_view
-from ampsim.report.gantt_html import write_gantt_page
+from ampsim.report.gantt import view as gantt_data
+from ampsim.report.gantt.page import write_gantt_page
+from ampsim.report.gantt.view import gantt_view
 from ampsim.report.words import plain
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>"]

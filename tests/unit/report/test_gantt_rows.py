@@ -12,9 +12,9 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 
 from ampsim.errors import OptionError
-from ampsim.report import gantt as charts
-from ampsim.report import gantt_arrows
-from ampsim.report.gantt_window import chosen_window, parse_window
+from ampsim.report.gantt import arrows as gantt_arrows
+from ampsim.report.gantt import chart as charts
+from ampsim.report.gantt.window import chosen_window, parse_window
 from ampsim.report.saving import save
 
 gantt: Any = charts.gantt

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ampsim
-from ampsim.report.forecast_html import html_page
-from ampsim.report.run_page import write_run_page
+from ampsim.report.page.html import html_page
+from ampsim.report.page.run import write_run_page
 from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 pytestmark = [

@@ -13,8 +13,8 @@ import pytest
 
 import ampsim
 from ampsim.errors import OptionError, OutputError
-from ampsim.report.perfetto import Trace, write_perfetto
-from ampsim.report.perfetto_json import in_microseconds, in_nanoseconds
+from ampsim.report.perfetto.event_json import in_microseconds, in_nanoseconds
+from ampsim.report.perfetto.trace import Trace, write_perfetto
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", 'a"b\n\\u0000 \x7f']
 UPDATE_COLUMNS = ["node", "time_s", "gradient_count", "staleness", "staleness_max"]

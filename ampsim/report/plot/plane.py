@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from ampsim.report.axis import Scale, rate_scale
 from ampsim.report.columns import format_count, items_of
 from ampsim.report.frames import DataFrame, Row, number, rows
-from ampsim.report.labels import Label, place_labels
-from ampsim.report.series import series
+from ampsim.report.plot.labels import Label, place_labels
+from ampsim.report.plot.series import series
 from ampsim.report.style import (
     FAINT_INK,
     INK,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from ampsim.report.loops import back_edges
+from ampsim.report.graph.loops import back_edges
 
 Edge: TypeAlias = tuple[str, str]
 Cell: TypeAlias = str | tuple[int, int]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
-from ampsim.report.gantt_arrows import Arrows, arrows_in
-from ampsim.report.gantt_boxes import (
+from ampsim.report.gantt.arrows import Arrows, arrows_in
+from ampsim.report.gantt.boxes import (
     Lanes,
     Window,
     WorkerRows,
@@ -23,7 +23,7 @@ from ampsim.report.gantt_boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.gantt_words import Panel, Worked
+from ampsim.report.gantt.words import Panel, Worked
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER

@@ -20,9 +20,8 @@ from pathlib import Path
 from ampsim.files import replacing
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.hosts import hosts_in
-from ampsim.report.perfetto_counters import InFlight, loss_events, stash_events, update_events
-from ampsim.report.perfetto_flows import Flows
-from ampsim.report.perfetto_json import (
+from ampsim.report.perfetto.counters import InFlight, loss_events, stash_events, update_events
+from ampsim.report.perfetto.event_json import (
     arguments,
     in_microseconds,
     in_nanoseconds,
@@ -30,7 +29,8 @@ from ampsim.report.perfetto_json import (
     quoted,
     track_names,
 )
-from ampsim.report.perfetto_links import Links
+from ampsim.report.perfetto.flows import Flows
+from ampsim.report.perfetto.links import Links
 from ampsim.report.words import plain
 
 _CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most

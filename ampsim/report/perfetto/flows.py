@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import TypeAlias
 
-from ampsim.report.perfetto_json import in_microseconds_of
+from ampsim.report.perfetto.event_json import in_microseconds_of
 
 Place: TypeAlias = tuple[str, int]
 """Track of a slice, as it stands in the file, and a time inside it in ns."""

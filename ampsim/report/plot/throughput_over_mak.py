@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from ampsim.report.axis import Scale, rate_scale
 from ampsim.report.columns import format_count, items_of
 from ampsim.report.frames import DataFrame, Row, floats, number, rows
-from ampsim.report.series import series
+from ampsim.report.plot.series import series
 from ampsim.report.style import Axes, LineStyle, beside, line_styles, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
