@@ -51,7 +51,7 @@ def spans(count: int) -> Iterator[pd.DataFrame]:
                 "end_s": (index + 1) * STEP_S,
                 "flop": 3_276_800,
                 "bytes": 0,
-                "state": pd.Categorical.from_codes((place % 3).tolist(), dtype=STATES),
+                "state": pd.Categorical.from_codes((instance % 3).tolist(), dtype=STATES),
                 "staleness": np.where(direction == 1, place % 5, -1),
             }
         )
