@@ -176,6 +176,15 @@ def items_of(records: Sequence[Row]) -> str:
     return plain(found.pop(), 24) if len(found) == 1 else ""
 
 
+def per_second(records: Sequence[Row]) -> str:
+    """What an axis of these rows' throughput shows.
+
+    >>> per_second([{"items": "images"}]), per_second([{}])
+    ('images per second of virtual time', 'items per second of virtual time')
+    """
+    return f"{items_of(records) or 'items'} per second of virtual time"
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("schedule", lambda row, first: plain(text(row, "schedule"), 24), 0),
     Column("in\nflight", _count("max_active_keys"), 1),
