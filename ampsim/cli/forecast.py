@@ -61,8 +61,8 @@ def forecast(
     """
     from ampsim.cli.progress import shown
     from ampsim.output_folder import taken
-    from ampsim.report.forecast_page import FILES
     from ampsim.report.naming import slug
+    from ampsim.report.page.forecast import FILES
     from ampsim.study import Keeping
     from ampsim.study.forecast import forecast as make_forecast
 
@@ -101,7 +101,7 @@ def forecast(
 
 def _deliver(made: Forecast, folder: OutputFolder, json: str | None, seed: int) -> Code:
     """Write the files, then say what they say."""
-    from ampsim.report.forecast_page import write_forecast
+    from ampsim.report.page.forecast import write_forecast
     from ampsim.study.forecast_json import to_json
 
     if made.interrupted and not len(made.table):  # what an earlier forecast left there stays

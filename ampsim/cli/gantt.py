@@ -100,7 +100,7 @@ def gantt(
     The object of --json: ampsim, file, title, workers, schedules (a list of names), text.
     """
     from ampsim.files import prepared_file
-    from ampsim.report.gantt_window import parse_window
+    from ampsim.report.gantt.window import parse_window
 
     writer_of(out)
     choice = None if window is None else parse_window(window)
@@ -132,7 +132,7 @@ def gantt(
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
     """What is to be drawn of a run that was kept."""
-    from ampsim.report.perfetto import Trace
+    from ampsim.report.perfetto.trace import Trace
     from ampsim.study.run_dir import read_run
 
     kept = read_run(folder)
@@ -157,7 +157,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
 
 def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
     """The same of a model, run for a moment."""
-    from ampsim.report.perfetto import Trace
+    from ampsim.report.perfetto.trace import Trace
     from ampsim.study import Result, simulate
     from ampsim.study.schedule_names import labels_of
 

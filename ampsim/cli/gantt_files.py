@@ -14,8 +14,8 @@ from ampsim.units import format_seconds
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ampsim.report.gantt_window import Choice
-    from ampsim.report.perfetto import Trace
+    from ampsim.report.gantt.window import Choice
+    from ampsim.report.perfetto.trace import Trace
 
 Window: TypeAlias = "Choice | None"
 
@@ -82,7 +82,7 @@ def require_no_window(out: Path, window: str | None) -> None:
 
 
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.perfetto import write_perfetto
+    from ampsim.report.perfetto.trace import write_perfetto
 
     traces = shown.traces
     if not shown.has_transfers:
@@ -92,8 +92,8 @@ def _write_trace(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_page(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt_html import write_gantt_page
-    from ampsim.report.gantt_window import chosen_window
+    from ampsim.report.gantt.page import write_gantt_page
+    from ampsim.report.gantt.window import chosen_window
 
     spans = shown.spans()
     title = f"{shown.title}: {', '.join(spans)}"
@@ -110,9 +110,9 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt import Schedule, gantt, gantt_comparison
-    from ampsim.report.gantt_boxes import choose_window, whole_window
-    from ampsim.report.gantt_window import chosen_window
+    from ampsim.report.gantt.boxes import choose_window, whole_window
+    from ampsim.report.gantt.chart import Schedule, gantt, gantt_comparison
+    from ampsim.report.gantt.window import chosen_window
     from ampsim.report.saving import save
 
     spans, transfers = shown.spans(), shown.transfers()

@@ -157,11 +157,11 @@ def _save(graph: Graph, path: Path) -> None:
     drawn = graph.to_networkx()
     if path.suffix.lower() == ".dot":
         from ampsim.files import write_text
-        from ampsim.report.graph_dot import dot
+        from ampsim.report.graph.dot import dot
 
         write_text(path, dot(drawn))
     else:
-        from ampsim.report.graph_picture import draw_graph
+        from ampsim.report.graph.picture import draw_graph
         from ampsim.report.saving import save
 
         save(draw_graph(drawn), path)

@@ -152,7 +152,7 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run a recipe and write its report."""
     from ampsim.output_folder import taken
-    from ampsim.report.recipe_page import FILES, write_report
+    from ampsim.report.page.recipe import FILES, write_report
 
     with taken(folder, "report", FILES) as place:
         findings = _run(recipe, place.path, how)

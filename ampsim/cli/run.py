@@ -89,7 +89,7 @@ def run(
     from ampsim.cli.progress import shown
     from ampsim.output_folder import taken
     from ampsim.report.naming import slug
-    from ampsim.report.run_page import FILES, write_run_folder
+    from ampsim.report.page.run import FILES, write_run_folder
     from ampsim.study.run_to_keep import RunOptions, run_to_keep
     from ampsim.study.schedule_names import labels_of
 
@@ -141,7 +141,7 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]
 
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
     """The run as a forecast of one row, with its epochs."""
-    from ampsim.report.run_page import view_of
+    from ampsim.report.page.run import view_of
     from ampsim.study.forecast_json import row_values
 
     view = view_of(outcome, target)

@@ -45,6 +45,11 @@ class Column:
         ]
         return "\n".join(lines).format(**known)
 
+    @property
+    def name(self) -> str:
+        """The heading in one line, without what stands in brackets."""
+        return self.heading.partition("\n(")[0].replace("\n", " ")
+
 
 def format_ratio(ratio: float) -> str:
     """How many times, with two digits or as many as stand before the point.
@@ -176,6 +181,15 @@ def items_of(records: Sequence[Row]) -> str:
     return plain(found.pop(), 24) if len(found) == 1 else ""
 
 
+def per_second(records: Sequence[Row]) -> str:
+    """What an axis of these rows' throughput shows.
+
+    >>> per_second([{"items": "images"}]), per_second([{}])
+    ('images per second of virtual time', 'items per second of virtual time')
+    """
+    return f"{items_of(records) or 'items'} per second of virtual time"
+
+
 COLUMNS: tuple[Column, ...] = (
     Column("schedule", lambda row, first: plain(text(row, "schedule"), 24), 0),
     Column("in\nflight", _count("max_active_keys"), 1),
@@ -185,14 +199,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("training\n({items}/s)", _rate("train_per_s"), 0),
     Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1, _are_several),
     Column("validation\n({items}/s)", _rate("valid_per_s"), 9),
-    Column("busy", _percent("utilisation"), 4),
-    Column("staleness\nmean", _count("staleness_mean"), 5),
+    Column("busy", _percent("utilisation"), 5),
+    Column("staleness\nmean", _count("staleness_mean"), 2),
     Column("staleness\nmax", _count("staleness_max"), 7),
     Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed("best_accuracy")),
     Column("best\nerror", _count("best_error"), 3, _is_missed("best_error")),
     Column("epochs", _count("epochs_to_target"), 2, _is_measured, of_target=True),
     Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured, of_target=True),
     Column("interval\n({coverage} %)", _interval, 6, _is_measured, of_target=True),
-    Column("by\nformula", _seconds("time_to_target_formula_s"), 3, _is_measured, of_target=True),
+    Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),
 )

@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.report.frames import distinct
-from ampsim.report.gantt import Schedule, gantt_comparison
-from ampsim.report.gantt import gantt as gantt_of_one
-from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.gantt.boxes import choose_window
+from ampsim.report.gantt.chart import Schedule, gantt_comparison
+from ampsim.report.gantt.chart import gantt as gantt_of_one
 from ampsim.report.kept import kept_of
-from ampsim.report.result_figures import result_figures
+from ampsim.report.page.figures import result_figures
+from ampsim.report.plot.staleness import staleness_histogram
+from ampsim.report.plot.utilisation import utilisation as utilisation_of_each
 from ampsim.report.saving import save
-from ampsim.report.staleness import staleness_histogram
-from ampsim.report.utilisation import utilisation as utilisation_of_each
 from ampsim.study import Forecast, LoadedRun, Result
 
 AnyResult: TypeAlias = Result | LoadedRun

@@ -94,6 +94,11 @@ class LineStyle:
     marker: str
     dash: Any
 
+    @property
+    def drawn(self) -> dict[str, Any]:
+        """The same as arguments of matplotlib's lines."""
+        return {"color": self.colour, "linestyle": self.dash, "marker": self.marker}
+
 
 _SOLID: Any = "-"
 LINES: tuple[LineStyle, ...] = (

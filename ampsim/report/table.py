@@ -66,17 +66,19 @@ def to_csv(table: DataFrame) -> str:
 def to_rich(table: DataFrame, *, width: int = 80, has_target: bool = True) -> Table:
     """A table for a terminal of `width` characters; what matters less is left out if need be.
 
-    Names are put in as text and never read as rich's markup. What bounds a row, and notes, stand
-    below.
+    Names are put in as text and never read as rich's markup. What bounds a row, notes, and the
+    names of columns that were left out stand below.
     """
     records = rows(table)
-    columns = _wanted(records, has_target)
-    said = notes(table)
+    columns = wanted = _wanted(records, has_target)
     drawn = _draw(columns, records)
     while _width(drawn) > width and any(column.rank for column in columns):
         least = max(columns, key=lambda column: column.rank)
         columns = [column for column in columns if column is not least]
         drawn = _draw(columns, records)
+    said = notes(table)
+    if left_out := [column.name for column in wanted if column not in columns]:
+        said.append(f"no room for: {', '.join(left_out)}")
     drawn.caption = Text("\n".join(said)) if said else None
     return drawn
 

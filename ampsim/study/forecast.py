@@ -90,7 +90,7 @@ class Forecast:
         Raises:
             OutputError: the folder or a file in it cannot be written.
         """
-        from ampsim.report.forecast_page import write_forecast
+        from ampsim.report.page.forecast import write_forecast
 
         return write_forecast(self, Path(folder))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ampsim.report.perfetto import Trace, write_perfetto
+from ampsim.report.perfetto.trace import Trace, write_perfetto
 
 WORKERS = 16
 CHUNK_ROWS = 1 << 16
@@ -51,7 +51,7 @@ def spans(count: int) -> Iterator[pd.DataFrame]:
                 "end_s": (index + 1) * STEP_S,
                 "flop": 3_276_800,
                 "bytes": 0,
-                "state": pd.Categorical.from_codes((place % 3).tolist(), dtype=STATES),
+                "state": pd.Categorical.from_codes((instance % 3).tolist(), dtype=STATES),
                 "staleness": np.where(direction == 1, place % 5, -1),
             }
         )

@@ -16,7 +16,7 @@ from ampsim.cli import main
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import Findings, Manner, run_recipe
-from ampsim.report.recipe_page import write_report
+from ampsim.report.page.recipe import write_report
 
 
 class Ended(NamedTuple):

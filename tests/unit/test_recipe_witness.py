@@ -17,7 +17,7 @@ from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import Manner, run_recipe
 from ampsim.recipes.witness_file import FILE, read_witnesses, to_text
-from ampsim.report.recipe_page import write_report
+from ampsim.report.page.recipe import write_report
 from ampsim.study import tiny_run as tiny_runs
 from ampsim.study.tiny_run import tiny_run
 from ampsim.study.witness import agree

@@ -14,7 +14,7 @@ from ampsim.recipes.checking import check_numbers, check_report, read_manifest
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Published, read_recipe
 from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
-from ampsim.report.recipe_page import line_names
+from ampsim.report.page.recipe import line_names
 from ampsim.study.source_digest import meaning_of, source_digest
 
 RECIPE = """

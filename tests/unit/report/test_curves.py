@@ -11,11 +11,11 @@ from matplotlib.colors import to_hex
 
 from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
-from ampsim.report import convergence as convergence_figure
-from ampsim.report import staleness
-from ampsim.report import throughput as throughput_figure
-from ampsim.report.convergence import has_scores, is_blind
-from ampsim.report.staleness import staleness_counts
+from ampsim.report.plot import convergence as convergence_figure
+from ampsim.report.plot import staleness
+from ampsim.report.plot import throughput as throughput_figure
+from ampsim.report.plot.convergence import has_scores, is_blind
+from ampsim.report.plot.staleness import staleness_counts
 from ampsim.report.style import line_styles
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.convergence import convergence
-from ampsim.report.forecast_html import html_page
-from ampsim.report.forecast_text import Picture
+from ampsim.report.page.html import html_page
+from ampsim.report.page.text import Picture
+from ampsim.report.plot.convergence import convergence
 from ampsim.toml_text import to_toml
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "&lt;"]

@@ -10,7 +10,7 @@ import pytest
 
 from ampsim.errors import OutputError
 from ampsim.files import sha256_of
-from ampsim.report.forecast_page import write_forecast
+from ampsim.report.page.forecast import write_forecast
 
 pytestmark = pytest.mark.slow  # each draws several figures
 

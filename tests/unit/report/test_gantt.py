@@ -16,9 +16,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.transforms import Bbox
 
 from ampsim.errors import OptionError
-from ampsim.report import gantt as charts
 from ampsim.report.forecast import known_until_s
-from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.gantt import chart as charts
+from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.style import DIRECTIONS
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import OptionError, OutputError
-from ampsim.report import gantt_data
-from ampsim.report.gantt_data import gantt_view
-from ampsim.report.gantt_html import write_gantt_page
+from ampsim.report.gantt import view as chart_view
+from ampsim.report.gantt.page import write_gantt_page
+from ampsim.report.gantt.view import gantt_view
 from ampsim.report.words import plain
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>"]
@@ -89,7 +89,7 @@ def test_the_page_carries_each_transfer_between_workers_once(figure_1):
 
 
 def test_transfers_that_are_too_many_for_a_page_are_left_out_and_it_says_so(figure_1, monkeypatch):
-    monkeypatch.setattr(gantt_data, "TRANSFERS_MAX", 3)
+    monkeypatch.setattr(chart_view, "TRANSFERS_MAX", 3)
     row = (0, 2, 8, 2e-6, 3e-6)
     names = ["source_worker", "target_worker", "bytes", "start_s", "end_s"]
     frame = pd.DataFrame([row] * 4, columns=names)
@@ -149,7 +149,7 @@ def test_a_window_beyond_the_run_shows_the_run(figure_1):
 
 
 def test_more_steps_than_a_page_holds_need_a_window(figure_1, monkeypatch):
-    monkeypatch.setattr(gantt_data, "STEPS_MAX", 50)
+    monkeypatch.setattr(chart_view, "STEPS_MAX", 50)
     with pytest.raises(OptionError, match=r"at most 50 steps .* got 297; choose a shorter window"):
         gantt_view(figure_1, workers=3)
     data = gantt_view(figure_1, workers=3, window_s=(0.0, 5e-6)).data

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ampsim.model_parallel import SCHEDULES
-from ampsim.report.gantt import gantt
-from ampsim.report.gantt_data import gantt_view
+from ampsim.report.gantt.chart import gantt
+from ampsim.report.gantt.view import gantt_view
 from ampsim.report.kept import Kept, kept_of
 
 

@@ -12,9 +12,9 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 
 from ampsim.errors import OptionError
-from ampsim.report import gantt as charts
-from ampsim.report import gantt_arrows
-from ampsim.report.gantt_window import chosen_window, parse_window
+from ampsim.report.gantt import arrows as chart_arrows
+from ampsim.report.gantt import chart as charts
+from ampsim.report.gantt.window import chosen_window, parse_window
 from ampsim.report.saving import save
 
 gantt: Any = charts.gantt
@@ -131,13 +131,13 @@ def test_transfers_of_the_host_and_outside_the_window_are_no_arrows(figure_1):
     )
     axes = gantt(figure_1["amp"], workers=3, window_s=(0, 4e-6), transfers=[transfers]).axes[0]
     assert len(ways(axes)) == 1
-    assert gantt_arrows.arrows_in([transfers], (0, 4e-6)).to_host == 2
+    assert chart_arrows.arrows_in([transfers], (0, 4e-6)).to_host == 2
 
 
 def test_too_many_transfers_are_thinned_and_it_is_said(figure_1):
     rows = [("linear-0", "linear-1", 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(1000)]
     axes = gantt(figure_1["amp"], workers=3, transfers=[sent(*rows)]).axes[0]
-    assert len(ways(axes)) == gantt_arrows.ARROWS_MAX == 200
+    assert len(ways(axes)) == chart_arrows.ARROWS_MAX == 200
     assert axes.get_title("right").endswith("; one in 5 of 1,000 transfers is drawn")
 
 

@@ -10,11 +10,10 @@ import networkx as nx
 import pytest
 from matplotlib.patches import FancyArrowPatch
 
-from ampsim.report import graph_picture
-from ampsim.report.families import FAMILIES, family_of
-from ampsim.report.graph_dot import dot
-from ampsim.report.graph_layout import layered
-from ampsim.report.loops import back_edges
+from ampsim.report.graph import picture as graph_picture
+from ampsim.report.graph.dot import dot
+from ampsim.report.graph.families import FAMILIES, family_of
+from ampsim.report.graph.layout import back_edges, layered
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 draw_graph: Any = graph_picture.draw_graph

@@ -13,7 +13,7 @@ import pytest
 
 import ampsim
 from ampsim.report.columns import format_count
-from ampsim.report.result_figures import result_figures
+from ampsim.report.page.figures import result_figures
 from ampsim.study.forecast_json import to_json
 from ampsim.units import format_percent, format_rate, format_seconds
 

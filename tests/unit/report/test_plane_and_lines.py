@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from ampsim.report import bounds as bounds_figure
-from ampsim.report import plane as plane_figure
-from ampsim.report import throughput_over_mak as lines_figure
-from ampsim.report import utilisation as utilisation_figure
-from ampsim.report.plane import has_points, iso_times
-from ampsim.report.series import series
+from ampsim.report.plot import bounds as bounds_figure
+from ampsim.report.plot import plane as plane_figure
+from ampsim.report.plot import throughput_over_mak as lines_figure
+from ampsim.report.plot import utilisation as utilisation_figure
+from ampsim.report.plot.plane import has_points, iso_times
+from ampsim.report.plot.series import series
 from ampsim.report.style import DIRECTIONS
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.

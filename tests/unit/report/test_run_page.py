@@ -9,8 +9,8 @@ import re
 import pytest
 
 import ampsim
-from ampsim.report import run_page
-from ampsim.report.run_page import (
+from ampsim.report.page import run as run_page
+from ampsim.report.page.run import (
     EPOCHS_SHOWN,
     epochs_table,
     index,

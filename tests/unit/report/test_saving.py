@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 
 from ampsim.errors import OptionError, OutputError
-from ampsim.report.gantt import gantt
+from ampsim.report.gantt.chart import gantt
+from ampsim.report.plot.throughput import throughput
 from ampsim.report.saving import save
-from ampsim.report.throughput import throughput
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".SVG"])

@@ -106,9 +106,25 @@ def test_the_terminal_table_keeps_within_its_width(make_table, width):
 
 def test_80_columns_hold_both_times_to_the_target(make_table):
     text = shown(make_table(), 80)
-    for part in ("amp", "4.1×", "43.0 %", "410 ms", "420 ms", "formula"):
+    for part in ("amp", "4.1×", "2.3", "410 ms", "420 ms", "formula"):
         assert part in text
     assert "…" not in text
+
+
+@pytest.mark.parametrize("best", [{}, {"best_accuracy": [0.97, 0.9, 0.98]}])
+def test_80_columns_show_mean_staleness_and_name_what_they_leave_out(make_table, best):
+    missed = [1.4, None, 0.41] if best else [1.4, 0.9, 0.41]
+    lines = shown(make_table(time_to_target_s=missed, **best), 80).splitlines()
+    headings, amp = "".join(lines[:3]), next(line for line in lines if line.startswith(" amp"))
+    assert "mean" in headings and "2.3" in amp.split()
+    (said,) = [line for line in lines if line.startswith("no room for: ")]
+    names = said.removeprefix("no room for: ").split(", ")
+    assert "validation" in [name.strip() for name in names]
+    assert "staleness max" in names and "staleness mean" not in names
+
+
+def test_where_all_columns_fit_none_is_said_to_be_left_out(make_table):
+    assert "no room for" not in shown(make_table(), 200)
 
 
 def test_a_wide_terminal_shows_the_interval_and_validation(make_table):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ SWITCHES = (
     "disable-background-networking", "disable-component-update", "disable-dev-shm-usage",
     "window-size=1280,900",
 )  # fmt: skip
+WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OPENED = "document.querySelectorAll('details').forEach(one => one.open = true)"
+CONTRASTS = Path(__file__).with_name("contrast.js").read_text("utf-8")
 POINT = "const r=arguments[0].getBoundingClientRect(); return [r.left, r.top, r.width, r.height]"
 
 
@@ -82,6 +86,36 @@ class Page:
     def first_step(self) -> tuple[float, float]:
         """A place in the first box of the first row, which begins at time 0."""
         return float(self.state("gutter")) + 4, 12.0
+
+    @contextmanager
+    def shown(self, width: int, scheme: str = "light") -> Iterator[None]:
+        """Within, the window is `width` pixels wide, and light or dark."""
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.settle()
+        try:
+            yield
+        finally:
+            self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    def open_details(self) -> None:
+        """Unfold everything that is folded."""
+        self.browser.execute_script(OPENED)
+        self.settle()
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return self.browser.execute_script(WIDER)
+
+    def contrasts(self) -> dict[str, float]:
+        """The lowest contrast of each text that is shown, on the page and in its figures."""
+        lowest: dict[str, float] = {}
+        for words, ratio in self.browser.execute_script(CONTRASTS):
+            lowest[words] = min(ratio, lowest.get(words, ratio))
+        return lowest
 
     def complaints(self) -> list[str]:
         return [entry["message"] for entry in self.browser.get_log("browser")]

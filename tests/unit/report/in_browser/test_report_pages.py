@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 
 import ampsim
-from ampsim.report.forecast_html import html_page
-from ampsim.report.run_page import write_run_page
+from ampsim.report.page.figures import narrow_figures, result_figures
+from ampsim.report.page.html import html_page
+from ampsim.report.page.run import write_run_page
 from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's sockets
 ]
+
+CONTRAST_MIN = 4.5  # WCAG 2, level AA
+DRAWN = "[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility())"
+WIDTHS = f"return {DRAWN}.map(s => s.ariaLabel && s.getBoundingClientRect().width)"
 
 
 @pytest.fixture
@@ -27,6 +32,28 @@ def test_the_page_of_a_forecast_says_nothing_to_the_console_and_asks_for_nothing
     assert (report.complaints(), report.requests()) == ([], [])
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_of_a_forecast_fits_its_window_and_its_text_can_be_read(
+    open_page, figure_1, make_forecast, tmp_path, width, scheme
+):
+    forecast = make_forecast(figure_1, 3)
+    pictures, narrow = list(result_figures(forecast)), narrow_figures(forecast)
+    path = tmp_path / "index.html"
+    path.write_text(html_page(forecast, pictures, figure_1, narrow=narrow), "utf-8")
+    page = open_page(path)
+    with page.shown(width, scheme):
+        page.open_details()
+        assert page.overflow() == 0
+        widths = page.browser.execute_script(WIDTHS)
+        contrasts = page.contrasts()
+    assert len(widths) == len(pictures) > 4
+    assert all(0 < one <= width for one in widths)
+    of_figures = sum(words.startswith("figure ") for words in contrasts)
+    assert of_figures > 50 and len(contrasts) - of_figures > 50
+    assert {words: ratio for words, ratio in contrasts.items() if ratio < CONTRAST_MIN} == {}
+
+
 def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
     open_page, chain, make_cluster, tmp_path
 ):
@@ -36,19 +63,11 @@ def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
     write_run_page(outcome, tmp_path)
     page = open_page(tmp_path / "index.html")
     assert (page.complaints(), page.requests()) == ([], [])
-    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    page.settle()
-    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    drawn = "[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility())"
-    widths = f"return {drawn}.map(s => s.ariaLabel && s.getBoundingClientRect().width)"
-    try:
-        assert page.browser.execute_script(wide) == 0
-        shown = page.browser.execute_script(widths)
-        assert len(shown) == 4
-        assert all(width > 0 for width in shown)
-    finally:
-        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with page.shown(375):
+        assert page.overflow() == 0
+        shown = page.browser.execute_script(WIDTHS)
+    assert len(shown) == 4
+    assert all(0 < width <= 375 for width in shown)
 
 
 def test_on_a_page_with_more_than_charts_the_wheel_scrolls_until_a_chart_is_clicked(report):

@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.assets import names
 from ampsim.errors import OptionError, OutputError
-from ampsim.report.perfetto import Trace, write_perfetto
-from ampsim.report.perfetto_json import in_microseconds, in_nanoseconds
+from ampsim.report.perfetto.event_json import in_microseconds, in_nanoseconds
+from ampsim.report.perfetto.trace import Trace, write_perfetto
+from ampsim.study.loading import option_names
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", 'a"b\n\\u0000 \x7f']
 UPDATE_COLUMNS = ["node", "time_s", "gradient_count", "staleness", "staleness_max"]
@@ -101,7 +103,8 @@ def test_every_span_is_there_with_what_was_charged(events, results):
         assert {event["cat"] for event in mine} == {"forward", "backward", "update"}
 
 
-def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(events, results):
+def arrows_in(events: list[dict]) -> list[tuple[str, dict, dict]]:
+    """Name of each arrow, and the slices at its tail and its head."""
     at = {}
     for event in events:
         if event["ph"] == "X":
@@ -112,9 +115,12 @@ def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(
         if event["ph"] in "sf":
             place = event["pid"], event["tid"], int(event["ts"] * 1000)
             arrows[event["id"], event["name"]][event["ph"]] = at[place]
+    return [(name, ends["s"], ends["f"]) for (_, name), ends in arrows.items()]
+
+
+def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(events, results):
     kinds = Counter()
-    for (_, name), ends in arrows.items():
-        tail, head = ends["s"], ends["f"]
+    for name, tail, head in arrows_in(events):
         assert tail["name"].split()[0] == head["name"].split()[0]
         kinds[name] += 1
         expected = {"activation": ("forward", "backward"), "gradient": ("backward", "update")}
@@ -123,6 +129,25 @@ def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(
             assert tail["args"]["instance"] == head["args"]["instance"]
     gradients = sum(int((result.spans["staleness"] >= 0).sum()) for result in results)
     assert kinds == {"activation": gradients, "gradient": gradients}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", names("models"))
+def test_an_activation_is_that_of_the_same_state_however_often_an_instance_passes_a_node(
+    name, tmp_path
+):
+    data = {"data": "synthetic"} if "data" in option_names(name) else {}
+    model = ampsim.load_model(name, **data)
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    result = ampsim.simulate(model, cluster, ampsim.Amp(4), instances=4, mode="sleep")
+    write_perfetto([result_trace(result)], tmp_path / "run.json")
+    joined = [ends for arrow, *ends in arrows_in(read(tmp_path / "run.json")) if arrow[0] == "a"]
+    spans = result.spans
+    has_gradient = (spans["staleness"] >= 0) & (spans["end_s"] > spans["start_s"])
+    assert len(joined) == has_gradient.sum() > 0
+    for tail, head in joined:
+        for key in ("instance", "state"):
+            assert tail["args"].get(key) == head["args"].get(key)
 
 
 def test_counters_show_instances_in_flight_staleness_versions_and_loss(events, results):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ampsim.model_parallel import SCHEDULES
-from ampsim.report.perfetto import Trace, write_perfetto
+from ampsim.report.perfetto.trace import Trace, write_perfetto
 
 
 def halves(frame: pd.DataFrame) -> list[pd.DataFrame]:

@@ -128,16 +128,15 @@ def _draw_schedule(
         is_main = index == median
         for axes, x in zip(panels, (run.time_s * scale.factor, run.epoch), strict=True):
             axes.plot(
-                x, run.score, color=style.colour, linestyle=style.dash,
+                x, run.score, **(style.drawn if is_main else {**style.drawn, "marker": None}),
                 linewidth=2.0 if is_main else 0.5, alpha=1.0 if is_main else 0.45,
-                marker=style.marker if is_main else None, markersize=4.0,
-                zorder=3 if is_main else 2, label=name,
+                markersize=4.0, zorder=3 if is_main else 2, label=name,
             )  # fmt: skip
             if is_main:
                 _mark_reaching(axes, x, run, (style, goal))
     return Line2D(
-        [], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=4.0,
-        linewidth=2.0, label=wrapped(_entry(name, every, goal, is_banded)),
+        [], [], **style.drawn, markersize=4.0, linewidth=2.0,
+        label=wrapped(_entry(name, every, goal, is_banded)),
     )  # fmt: skip
 
 

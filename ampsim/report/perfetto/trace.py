@@ -20,9 +20,8 @@ from pathlib import Path
 from ampsim.files import replacing
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.hosts import hosts_in
-from ampsim.report.perfetto_counters import InFlight, loss_events, stash_events, update_events
-from ampsim.report.perfetto_flows import Flows
-from ampsim.report.perfetto_json import (
+from ampsim.report.perfetto.counters import InFlight, loss_events, stash_events, update_events
+from ampsim.report.perfetto.event_json import (
     arguments,
     in_microseconds,
     in_nanoseconds,
@@ -30,7 +29,8 @@ from ampsim.report.perfetto_json import (
     quoted,
     track_names,
 )
-from ampsim.report.perfetto_links import Links
+from ampsim.report.perfetto.flows import Flows, Step
+from ampsim.report.perfetto.links import Links
 from ampsim.report.words import plain
 
 _CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most
@@ -173,10 +173,12 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
     labels: dict[tuple[str, str], str] = {}
+    states = texts(spans, "state") if "state" in spans else [""] * len(spans)
+    said = {state: _said(state) for state in set(states)}
     lines: list[str] = []
     rows = zip(
         texts(spans, "node"), texts(spans, "direction"),
-        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), _states(spans),
+        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), states,
         integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
         integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
         ((start_ns + end_ns) // 2).tolist(),
@@ -193,22 +195,16 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         of = f'"instance":{instance},' if instance >= 0 else ""
         aged = f',"staleness":{age}' if age >= 0 else ""
         lines.append(
-            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{state}"flop":{flop},"bytes":{size}{aged}}}}}'
+            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{said[state]}"flop":{flop},"bytes":{size}{aged}}}}}'
         )
         if not free:
-            flows.take(lines, (node, direction, instance, age), (place, middle))
+            flows.take(lines, Step(node, direction, instance, state, age), (place, middle))
     return lines
 
 
-def _states(spans: DataFrame) -> list[str]:
-    """What is said of each step's state among its arguments; nothing where there is nothing."""
-    if "state" not in spans:
-        return [""] * len(spans)
-    states = texts(spans, "state")
-    said = {
-        state: f'"state":{quoted(plain(state, 200))},' if state else "" for state in set(states)
-    }
-    return [said[state] for state in states]
+def _said(state: str) -> str:
+    """A step's state among its arguments; nothing where the trace has none."""
+    return f'"state":{quoted(plain(state, 200))},' if state else ""
 
 
 def _sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.axis import Scale, rate_scale
-from ampsim.report.columns import format_count, items_of
+from ampsim.report.columns import format_count, per_second
 from ampsim.report.frames import DataFrame, Row, number, rows
-from ampsim.report.labels import Label, place_labels
-from ampsim.report.series import series
+from ampsim.report.plot.labels import Label, place_labels
+from ampsim.report.plot.series import series
 from ampsim.report.style import (
     FAINT_INK,
     INK,
@@ -79,9 +79,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
         _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
         for index, (name, style) in enumerate(line_styles(lines).items())
     ]
-    axes.set_xlabel(
-        scale.label(f"training {items_of(rows(table)) or 'items'} per second of virtual time")
-    )
+    axes.set_xlabel(scale.label(f"training {per_second(rows(table))}"))
     axes.set_ylabel("epochs to the target")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
@@ -120,8 +118,8 @@ def _draw(
     style, scale, size_pt = look
     rates = [point.rate_per_s * scale.factor for point in points]
     axes.plot(
-        rates, [point.epochs for point in points], color=style.colour, linestyle=style.dash,
-        linewidth=1.1, marker=style.marker, markersize=size_pt, label=name, zorder=3,
+        rates, [point.epochs for point in points], **style.drawn,
+        linewidth=1.1, markersize=size_pt, label=name, zorder=3,
     )  # fmt: skip
     return [
         Label(rate, point.epochs, format_count(point.mak))

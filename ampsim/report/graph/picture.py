@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Polygon, Rectangle
 from matplotlib.path import Path
 
-from ampsim.report.families import FAMILIES, Family, family_of
-from ampsim.report.graph_layout import Cell, Layout, layered
-from ampsim.report.graph_parts import Drawable, EdgePart, GraphParts, NodePart, parts_of
+from ampsim.report.graph.families import FAMILIES, Family, family_of
+from ampsim.report.graph.layout import Cell, Layout, layered
+from ampsim.report.graph.parts import Drawable, EdgePart, GraphParts, NodePart, parts_of
 from ampsim.report.style import FAINT_INK, INK, Axes, styled, text_width_pt
 from ampsim.report.words import plain
 

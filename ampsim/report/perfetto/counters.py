@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ampsim.report.frames import DataFrame, floats, integers, texts
-from ampsim.report.perfetto_json import arguments, in_microseconds, in_nanoseconds, quoted
+from ampsim.report.perfetto.event_json import arguments, in_microseconds, in_nanoseconds, quoted
 from ampsim.report.words import plain
 
 _CHUNK_ROWS = 1 << 15

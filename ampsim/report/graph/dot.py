@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ampsim.report.families import family_of
-from ampsim.report.graph_parts import Drawable, parts_of
+from ampsim.report.graph.families import family_of
+from ampsim.report.graph.parts import Drawable, parts_of
 
 
 def dot(graph: Drawable) -> str:

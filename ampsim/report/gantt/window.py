@@ -11,7 +11,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, floats, integers
-from ampsim.report.gantt_boxes import Window, check_window
+from ampsim.report.gantt.boxes import Window, check_window
 from ampsim.units import format_seconds
 
 _ROUNDING = 1e-4

@@ -10,7 +10,7 @@ from ampsim.report import markdown
 from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
-from ampsim.report.node_tables import LEFT, node_tables
+from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
 from ampsim.toml_text import is_tables, mapping, sequence

@@ -17,11 +17,15 @@ from ampsim.output_folder import staged
 from ampsim.paths import expanded
 from ampsim.report import markdown
 from ampsim.report.columns import format_count, items_of
-from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import transfers_of
-from ampsim.report.forecast_html import Words, html_page
-from ampsim.report.forecast_page import gantt_together
-from ampsim.report.forecast_text import (
+from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.kept import kept_of
+from ampsim.report.page.epochs import write_epochs
+from ampsim.report.page.figures import narrow_figures, result_figures
+from ampsim.report.page.forecast import gantt_together
+from ampsim.report.page.html import Words, html_page
+from ampsim.report.page.node_tables import LEFT, node_tables
+from ampsim.report.page.text import (
     LEGEND,
     Picture,
     assumptions,
@@ -30,10 +34,6 @@ from ampsim.report.forecast_text import (
     setting,
     tables_of,
 )
-from ampsim.report.frames import DataFrame, Row, number, rows
-from ampsim.report.kept import kept_of
-from ampsim.report.node_tables import LEFT, node_tables
-from ampsim.report.result_figures import narrow_figures, result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict

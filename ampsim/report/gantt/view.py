@@ -1,4 +1,4 @@
-"""A Gantt chart's steps as a page carries them: columns sorted by row and time, in base 64."""
+"""A Gantt chart as a page carries it: columns of steps in base 64, and the same in words."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
-from ampsim.report.gantt_arrows import Arrows, arrows_in
-from ampsim.report.gantt_boxes import (
+from ampsim.report.gantt.arrows import Arrows, arrows_in
+from ampsim.report.gantt.boxes import (
     Lanes,
     Window,
     WorkerRows,
@@ -23,7 +23,6 @@ from ampsim.report.gantt_boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.gantt_words import Panel, Worked
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER
@@ -37,6 +36,28 @@ _TYPES: dict[str, str] = {
     "start": "<f8", "end": "<f8", "flop": "<f8", "bytes": "<f8", "instance": "<i4",
     "staleness": "<i4", "node": "<u2", "direction": "u1", "state": "<u4",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What one worker did, or all of them: a row of the table beside the chart."""
+
+    name: str
+    steps: int
+    busy: str
+    forward: str
+    backward: str
+    update: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One schedule's chart in words."""
+
+    name: str
+    summary: str
+    of: str
+    worked: list[Worked]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ampsim.report.axis import Scale
 from ampsim.report.frames import Floats, Integers
-from ampsim.report.gantt_arrows import Arrows
-from ampsim.report.gantt_boxes import Boxes, Lanes, Window, WorkerRows
+from ampsim.report.gantt.arrows import Arrows
+from ampsim.report.gantt.boxes import Boxes, Lanes, Window, WorkerRows
 from ampsim.report.kept import WHOLE, Kept
 from ampsim.report.style import (
     DIRECTIONS,

@@ -13,7 +13,7 @@ from typing import Final
 
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.hosts import Hosts, some_of
-from ampsim.report.perfetto_json import in_microseconds, in_nanoseconds, quoted, track_names
+from ampsim.report.perfetto.event_json import in_microseconds, in_nanoseconds, quoted, track_names
 from ampsim.report.words import plain
 
 _CHUNK_ROWS: Final = 1 << 15

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ampsim.files import write_text
 from ampsim.report.frames import DataFrame
-from ampsim.report.gantt_boxes import Window, check_window
-from ampsim.report.gantt_data import gantt_view
-from ampsim.report.pages import render
+from ampsim.report.gantt.boxes import Window, check_window
+from ampsim.report.gantt.view import gantt_view
+from ampsim.report.template import render
 from ampsim.report.words import plain
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
-from ampsim.report.gantt_boxes import Window
+from ampsim.report.gantt.boxes import Window
 
 ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
 _HOST = -1

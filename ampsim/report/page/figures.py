@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from ampsim.report.bounds import bounds, has_bounds
-from ampsim.report.convergence import convergence, has_scores, is_blind
 from ampsim.report.forecast import Forecast, Run, runs_by_row
-from ampsim.report.forecast_text import Picture
 from ampsim.report.frames import floats, joined
-from ampsim.report.plane import has_points, plane
-from ampsim.report.staleness import staleness_histogram
+from ampsim.report.page.text import Picture
+from ampsim.report.plot.bounds import bounds, has_bounds
+from ampsim.report.plot.convergence import convergence, has_scores, is_blind
+from ampsim.report.plot.plane import has_points, plane
+from ampsim.report.plot.staleness import staleness_histogram
+from ampsim.report.plot.throughput import throughput
+from ampsim.report.plot.throughput_over_mak import has_lines, throughput_over_mak
+from ampsim.report.plot.utilisation import utilisation
 from ampsim.report.style import narrow
-from ampsim.report.throughput import throughput
-from ampsim.report.throughput_over_mak import has_lines, throughput_over_mak
-from ampsim.report.utilisation import utilisation
 
 _HEADINGS = {
     "convergence": (

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ampsim.report.axis import rate_scale
-from ampsim.report.columns import format_ratio, items_of
+from ampsim.report.columns import format_ratio, per_second
 from ampsim.report.frames import DataFrame, Floats, floats, row_labels, rows
 from ampsim.report.style import FAINT_INK, Axes, beside, line_styles, new_figure, styled
 from ampsim.report.words import plain
@@ -44,7 +44,7 @@ def throughput(table: DataFrame) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0.0, highest * scale.factor * _ROOM if highest > 0 else 1.0)
-    axes.set_xlabel(scale.label(f"{items_of(rows(table)) or 'items'} per second of virtual time"))
+    axes.set_xlabel(scale.label(per_second(rows(table))))
     axes.grid(visible=True, axis="x")
     figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(2))
     return figure

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from ampsim.report.axis import time_scale
 from ampsim.report.frames import DataFrame
-from ampsim.report.gantt_arrows import ARROWS_MAX, arrows_in
-from ampsim.report.gantt_boxes import (
+from ampsim.report.gantt.arrows import ARROWS_MAX, arrows_in
+from ampsim.report.gantt.boxes import (
     Window,
     WorkerRows,
     boxes_in,
@@ -25,7 +25,7 @@ from ampsim.report.gantt_boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.gantt_paint import (
+from ampsim.report.gantt.paint import (
     Chart,
     legend_gap,
     legend_handles,
@@ -33,7 +33,7 @@ from ampsim.report.gantt_paint import (
     paint_boxes,
     paint_rows,
 )
-from ampsim.report.gantt_paint_arrows import legend_arrow, paint_arrows
+from ampsim.report.gantt.paint_arrows import legend_arrow, paint_arrows
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import WHOLE, Kept
 from ampsim.report.style import FAINT_INK, Axes, new_figure, styled

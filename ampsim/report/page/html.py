@@ -9,7 +9,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ampsim.report.forecast import Forecast, devices_of
-from ampsim.report.forecast_text import (
+from ampsim.report.frames import DataFrame
+from ampsim.report.gantt.view import gantt_view
+from ampsim.report.kept import Kept
+from ampsim.report.page.node_tables import LEFT, node_tables
+from ampsim.report.page.svg import dark_colours, page_svg
+from ampsim.report.page.text import (
     LEGEND,
     PAPER,
     Picture,
@@ -18,13 +23,8 @@ from ampsim.report.forecast_text import (
     origin_values,
     setting,
 )
-from ampsim.report.frames import DataFrame
-from ampsim.report.gantt_data import gantt_view
-from ampsim.report.kept import Kept
-from ampsim.report.node_tables import LEFT, node_tables
-from ampsim.report.page_svg import dark_colours, page_svg
-from ampsim.report.pages import render
 from ampsim.report.table import notes, to_cells
+from ampsim.report.template import render
 from ampsim.report.verdict import best_row, verdict
 from ampsim.report.words import plain
 from ampsim.toml_text import to_toml

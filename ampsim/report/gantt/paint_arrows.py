@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 
-from ampsim.report.gantt_paint import Chart
+from ampsim.report.gantt.paint import Chart
 from ampsim.report.style import TRANSFER, Axes
 
 _LINE_PT = 0.55

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ampsim.report.axis import Scale, rate_scale
-from ampsim.report.columns import format_count, items_of
+from ampsim.report.columns import format_count, per_second
 from ampsim.report.frames import DataFrame, Row, floats, number, rows
-from ampsim.report.series import series
+from ampsim.report.plot.series import series
 from ampsim.report.style import Axes, LineStyle, beside, line_styles, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
@@ -44,9 +44,7 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
     axes.set_xlabel("instances in flight, at most (max_active_keys)")
-    axes.set_ylabel(
-        scale.label(f"training {items_of(rows(table)) or 'items'} per second of virtual time")
-    )
+    axes.set_ylabel(scale.label(f"training {per_second(rows(table))}"))
     axes.grid(visible=True)
     first = float(rates[0]) * scale.factor if len(rates) else 0.0
     if first > 0:
@@ -67,8 +65,7 @@ def _draw(
     style, scale, size_pt = look
     axes.plot(
         [mak for mak, _rate in points], [rate * scale.factor for _mak, rate in points],
-        color=style.colour, linestyle=style.dash, marker=style.marker, markersize=size_pt,
-        linewidth=1.8, label=name,
+        **style.drawn, markersize=size_pt, linewidth=1.8, label=name,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.paths import expanded
-from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import (
     Forecast,
     Run,
@@ -20,14 +19,15 @@ from ampsim.report.forecast import (
     runs_by_row,
     transfers_of,
 )
-from ampsim.report.forecast_html import html_page
-from ampsim.report.forecast_text import Picture, page
 from ampsim.report.frames import DataFrame
-from ampsim.report.gantt import Schedule, gantt, gantt_comparison
-from ampsim.report.gantt_boxes import choose_window
+from ampsim.report.gantt.boxes import choose_window
+from ampsim.report.gantt.chart import Schedule, gantt, gantt_comparison
 from ampsim.report.kept import kept_of
 from ampsim.report.naming import slugs
-from ampsim.report.result_figures import narrow_figures, result_figures
+from ampsim.report.page.epochs import write_epochs
+from ampsim.report.page.figures import narrow_figures, result_figures
+from ampsim.report.page.html import html_page
+from ampsim.report.page.text import Picture, page
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv
 from ampsim.toml_text import to_toml

@@ -14,10 +14,12 @@ from ampsim.output_folder import MANIFEST, staged
 from ampsim.paths import expanded
 from ampsim.report import markdown
 from ampsim.report.columns import format_count, format_ratio
-from ampsim.report.epochs import write_epochs
 from ampsim.report.forecast import Forecast, runs_by_row
-from ampsim.report.forecast_page import gantt_together
-from ampsim.report.forecast_text import (
+from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
+from ampsim.report.page.epochs import write_epochs
+from ampsim.report.page.figures import result_figures
+from ampsim.report.page.forecast import gantt_together
+from ampsim.report.page.text import (
     LEGEND,
     Picture,
     assumptions,
@@ -25,8 +27,6 @@ from ampsim.report.forecast_text import (
     picture_parts,
     setting,
 )
-from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
-from ampsim.report.result_figures import result_figures
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import verdict

@@ -1,0 +1,1 @@
+"""Gantt charts: who works on which instance, and when, as a picture and as a page of HTML."""

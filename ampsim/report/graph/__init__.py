@@ -1,0 +1,1 @@
+"""Graphs of models, as a picture and in DOT."""

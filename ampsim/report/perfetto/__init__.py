@@ -1,0 +1,1 @@
+"""Traces for ui.perfetto.dev, in the trace event format."""

@@ -1,0 +1,1 @@
+"""Plots of a finished forecast's numbers, one in a module."""
