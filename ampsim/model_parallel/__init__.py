@@ -16,7 +16,6 @@ from ampsim.model_parallel.schedules import (
     SCHEDULES,
     Amp,
     AmpBudget,
-    ChainSchedule,
     GPipe,
     InterleavedOneFOneB,
     OneFOneB,
@@ -26,6 +25,7 @@ from ampsim.model_parallel.schedules import (
     Schedule,
     Sequential,
     ZeroBubbleH1,
+    needs_chain,
 )
 from ampsim.model_parallel.update import average_replicas
 
@@ -34,7 +34,6 @@ __all__ = [
     "SCHEDULES",
     "Amp",
     "AmpBudget",
-    "ChainSchedule",
     "Controller",
     "Engine",
     "GPipe",
@@ -54,6 +53,7 @@ __all__ = [
     "Situation",
     "ZeroBubbleH1",
     "average_replicas",
+    "needs_chain",
     "paper_placement",
     "placement_of",
     "probe",

@@ -28,7 +28,7 @@ from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
 from ampsim.model_parallel.pump import Pump, by_number
 from ampsim.model_parallel.schedules.base import Schedule
-from ampsim.model_parallel.schedules.turns import Ledger
+from ampsim.model_parallel.schedules.turns import Admitted
 from ampsim.model_parallel.sending import send
 from ampsim.model_parallel.site import Entry, Route, Site
 from ampsim.model_parallel.worker import BY_CONTROLLER
@@ -80,7 +80,7 @@ class Controller:
         routes: for each port of the graph's controller node, where its messages go.
         update_routes: the parameterized sites, and how an update message reaches each.
         in_flight_max: instances in flight at most.
-        ledger: what has been admitted to training, for schedules that ask.
+        admitted: what has been admitted to training, for schedules that ask.
         on_finish: called with the number of items of each finished instance.
         element_bytes: of a number in every array of floats that is pumped.
         last_received: the cause of the last message to the controller, and when it came.
@@ -92,7 +92,6 @@ class Controller:
         """Pump instances with `pump`, to the `ports` of these names, as `schedule` allows."""
         self.ports = ports
         self._places: dict[Any, Any] = {name: place for place, name in enumerate(ports)}
-        self._schedule = schedule
         self._pump = pump
         self._clock = clock
         self._recorder = recorder
@@ -102,8 +101,9 @@ class Controller:
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.element_bytes = SINGLE_BYTES
         self.totals = PassTotals()
-        self.in_flight_max = schedule.max_active_keys or 1
-        self.ledger = Ledger()
+        self.in_flight_max = schedule.admission.in_flight_max or 1
+        self._drains = schedule.admission.drains
+        self.admitted = Admitted()
         self._alive: dict[int, int] = {}
         self._items: dict[int, int] = {}
         self._next_instance = 0
@@ -123,7 +123,7 @@ class Controller:
         """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items."""
         self._batches = iter(batches)
         self._is_training = is_training
-        self.ledger.first = self._next_instance
+        self.admitted.first = self._next_instance
         self.totals = PassTotals()
         self._admit(cause)
 
@@ -169,12 +169,12 @@ class Controller:
             self._recorder.note_closure(self._clock.now, self.is_closed)
 
     def _taken(self, room: int) -> list[Any]:
-        """Take `room` batches, look for one more, and enter into the ledger what was found."""
+        """Take `room` batches, look for one more, and note what was found."""
         found = self._ahead + list(islice(self._batches, room + 1 - len(self._ahead)))
         taken, self._ahead = found[:room], found[room:]
         if self._is_training:
-            self.ledger.admitted += len(taken)
-            self.ledger.is_complete = self._schedule.drains or not self._ahead
+            self.admitted.count += len(taken)
+            self.admitted.is_complete = self._drains or not self._ahead
         return taken
 
     def _pumped(self, instance: int, batch: Any) -> list[Send]:
@@ -221,7 +221,7 @@ class Controller:
         self.totals.instances += items
         self._recorder.flush_if_full()
         self.on_finish(items)
-        if not (self._is_training and self._schedule.drains):
+        if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
         elif not self._alive:
             self.send_updates(cause)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError, StuckError
@@ -16,9 +16,9 @@ from ampsim.model_parallel.budget import budget_of
 from ampsim.model_parallel.controller import Controller, PassTotals
 from ampsim.model_parallel.diagnosis import why_stuck
 from ampsim.model_parallel.grouping import merge_groups
+from ampsim.model_parallel.prediction import Prediction
 from ampsim.model_parallel.pump import Pump, without_numbers
-from ampsim.model_parallel.remedies import REMEDIES
-from ampsim.model_parallel.schedules.base import ChainSchedule, Schedule, require_known_nodes
+from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_known_nodes
 from ampsim.model_parallel.schedules.turns import WorkerStages
 from ampsim.model_parallel.site import Entry, Route, Site, keep_weights
 from ampsim.model_parallel.split_backward import SplitBackward
@@ -99,11 +99,13 @@ class Engine:
         self._recorder = recorder
         pump = without_numbers(job.pump) if is_abstract else job.pump
         self.controller = Controller(job.graph.nodes[0].outputs, schedule, pump, clock, recorder)
-        self.updater = Updater(job.optimizer, recorder, averages_instances=schedule.averages)
+        self.updater = Updater(
+            job.optimizer, recorder, averages_instances=schedule.updates.averages
+        )
         self._agenda = Agenda()
         self._fabric = Fabric(cluster, clock, recorder, self._agenda.serve)
         self.workers = [
-            Worker(index, clock, recorder, self._agenda, schedule.order)
+            Worker(index, clock, recorder, self._agenda, schedule.order.kinds)
             for index in range(cluster.workers)
         ]
         self.sites = [
@@ -119,16 +121,17 @@ class Engine:
         keep_weights(self.sites)
         self._set_modes(job, schedule, is_abstract)
         self._stages: dict[int, int] = {}
-        if schedule.needs_chain:
-            self._set_stages(cast("ChainSchedule", schedule))
-        if schedule.staleness_budget is not None:
-            self.controller.budget = budget_of(schedule.staleness_budget, self._graph, self.sites)
+        if needs_chain(schedule):
+            self._set_stages(schedule)
+        staleness_budget = schedule.admission.staleness_budget
+        if staleness_budget is not None:
+            self.controller.budget = budget_of(staleness_budget, self._graph, self.sites)
         for site in self.sites:
-            if site.learner is not None:
-                REMEDIES[schedule.remedy](site)
-        self._barrier = Barrier() if schedule.holds_gradients else None
+            if site.learner is not None and schedule.weights.remedy == "weight-prediction":
+                Prediction(site)
+        self._barrier = Barrier() if schedule.order.holds_gradients else None
         self._wire()
-        merge_groups(self.workers, clock, recorder, schedule)
+        merge_groups(self.workers, clock, recorder, schedule.order)
         for worker in self.workers:
             worker.controller, worker.updater = self.controller, self.updater
             clock.start(worker.serve(), f"worker-{worker.index}")
@@ -146,26 +149,28 @@ class Engine:
         require_known_nodes(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
-            node.min_update_interval = schedule.update_interval(node.name, preferred)
+            node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
 
-    def _set_stages(self, schedule: ChainSchedule) -> None:
+    def _set_stages(self, schedule: Schedule) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
         places = stages_of(self._graph, schedule.name)
         self._stages = {place: stage for stage, place in enumerate(places)}
-        ledger = self.controller.ledger
-        self.controller.in_flight_max = schedule.max_active_keys or len(places)
+        admitted = self.controller.admitted
+        self.controller.in_flight_max = schedule.admission.in_flight_max or len(places)
         for worker in self.workers:
             own = [s for s, i in enumerate(places) if self.sites[i].worker == worker.index]
             if own:
                 placed = WorkerStages(tuple(own), len(places), len(self.workers))
-                turn_queue = TurnQueue(worker, schedule.turns(placed, ledger))
+                assert schedule.order.turns is not None
+                turn_queue = TurnQueue(worker, schedule.order.turns(placed, admitted))
                 for stage in own:
                     site = self.sites[places[stage]]
                     site.turn_queue = turn_queue
-                    if schedule.splits_backward:
+                    if schedule.order.splits_backward:
                         self._split(site, turn_queue, len(places) + stage)
-        picks = schedule.weights(len(places), ledger)
+        versions = schedule.weights.versions
+        picks = versions(len(places), admitted) if versions is not None else None
         for place, pick in zip(places, picks or (), strict=bool(picks)):
             site = self.sites[place]
             site.stash = Stash(site, pick, self._note_of(place))

@@ -18,9 +18,8 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from ampsim.clock import Clock
-from ampsim.errors import OptionError
 from ampsim.ir import Direction, Sends, State
-from ampsim.model_parallel.schedules.base import GroupingSchedule, Schedule
+from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.site import WAITS, Entry, Extents, Needed, Price, Site
 from ampsim.model_parallel.worker import NO_STALENESS, Begun, Worker
 from ampsim.trace import START, Cause, Recorder
@@ -61,17 +60,15 @@ class Grouping:
         worker: whose queues.
         clock: whose time passes.
         recorder: takes a span for each member, and counts the sizes of groups.
-        schedule: says how many members a group has at most, and how long to wait for them.
+        order: says how many members a group has at most, and how long to wait for them.
     """
 
-    def __init__(
-        self, worker: Worker, clock: Clock, recorder: Recorder, schedule: GroupingSchedule
-    ) -> None:
+    def __init__(self, worker: Worker, clock: Clock, recorder: Recorder, order: Order) -> None:
         self._worker = worker
         self._clock = clock
         self._recorder = recorder
-        self._size_max = schedule.max_group
-        self._wait_s = schedule.group_wait_s
+        self._size_max = order.max_group
+        self._wait_s = order.group_wait_s
         self._has_waited = False
         self._begin_alone, self._end_alone = worker.begin, worker.end
         worker.begin, worker.end = self.begin, self.end
@@ -180,22 +177,11 @@ class Grouping:
         return self._recorder.span_number()
 
 
-def merge_groups(
-    workers: Sequence[Worker], clock: Clock, recorder: Recorder, schedule: Schedule
-) -> None:
-    """Let `workers` merge messages, where `schedule` asks for groups of more than one.
-
-    Raises:
-        OptionError: the schedule gives stages turns, which leaves no messages to merge.
-    """
-    if isinstance(schedule, GroupingSchedule) and schedule.max_group > 1:
-        if schedule.needs_chain:
-            raise OptionError(
-                f"{schedule.name} serves one message in its turn after the other and merges none, "
-                f"got max_group = {schedule.max_group}; take max_group=1"
-            )
+def merge_groups(workers: Sequence[Worker], clock: Clock, recorder: Recorder, order: Order) -> None:
+    """Let `workers` merge messages, where `order` asks for groups of more than one."""
+    if order.max_group > 1:
         for worker in workers:
-            Grouping(worker, clock, recorder, schedule)
+            Grouping(worker, clock, recorder, order)
 
 
 def _side_by_side(step: _Part, own_flop: Sequence[int]) -> list[_Part]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.ir import ParameterizedNode, Payload, Sends, State
-from ampsim.model_parallel.schedules.base import PickVersion
+from ampsim.model_parallel.schedules.values import PickVersion
 from ampsim.model_parallel.site import Site
 
 

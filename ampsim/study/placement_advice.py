@@ -128,7 +128,7 @@ class _Trial:
         graph = self._model.graph(seed)
         workers = workers_of(placement, graph, cluster, seed, self._probed)
         batches = self._data.batches("train", epoch=0, seed=seed)
-        count = max(INSTANCES, 2 * (schedule.max_active_keys or 0))
+        count = max(INSTANCES, 2 * (schedule.admission.in_flight_max or 0))
         with fixed_settings():
             engine = Engine(
                 job_of(self._model, graph),

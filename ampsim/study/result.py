@@ -153,7 +153,7 @@ class Result(WithPath):
     @property
     def max_active_keys(self) -> int:
         """Instances in flight at most: the schedule's limit, or as many as there are stages."""
-        limit = self.schedule.max_active_keys
+        limit = self.schedule.admission.in_flight_max
         return len(self._learning_nodes) if limit is None else limit
 
     @property
@@ -278,7 +278,8 @@ class Result(WithPath):
         """Gradients between updates, if all nodes that learn have the same; else None."""
         preferred = self.model.update_interval
         intervals = {
-            self.schedule.update_interval(name, preferred(name)) for name in self._learning_nodes
+            self.schedule.updates.interval_of(name, preferred(name))
+            for name in self._learning_nodes
         }
         return intervals.pop() if len(intervals) == 1 else None
 

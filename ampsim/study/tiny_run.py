@@ -127,7 +127,7 @@ def condensed(row: Row, goal: Goal, result: Result, failure: str | None) -> Tiny
 
 def _trained(schedule: Schedule) -> int:
     """Instances in which as many as may be in flight are so, and what drains drains twice."""
-    return min(TRAINED_MAX, max(TRAINED_MIN, 2 * (schedule.max_active_keys or 1)))
+    return min(TRAINED_MAX, max(TRAINED_MIN, 2 * (schedule.admission.in_flight_max or 1)))
 
 
 def _on_few(model: Model, trained: int) -> Model:

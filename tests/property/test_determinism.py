@@ -16,7 +16,7 @@ import ampsim
 from ampsim import load_cluster, load_model, simulate
 from ampsim.clock import SimClock
 from ampsim.data import ListReduction, Mnist
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +31,7 @@ def images(seed: int, _count: int | None) -> Mnist:
 
 def model_for(kind: Any) -> Any:
     """The RNN, which loops; layers in a row for schedules that know only those."""
-    if kind.needs_chain:
+    if needs_chain(kind()):
         options: dict[str, Any] = {"hidden": 8, "layers": 4, "data": "synthetic"}
         return replace(load_model("mlp", **options), make_data=images)
     return replace(load_model("rnn", hidden=8, replicas=3), make_data=lists)

@@ -13,7 +13,7 @@ from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.data import ListReduction, Mnist
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, Send
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 
 TABLES = ("spans", "transfers", "updates")
@@ -37,7 +37,7 @@ def tiny_chain(layers: int, dtype: str) -> Any:
 
 def tiny(name: str, workers: int, replicas: int, dtype: str = "float32") -> Any:
     """The RNN, which loops; layers in a row for schedules that know only those."""
-    if SCHEDULES[name].needs_chain:
+    if needs_chain(SCHEDULES[name]()):
         return tiny_chain(min(workers, 4), dtype)
     return tiny_rnn(replicas=replicas, dtype=dtype)
 

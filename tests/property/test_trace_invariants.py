@@ -177,7 +177,7 @@ def test_gradients_are_applied_once_and_their_staleness_counted(random_cluster, 
         assert np.isclose(total, staleness.sum())
         assert len(staleness) == 0 or of_node["staleness_max"].max() == staleness.max()
         assert len(of_node) == done.graph[node].version  # pyright: ignore[reportAttributeAccessIssue]  # it learns
-    if case.schedule.drains:
+    if case.schedule.admission.drains:
         assert (gradients["staleness"] == 0).all()
     assert done.result.staleness_mean == gradients["staleness"].mean()
     assert done.result.staleness_max == gradients["staleness"].max()
@@ -211,9 +211,9 @@ def test_no_more_instances_are_in_flight_than_allowed(random_cluster, case):
     events = [(end_s, -1) for end_s in alive["end_s"]]
     events += [(start_s, +1) for start_s in alive["start_s"]]
     most = int(np.cumsum([change for _at, change in sorted(events)]).max())
-    assert most <= case.schedule.max_active_keys
+    assert most <= case.schedule.admission.in_flight_max
     if case.latency_s_max == 0.0:  # else the way to and from the host is not in the spans
-        assert most == min(case.schedule.max_active_keys, len(done.buckets))
+        assert most == min(case.schedule.admission.in_flight_max, len(done.buckets))
 
 
 @settings(max_examples=15, deadline=None)
@@ -222,21 +222,21 @@ def test_a_schedule_that_drains_updates_only_when_nothing_is_in_flight(random_cl
     done = run(replace(case, epochs=1), random_cluster)
     alive = in_flight_s(done.training)
     updates = done.spans[done.spans["direction"] == "update"]
-    if not case.schedule.drains:
+    if not case.schedule.admission.drains:
         return
     assert (updates["instance"] == -1).all()
     for start_s, end_s in zip(updates["start_s"], updates["end_s"], strict=True):
         is_before = alive["end_s"] <= start_s
         assert (is_before | (alive["start_s"] >= end_s)).all()
         finished = int(is_before.sum())
-        assert finished % case.schedule.max_active_keys == 0 or finished == len(alive)
+        assert finished % case.schedule.admission.in_flight_max == 0 or finished == len(alive)
 
 
 @settings(max_examples=15, deadline=None)
 @given(case=cases, interval=st.integers(1, 20))
 def test_under_amp_a_node_updates_itself_at_its_interval(random_cluster, case, interval):
     """Only the updates after the pass, which the controller orders, may hold fewer gradients."""
-    in_flight = case.schedule.max_active_keys
+    in_flight = case.schedule.admission.in_flight_max
     schedule = Amp(max_active_keys=in_flight, min_update_interval=interval)
     done = run(replace(case, schedule=schedule, epochs=1), random_cluster)
     spans = done.spans[done.spans["direction"] == "update"]

@@ -14,7 +14,7 @@ from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.errors import GraphError
 from ampsim.hardware import Link
 from ampsim.ir import Graph, Payload, Sends, State
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.model_parallel.placements.registry import PLACEMENTS
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 
@@ -89,7 +89,7 @@ PAIRS = [
     (schedule, model)
     for schedule in SCHEDULES
     for model in MODELS
-    if model == "mlp" or not SCHEDULES[schedule].needs_chain
+    if model == "mlp" or not needs_chain(SCHEDULES[schedule]())
 ]
 
 
@@ -98,7 +98,7 @@ def test_a_transfer_joins_two_nodes_that_an_edge_joins_or_the_controller(schedul
     for place, placement in enumerate(PLACEMENTS):
         for number, link in enumerate(LINKS):
             workers = WORKERS[(place + number) % len(WORKERS)]
-            if SCHEDULES[schedule].needs_chain:
+            if needs_chain(SCHEDULES[schedule]()):
                 workers = 4
             ways = ways_of(model, schedule_of(schedule), placement, workers, LINKS[link])
             strays = {way for way in ways if not is_way(model, way)}

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import ampsim
 from ampsim.cli import main
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 
 
 class Ended(NamedTuple):
@@ -79,7 +79,7 @@ def short_run(schedule: str, latency_s: float = 1e-6) -> ampsim.Result:
     options = {"max_active_keys": 3, "staleness_budget": 1.0}
     chosen = {f.name: options[f.name] for f in fields(kind) if f.name in options}
     name, sizes, instances = "rnn", {"hidden": 4, "replicas": 2}, 300
-    if kind.needs_chain:
+    if needs_chain(kind()):
         name, sizes, instances = "mlp", {"hidden": 8, "data": "synthetic"}, 200
     ways = {"latency_s": latency_s, "bandwidth_bytes_per_s": 1e9}
     cluster = ampsim.load_cluster("tflops-1", workers=4, **ways)

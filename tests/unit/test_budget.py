@@ -205,4 +205,4 @@ def test_intervals_of_amp_budget_are_checked_as_those_of_amp():
     text = "^min_update_interval of linear-1 must be a whole number >= 1, got 0$"
     with pytest.raises(OptionError, match=text):
         AmpBudget(min_update_interval={"linear-1": 0})
-    assert AmpBudget(min_update_interval={"linear-1": 2}).update_interval("linear-1", 7) == 2
+    assert AmpBudget(min_update_interval={"linear-1": 2}).updates.interval_of("linear-1", 7) == 2

@@ -8,12 +8,12 @@ import pytest
 
 from ampsim.clock import SimClock
 from ampsim.errors import OptionError
-from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Engine, placement_of
+from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Engine, needs_chain, placement_of
 from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.trace import Recorder
 
 STAGES = 4
-CHAIN_KINDS = [kind for kind in SCHEDULES.values() if kind.needs_chain]
+CHAIN_KINDS = [kind for kind in SCHEDULES.values() if needs_chain(kind())]
 PLACED = [*PLACEMENTS, "1-hop", "all-on-one.toml"]
 
 

@@ -17,7 +17,7 @@ from ampsim.cli import completion
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
 from ampsim.model_parallel import PLACEMENTS, SCHEDULES
-from ampsim.model_parallel.remedies import REMEDIES
+from ampsim.model_parallel.schedules.values import REMEDIES
 
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands

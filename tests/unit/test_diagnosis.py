@@ -14,7 +14,7 @@ from ampsim.errors import StuckError
 from ampsim.ir import Bcast, Direction, Join, Node, Partition
 from ampsim.model_parallel import OneFOneB
 from ampsim.model_parallel.diagnosis import LENGTH_MAX, PARTS_TOLD, why_stuck
-from ampsim.model_parallel.schedules.turns import Ledger, Turn, WorkerStages
+from ampsim.model_parallel.schedules.turns import Admitted, Turn, WorkerStages
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
@@ -182,8 +182,8 @@ class NeverFits(OneFOneB):
 
     turn: Turn | None = (Direction.BACKWARD, 1)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> Any:
-        return Always(self.turn) if placed.own == (1,) else super().turns(placed, ledger)
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> Any:
+        return Always(self.turn) if placed.own == (1,) else super()._turns(placed, admitted)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ampsim.hardware import Cluster, Device
 from ampsim.ir import Direction, Graph, Work
 from ampsim.model_parallel import engine
 from ampsim.model_parallel.grouping import Grouping
-from ampsim.model_parallel.schedules.base import GroupingSchedule, Schedule
+from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.worker import Worker
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 from ampsim.trace import Recorder
@@ -166,10 +166,10 @@ def test_what_is_counted_is_what_the_trace_shows():
 # --- what it computes --------------------------------------------------------------------------
 
 
-def everywhere(workers: list[Worker], clock: Clock, recorder: Recorder, schedule: Schedule) -> None:
-    assert isinstance(schedule, GroupingSchedule) and schedule.max_group == 1
+def everywhere(workers: list[Worker], clock: Clock, recorder: Recorder, order: Order) -> None:
+    assert order.max_group == 1
     for worker in workers:
-        Grouping(worker, clock, recorder, schedule)
+        Grouping(worker, clock, recorder, order)
 
 
 @pytest.mark.parametrize("device", ["tflops-1", "p100"])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ampsim import Amp, Pipeline, simulate
+from ampsim import Amp, simulate
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.ir import Direction, Graph, Node, Work
-from ampsim.model_parallel import InterleavedOneFOneB, OneFOneB
-from ampsim.model_parallel.schedules.base import GroupingSchedule
+from ampsim.model_parallel import OneFOneB
+from ampsim.model_parallel.schedules.values import Order
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 
 LEARN_LATE = 10**9
@@ -75,26 +75,9 @@ def test_options_out_of_their_range_are_refused(options, text):
         Amp(**options)
 
 
-@dataclass(frozen=True)
-class Merging(OneFOneB):
-    """A chain schedule that would merge what it must serve in turns."""
-
-    max_group: int = 2
-    group_wait_s: float = 0.0
-
-
-def test_a_schedule_of_turns_merges_nothing(chain, make_cluster):
-    model = chain(((1, 1, 1),) * 2).model()
-    text = "^1f1b serves one message in its turn after the other and merges none, got max_group = 2"
-    with pytest.raises(OptionError, match=text):
-        simulate(model, make_cluster(2), Merging(2))
-    assert simulate(model, make_cluster(2), Merging(2, max_group=1)).messages
-
-
-def test_schedules_without_the_option_are_none_that_group():
-    assert isinstance(Amp(), GroupingSchedule)
-    assert not isinstance(Pipeline(), GroupingSchedule)
-    assert not isinstance(InterleavedOneFOneB(), GroupingSchedule)
+def test_an_order_with_turns_merges_nothing():
+    with pytest.raises(OptionError, match=r"merges none, got max_group = 2; take max_group=1$"):
+        Order(turns=OneFOneB().order.turns, max_group=2)
 
 
 class Broken(Node):

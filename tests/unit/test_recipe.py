@@ -76,7 +76,7 @@ def rejection(write):
 def test_a_recipe_becomes_rows(write):
     rows = make_rows(read_recipe(write(GOOD)))
     assert [row.label for row in rows.rows] == ["sequential", "amp, mak 4"]
-    assert [row.schedule.max_active_keys for row in rows.rows] == [1, 4]
+    assert [row.schedule.admission.in_flight_max for row in rows.rows] == [1, 4]
     assert [row.plan.mode for row in rows.rows] == ["numeric", "sleep"]
     assert [row.plan.model.replicas for row in rows.rows] == [4, 2]
     assert {row.plan.model.config.hidden for row in rows.rows} == {4}

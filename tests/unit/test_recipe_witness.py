@@ -219,5 +219,5 @@ def test_a_tiny_run_has_as_many_in_flight_as_the_row(every_schedule):
     for row in rows.rows:
         spans = tiny_run(row, rows.goal, 0).frames["spans"]
         count = len(set(spans["instance"].tolist()) - {-1})
-        wanted = 2 * (row.schedule.max_active_keys or 1)
+        wanted = 2 * (row.schedule.admission.in_flight_max or 1)
         assert count >= min(wanted, tiny_runs.TRAINED_MAX)

@@ -55,7 +55,7 @@ def test_options_of_any_schedule_are_passed_by_their_names():
         ampsim.PipeDream(vertical_sync=True),
     ]
     made = schedules_of("amp,amp-budget", remedy="weight-prediction")
-    assert [schedule.remedy for schedule in made] == ["weight-prediction"] * 2
+    assert [schedule.weights.remedy for schedule in made] == ["weight-prediction"] * 2
     assert without_effect(made, ["vertical_sync", "remedy"]) == ["vertical_sync"]
 
 

@@ -22,7 +22,7 @@ from ampsim import (
 )
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Graph
-from ampsim.model_parallel import SCHEDULES
+from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
 
 
@@ -30,21 +30,23 @@ from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, 
 def test_every_schedule_is_listed_under_its_name_and_serves_each_direction_once(kind):
     schedule = kind()
     assert SCHEDULES[schedule.name] is kind
-    assert sorted(schedule.order) == list(Direction)
-    assert schedule.order.index(Direction.BACKWARD) < schedule.order.index(Direction.FORWARD)
+    assert sorted(schedule.order.kinds) == list(Direction)
+    assert schedule.order.kinds.index(Direction.BACKWARD) < schedule.order.kinds.index(
+        Direction.FORWARD
+    )
 
 
 def test_sequential_admits_one_and_leaves_updates_to_the_controller():
     schedule = Sequential()
-    assert (schedule.max_active_keys, schedule.drains) == (1, True)
-    assert schedule.update_interval("linear", 7) is None
+    assert (schedule.admission.in_flight_max, schedule.admission.drains) == (1, True)
+    assert schedule.updates.interval_of("linear", 7) is None
 
 
 @pytest.mark.parametrize("kind", [Pipeline, GPipe, OneFOneB, InterleavedOneFOneB, ZeroBubbleH1])
 def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(kind):
     schedule = kind(5)
-    assert (schedule.max_active_keys, schedule.drains) == (5, True)
-    assert schedule.update_interval("linear", 7) is None
+    assert (schedule.admission.in_flight_max, schedule.admission.drains) == (5, True)
+    assert schedule.updates.interval_of("linear", 7) is None
 
 
 @pytest.mark.parametrize(
@@ -53,8 +55,8 @@ def test_a_schedule_that_drains_admits_m_and_leaves_updates_to_the_controller(ki
 )
 def test_amp_updates_as_asked_and_else_as_the_model_prefers(asked, interval):
     schedule = Amp(min_update_interval=asked)
-    assert not schedule.drains
-    assert schedule.update_interval("linear", 7) == interval
+    assert not schedule.admission.drains
+    assert schedule.updates.interval_of("linear", 7) == interval
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SCHEDULES.values() if kind is not Sequential])
@@ -87,7 +89,7 @@ def test_min_update_interval_of_a_node_that_is_not_there_is_refused(chain, make_
         simulate(chain(((1, 1, 1),) * 2).model(), make_cluster(2), schedule)
 
 
-CHAIN_KINDS = [kind for kind in SCHEDULES.values() if kind.needs_chain]
+CHAIN_KINDS = [kind for kind in SCHEDULES.values() if needs_chain(kind())]
 
 
 @pytest.mark.parametrize("kind", CHAIN_KINDS)

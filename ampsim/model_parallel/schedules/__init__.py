@@ -2,7 +2,7 @@
 
 from ampsim.model_parallel.schedules.amp import Amp
 from ampsim.model_parallel.schedules.amp_budget import AmpBudget
-from ampsim.model_parallel.schedules.base import ChainSchedule, Schedule
+from ampsim.model_parallel.schedules.base import Schedule, needs_chain
 from ampsim.model_parallel.schedules.gpipe import GPipe
 from ampsim.model_parallel.schedules.interleaved import InterleavedOneFOneB
 from ampsim.model_parallel.schedules.one_forward_one_backward import OneFOneB
@@ -17,7 +17,6 @@ __all__ = [
     "SCHEDULES",
     "Amp",
     "AmpBudget",
-    "ChainSchedule",
     "GPipe",
     "InterleavedOneFOneB",
     "OneFOneB",
@@ -27,4 +26,5 @@ __all__ = [
     "Schedule",
     "Sequential",
     "ZeroBubbleH1",
+    "needs_chain",
 ]

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.ir import Direction
-from ampsim.model_parallel.remedies import NONE, require_remedy
-from ampsim.model_parallel.schedules.base import (
-    BACKWARD_FIRST,
-    interval_of,
-    require_grouping,
-)
+from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
 from ampsim.options import Amount, Count
 
 
@@ -48,22 +42,32 @@ class AmpBudget:
     max_active_keys: Count = 8
     min_update_interval: Count | Mapping[str, Count] | None = None
     staleness_budget: Amount = 4.0
-    remedy: str = NONE
+    remedy: str = "none"
     max_group: Count = 1
     group_wait_s: Amount = 0.0
     name: ClassVar[str] = "amp-budget"
-    drains: ClassVar[bool] = False
-    averages: ClassVar[bool] = False
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_fields(self)
-        require_remedy(self.remedy)
-        require_grouping(self.max_group, self.group_wait_s)
+        _ = self.order, self.updates, self.weights
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The interval asked for, or the model's."""
-        return interval_of(self.min_update_interval, node, preferred)
+    @property
+    def admission(self) -> Admission:
+        """At most `max_active_keys` in flight, and while the budget lasts; it never drains."""
+        return Admission(self.max_active_keys, staleness_budget=self.staleness_budget)
+
+    @property
+    def order(self) -> Order:
+        """The most urgent message first, perhaps with others for its node."""
+        return Order(max_group=self.max_group, group_wait_s=self.group_wait_s)
+
+    @property
+    def updates(self) -> Updates:
+        """After `min_update_interval` gradients, or as many as the model prefers."""
+        return Updates(interval=self.min_update_interval)
+
+    @property
+    def weights(self) -> Weights:
+        """The latest, or those that the remedy predicts."""
+        return Weights(remedy=self.remedy)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class GPipe(Plain):
+class GPipe:
     """Synchronous pipeline of m micro-batches, forwards first.
 
     A gradient leaves its loss when the forward steps of all micro-batches have ended, that of the
@@ -33,16 +32,15 @@ class GPipe(Plain):
 
     max_active_keys: Count = 8
     name: ClassVar[str] = "gpipe"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = True
-    needs_chain: ClassVar[bool] = False
+    order = Order(holds_gradients=True)
+    updates = AT_DRAIN
+    weights = LATEST
 
     def __post_init__(self) -> None:
         """Check the option."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the mini-batch has drained."""
-        return None
+    @property
+    def admission(self) -> Admission:
+        """At most m micro-batches, which drain before the next m."""
+        return Admission(self.max_active_keys, drains=True)

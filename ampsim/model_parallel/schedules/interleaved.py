@@ -9,13 +9,13 @@ from typing import ClassVar
 from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
-from ampsim.model_parallel.schedules.turns import Ledger, Script, Turn, WorkerStages
+from ampsim.model_parallel.schedules.turns import Admitted, Script, Turn, WorkerStages
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class InterleavedOneFOneB(Plain):
+class InterleavedOneFOneB:
     """Synchronous pipeline of m micro-batches over W workers with v stages each.
 
     Worker w has stages w, W + w, 2W + w and so on. It serves a stage for W micro-batches, then the
@@ -37,22 +37,24 @@ class InterleavedOneFOneB(Plain):
 
     max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b-interleaved"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = True
-    splits_backward: ClassVar[bool] = False
+    updates = AT_DRAIN
+    weights = LATEST
 
     def __post_init__(self) -> None:
         """Check the option."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the mini-batch has drained."""
-        return None
+    @property
+    def admission(self) -> Admission:
+        """At most m micro-batches, which drain before the next m."""
+        return Admission(self.max_active_keys, drains=True)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> Script:
+    @property
+    def order(self) -> Order:
+        """Fixed turns."""
+        return Order(turns=self._turns)
+
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> Script:
         """Write down the order for each mini-batch.
 
         Raises:
@@ -68,10 +70,7 @@ class InterleavedOneFOneB(Plain):
                 f"{placed.stages} stages on {placed.workers} workers, one of them with stages "
                 f"{placed.own_in_words}; {_remedy(placed.stages, workers)}"
             )
-        return Script(lambda size: _order(placed.own, workers, size), ledger)
-
-    def weights(self, stages: int, ledger: Ledger) -> None:
-        """Every step reads the latest, which only change at the drain."""
+        return Script(lambda size: _order(placed.own, workers, size), admitted)
 
 
 def _remedy(stages: int, workers: int) -> str:

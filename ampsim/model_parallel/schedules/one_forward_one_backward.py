@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.model_parallel.schedules.turns import (
-    Ledger,
+    Admitted,
     OneForwardOneBackward,
     WorkerStages,
     one_stage_a_worker,
 )
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class OneFOneB(Plain):
+class OneFOneB:
     """Synchronous pipeline of m micro-batches; each stage alternates forward and backward.
 
     Stage s of p first serves p − s forwards, then one backward and one forward in turn, and holds
@@ -37,29 +36,28 @@ class OneFOneB(Plain):
 
     max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = True
-    splits_backward: ClassVar[bool] = False
+    updates = AT_DRAIN
+    weights = LATEST
 
     def __post_init__(self) -> None:
         """Check the option."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the mini-batch has drained."""
-        return None
+    @property
+    def admission(self) -> Admission:
+        """At most m micro-batches, which drain before the next m."""
+        return Admission(self.max_active_keys, drains=True)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
+    @property
+    def order(self) -> Order:
+        """Fixed turns."""
+        return Order(turns=self._turns)
+
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
         """At most p − s forwards of stage s wait for their backward.
 
         Raises:
             OptionError: a worker has several stages.
         """
         stage = one_stage_a_worker(self.name, placed)
-        return OneForwardOneBackward(stage, placed.stages - stage, ledger)
-
-    def weights(self, stages: int, ledger: Ledger) -> None:
-        """Every step reads the latest, which only change at the drain."""
+        return OneForwardOneBackward(stage, placed.stages - stage, admitted)

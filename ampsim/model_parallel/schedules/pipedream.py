@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.model_parallel.schedules.turns import (
-    Ledger,
+    Admitted,
     OneForwardOneBackward,
     WorkerStages,
     one_stage_a_worker,
 )
+from ampsim.model_parallel.schedules.values import Admission, Order, PickVersion, Updates, Weights
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class PipeDream(Plain):
+class PipeDream:
     """Asynchronous pipeline with weight stashing.
 
     As many instances are in flight as there are stages. A stage updates after each backward step,
@@ -43,22 +42,28 @@ class PipeDream(Plain):
     max_active_keys: Count | None = None
     vertical_sync: bool = False
     name: ClassVar[str] = "pipedream"
-    drains: ClassVar[bool] = False
-    averages: ClassVar[bool] = False
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = True
-    splits_backward: ClassVar[bool] = False
+    updates = Updates(interval=1)
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """Each gradient is applied at once, whatever the model prefers."""
-        return 1
+    @property
+    def admission(self) -> Admission:
+        """As many at a time as there are stages, or fewer; it never drains."""
+        return Admission(self.max_active_keys)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
+    @property
+    def order(self) -> Order:
+        """Fixed turns."""
+        return Order(turns=self._turns)
+
+    @property
+    def weights(self) -> Weights:
+        """A step reads the version that its instance is to see."""
+        return Weights(versions=self._versions)
+
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
         """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
 
         Raises:
@@ -66,9 +71,9 @@ class PipeDream(Plain):
         """
         stage = one_stage_a_worker(self.name, placed)
         in_flight = self.max_active_keys or placed.stages
-        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), ledger)
+        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), admitted)
 
-    def weights(self, stages: int, ledger: Ledger) -> list[PickVersion]:
+    def _versions(self, stages: int, admitted: Admitted) -> list[PickVersion]:
         """Forward reads the latest, or the version that the first stage gave the instance."""
         if self.vertical_sync and stages > 1:
             return _synchronised(stages)

@@ -7,19 +7,18 @@ from typing import ClassVar
 
 from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, PickVersion, Plain
 from ampsim.model_parallel.schedules.turns import (
-    Ledger,
+    Admitted,
     OneForwardOneBackward,
     WorkerStages,
     one_stage_a_worker,
 )
+from ampsim.model_parallel.schedules.values import Admission, Order, PickVersion, Updates, Weights
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class PipeDream2BW(Plain):
+class PipeDream2BW:
     """Asynchronous pipeline with double-buffered weights.
 
     m micro-batches in a row are a mini-batch; a stage applies their mean gradient after the last.
@@ -42,22 +41,32 @@ class PipeDream2BW(Plain):
     min_update_interval: Count = 8
     max_active_keys: Count | None = None
     name: ClassVar[str] = "pipedream-2bw"
-    drains: ClassVar[bool] = False
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = True
-    splits_backward: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """Every m gradients, whatever the model prefers."""
-        return self.min_update_interval
+    @property
+    def admission(self) -> Admission:
+        """As many at a time as there are stages, or fewer; it never drains."""
+        return Admission(self.max_active_keys)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> OneForwardOneBackward:
+    @property
+    def order(self) -> Order:
+        """Fixed turns."""
+        return Order(turns=self._turns)
+
+    @property
+    def updates(self) -> Updates:
+        """After every m gradients, whatever the model prefers; their mean counts."""
+        return Updates(interval=self.min_update_interval, averages=True)
+
+    @property
+    def weights(self) -> Weights:
+        """A step reads the version that its instance is to see."""
+        return Weights(versions=self._versions)
+
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
         """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
 
         Raises:
@@ -65,9 +74,9 @@ class PipeDream2BW(Plain):
         """
         stage = one_stage_a_worker(self.name, placed)
         in_flight = self.max_active_keys or placed.stages
-        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), ledger)
+        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), admitted)
 
-    def weights(self, stages: int, ledger: Ledger) -> list[PickVersion]:
+    def _versions(self, stages: int, admitted: Admitted) -> list[PickVersion]:
         """The version before the last that the mini-batches so far have made.
 
         Raises:
@@ -80,14 +89,14 @@ class PipeDream2BW(Plain):
                 f"flight over {stages} stages, for two versions of the weights to suffice, got "
                 f"{self.min_update_interval}; raise it, or lower max_active_keys"
             )
-        return [self._one_behind(ledger) for _ in range(stages)]
+        return [self._one_behind(admitted) for _ in range(stages)]
 
-    def _one_behind(self, ledger: Ledger) -> PickVersion:
+    def _one_behind(self, admitted: Admitted) -> PickVersion:
         at_start = 0
 
         def pick(instance: int, latest: int) -> int:
             nonlocal at_start
-            place = instance - ledger.first
+            place = instance - admitted.first
             if place == 0:
                 at_start = latest
             return at_start + max(place // self.min_update_interval - 1, 0)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class Pipeline(Plain):
+class Pipeline:
     """Synchronous pipelined model parallelism.
 
     The controller sends the updates at the drain; each node applies the mean, over the instances
@@ -28,16 +27,15 @@ class Pipeline(Plain):
 
     max_active_keys: Count = 8
     name: ClassVar[str] = "pipeline"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = False
+    order = Order()
+    updates = AT_DRAIN
+    weights = LATEST
 
     def __post_init__(self) -> None:
         """Check the option."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the group has drained."""
-        return None
+    @property
+    def admission(self) -> Admission:
+        """At most m instances, which drain before the next m."""
+        return Admission(self.max_active_keys, drains=True)

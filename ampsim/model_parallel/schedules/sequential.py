@@ -5,26 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 
 
 @dataclass(frozen=True)
-class Sequential(Plain):
+class Sequential:
     """Plain synchronous stochastic gradient descent, spread over devices; the baseline."""
 
     name: ClassVar[str] = "sequential"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = False
-
-    @property
-    def max_active_keys(self) -> int:
-        """One."""
-        return 1
-
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the instance has finished."""
-        return None
+    admission = Admission(in_flight_max=1, drains=True)
+    order = Order()
+    updates = AT_DRAIN
+    weights = LATEST

@@ -18,17 +18,17 @@ Turn: TypeAlias = "tuple[Direction, int]"
 
 
 @dataclass(slots=True)
-class Ledger:
+class Admitted:
     """What the controller has admitted to training.
 
     Attributes:
         first: number of the first instance of this pass.
-        admitted: how many instances, in all passes together.
+        count: how many instances, in all passes together.
         is_complete: whether no more come before those in flight have drained.
     """
 
     first: int = 0
-    admitted: int = 0
+    count: int = 0
     is_complete: bool = True
 
 
@@ -70,10 +70,10 @@ class OneForwardOneBackward:
     At the end, when no more forwards come, only backwards (Narayanan et al., 2019, Section 3.2).
     """
 
-    def __init__(self, stage: int, depth: int, ledger: Ledger) -> None:
-        """Serve one `stage`; `ledger` says how many instances come."""
+    def __init__(self, stage: int, depth: int, admitted: Admitted) -> None:
+        """Serve one `stage`; `admitted` says how many instances come."""
         self._depth = depth
-        self._ledger = ledger
+        self._admitted = admitted
         self._forward: Turn = (Direction.FORWARD, stage)
         self._backward: Turn = (Direction.BACKWARD, stage)
         self._turn: Turn = self._forward
@@ -82,9 +82,9 @@ class OneForwardOneBackward:
 
     def next(self) -> Turn | None:
         """Forward while the depth allows and more are to come, else backward."""
-        ledger = self._ledger
+        admitted = self._admitted
         is_full = self._forwards - self._backwards == self._depth
-        is_last = ledger.is_complete and self._forwards == ledger.admitted
+        is_last = admitted.is_complete and self._forwards == admitted.count
         self._turn = self._backward if is_full or is_last else self._forward
         return self._turn
 
@@ -99,10 +99,10 @@ class OneForwardOneBackward:
 class Script:
     """An order written down for each group of instances that drains, once its size is known."""
 
-    def __init__(self, write: Callable[[int], list[Turn]], ledger: Ledger) -> None:
+    def __init__(self, write: Callable[[int], list[Turn]], admitted: Admitted) -> None:
         """Serve ``write(size)`` for a group of `size` instances."""
         self._write = write
-        self._ledger = ledger
+        self._admitted = admitted
         self._known = 0
         self._place = 0
         self._turns: list[Turn] = []
@@ -110,7 +110,7 @@ class Script:
     def next(self) -> Turn | None:
         """The next line; after the last, the first of the next group's, if there is one."""
         if self._place == len(self._turns):
-            size = self._ledger.admitted - self._known
+            size = self._admitted.count - self._known
             if not size:
                 return None
             self._turns, self._place = self._write(size), 0

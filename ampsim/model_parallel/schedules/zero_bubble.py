@@ -7,19 +7,19 @@ from typing import ClassVar
 
 from ampsim.arguments import check_fields
 from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.base import BACKWARD_FIRST, Plain
 from ampsim.model_parallel.schedules.turns import (
-    Ledger,
+    Admitted,
     Script,
     Turn,
     WorkerStages,
     one_stage_a_worker,
 )
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class ZeroBubbleH1(Plain):
+class ZeroBubbleH1:
     """Synchronous pipeline of m micro-batches; a `Linear` forms its weight gradient later.
 
     The stage before needs only the gradient of the input. Stage s of p forms a weight gradient s
@@ -38,32 +38,31 @@ class ZeroBubbleH1(Plain):
 
     max_active_keys: Count = 8
     name: ClassVar[str] = "zb-h1"
-    drains: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
-    order: ClassVar[tuple[Direction, ...]] = BACKWARD_FIRST
-    holds_gradients: ClassVar[bool] = False
-    needs_chain: ClassVar[bool] = True
-    splits_backward: ClassVar[bool] = True
+    updates = AT_DRAIN
+    weights = LATEST
 
     def __post_init__(self) -> None:
         """Check the option."""
         check_fields(self)
 
-    def update_interval(self, node: str, preferred: int) -> int | None:
-        """The controller sends the updates when the mini-batch has drained."""
-        return None
+    @property
+    def admission(self) -> Admission:
+        """At most m micro-batches, which drain before the next m."""
+        return Admission(self.max_active_keys, drains=True)
 
-    def turns(self, placed: WorkerStages, ledger: Ledger) -> Script:
+    @property
+    def order(self) -> Order:
+        """Fixed turns."""
+        return Order(turns=self._turns, splits_backward=True)
+
+    def _turns(self, placed: WorkerStages, admitted: Admitted) -> Script:
         """Write down the order for each mini-batch.
 
         Raises:
             OptionError: a worker has several stages.
         """
         stage = one_stage_a_worker(self.name, placed)
-        return Script(lambda size: _order(stage, placed.stages, size), ledger)
-
-    def weights(self, stages: int, ledger: Ledger) -> None:
-        """Every step reads the latest, which only change at the drain."""
+        return Script(lambda size: _order(stage, placed.stages, size), admitted)
 
 
 def _order(stage: int, stages: int, size: int) -> list[Turn]:
