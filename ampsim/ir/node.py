@@ -18,7 +18,7 @@ import numpy as np
 from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.work import NO_WORK, Work
 
-Shape: TypeAlias = "tuple[int | str, ...]"
+Shape: TypeAlias = tuple[int | str, ...]
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
 
 MISSING: Any = object()
@@ -38,7 +38,7 @@ class Node(ABC):
         inputs: names of the input ports, in order. A step is told a port's index.
         outputs: names of the output ports, in order.
         is_training: False during a validation pass: record nothing, expect nothing back.
-        is_abstract: True in `sleep` mode: float payloads are `Standin`s.
+        is_abstract: True in `sleep` mode: float payloads are of class `Standin`.
         element_bytes: of one number of a payload, by the model's data type; 4 unless told.
         input_needs_gradient: for each input port, whether any parameter lies upstream of it. Where
             that depends on the message, as in a loop whose first turn gets what was pumped, the

@@ -50,8 +50,8 @@ class Model:
         metric: what validation measures: "accuracy", or "error", the mean absolute error of a
             regression, which is reached at or below its target.
         error_unit: what an error of 1 is, as it stands behind a number.
-        error_scale: `error_unit`s in one unit of the loss's target; where that depends on the
-            data, a function of the data set.
+        error_scale: how many `error_unit` are in one unit of the loss's target; where that depends
+            on the data, a function of the data set.
         items: what an epoch counts and throughput is of, in the plural, such as "images".
         origin: file and hash, as `load_model` fills in.
         given: parameters to start from instead of drawing them; see `set_parameters`. Copied, so

@@ -35,12 +35,6 @@ def test_it_is_a_model_that_learns(file):
     assert result.epochs["instances"].tolist() == [1000, 1000]
 
 
-def test_the_page_s_commands_are_right(file, call, monkeypatch):
-    ended = call("check", str(file))
-    assert ended.code == 0, ended.err
-    assert "spirals" in ended.out
-
-
 def points(rows, width=2):
     return np.arange(rows * width, dtype=np.float64).reshape(rows, width)
 
