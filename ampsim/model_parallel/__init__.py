@@ -1,7 +1,8 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
+from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.controller import Controller
-from ampsim.model_parallel.engine import Engine, Job
+from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.passes import PassReport, PassTotals
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
@@ -15,16 +16,20 @@ from ampsim.model_parallel.placements import (
 from ampsim.model_parallel.pump import Pump
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
+    Admission,
     Amp,
     AmpBudget,
     GPipe,
     InterleavedOneFOneB,
     OneFOneB,
+    Order,
     PipeDream,
     PipeDream2BW,
     Pipeline,
     Schedule,
     Sequential,
+    Updates,
+    Weights,
     ZeroBubbleH1,
     needs_chain,
 )
@@ -33,6 +38,7 @@ from ampsim.model_parallel.update import average_replicas
 __all__ = [
     "PLACEMENTS",
     "SCHEDULES",
+    "Admission",
     "Amp",
     "AmpBudget",
     "Controller",
@@ -41,6 +47,7 @@ __all__ = [
     "InterleavedOneFOneB",
     "Job",
     "OneFOneB",
+    "Order",
     "PassReport",
     "PassTotals",
     "PipeDream",
@@ -52,6 +59,8 @@ __all__ = [
     "Schedule",
     "Sequential",
     "Situation",
+    "Updates",
+    "Weights",
     "ZeroBubbleH1",
     "average_replicas",
     "needs_chain",

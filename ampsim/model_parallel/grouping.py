@@ -17,17 +17,13 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
-from ampsim.clock import Clock
 from ampsim.ir import Direction, State
 from ampsim.machine import Begun, Processor
-from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.price import WAITS, Needed, Price
-from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.site import Message, Site
 from ampsim.model_parallel.step import Served
-from ampsim.model_parallel.update import Updater
-from ampsim.model_parallel.worker import Worker
-from ampsim.trace import START, Cause, Recorder
+from ampsim.model_parallel.worker import Shared, Worker
+from ampsim.trace import START, Cause
 from ampsim.user_code import OURS_TO_PASS
 
 _Part: TypeAlias = "tuple[float, float, int, int, int]"
@@ -60,23 +56,16 @@ class GroupingWorker(Worker):
     A message that only has to wait for others at its node costs nothing and is no member.
 
     Args:
-        processor, clock, recorder, order, controller, updater: as of `Worker`; the order says how
-            many members a group has at most, and how long to wait for them.
+        processor: the device.
+        shared: as of `Worker`; its order says how many members a group has at most, and how long
+            to wait for them.
     """
 
-    def __init__(
-        self,
-        processor: Processor,
-        clock: Clock,
-        recorder: Recorder,
-        order: Order,
-        controller: Controller,
-        updater: Updater,
-    ) -> None:
-        super().__init__(processor, clock, recorder, order, controller, updater)
-        self._recorder = recorder
-        self._size_max = order.max_group
-        self._wait_s = order.group_wait_s
+    def __init__(self, processor: Processor, shared: Shared) -> None:
+        super().__init__(processor, shared)
+        self._summary = shared.recorder.summary
+        self._size_max = shared.order.max_group
+        self._wait_s = shared.order.group_wait_s
         self._has_waited = False
 
     def begin(self, kind: Direction, queue: deque[Message]) -> Begun:
@@ -112,7 +101,7 @@ class GroupingWorker(Worker):
     def _end_group(self, seconds: float, group: _Group) -> None:
         site, members, price, number = group.site, group.members, group.price, START
         end_s = self._clock.now if seconds else group.start_s
-        self._recorder.summary.count_group(site.index, len(members))
+        self._summary.count_group(site.index, len(members))
         whole = (group.start_s, end_s, price.flop, price.bytes, price.operations)
         parts = _side_by_side(whole, group.own_flop)
         for member, part in zip(members, parts, strict=True):

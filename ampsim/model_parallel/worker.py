@@ -8,6 +8,7 @@ starts; results leave when it ends. The loop is that of `ampsim.machine.Processo
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
@@ -26,6 +27,25 @@ from ampsim.user_code import OURS_TO_PASS, told
 UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the workers of one engine have in common.
+
+    Args:
+        clock: whose time passes.
+        recorder: takes a record of each step.
+        order: which kind of message is served first.
+        controller: counts the messages of instances, and takes what losses report.
+        updater: applies gradients.
+    """
+
+    clock: Clock
+    recorder: Recorder
+    order: Order
+    controller: Controller
+    updater: Updater
+
+
 class Worker:
     """The inbox of one processor, and what is done with its messages.
 
@@ -34,11 +54,7 @@ class Worker:
 
     Args:
         processor: the device.
-        clock: whose time passes.
-        recorder: takes a record of each step.
-        order: which kind of message is served first.
-        controller: counts the messages of instances, and takes what losses report.
-        updater: applies gradients.
+        shared: what it has in common with other workers.
 
     Attributes:
         index: the worker's number.
@@ -47,26 +63,20 @@ class Worker:
         turn_queue: where messages wait for their turn; None where there are no turns.
     """
 
-    def __init__(
-        self,
-        processor: Processor,
-        clock: Clock,
-        recorder: Recorder,
-        order: Order,
-        controller: Controller,
-        updater: Updater,
-    ) -> None:
+    def __init__(self, processor: Processor, shared: Shared) -> None:
         self.processor = processor
         self.index = processor.index
         self.free_backward: deque[Message] = deque()
         self.free_forward: deque[Message] = deque()
-        self.queues: dict[Direction, deque[Message]] = {kind: deque() for kind in order.kinds}
+        self.queues: dict[Direction, deque[Message]] = {
+            kind: deque() for kind in shared.order.kinds
+        }
         self.turn_queue: TurnQueue | None = None
-        self._clock = clock
-        self._record = recorder.spans.append
-        self._number = recorder.span_number
-        self._controller = controller
-        self._updater = updater
+        self._clock = shared.clock
+        self._record = shared.recorder.spans.append
+        self._number = shared.recorder.span_number
+        self._controller = shared.controller
+        self._updater = shared.updater
 
     def queue(self, site: Site, direction: Direction) -> deque[Message]:
         """The queue where messages of `direction` for `site` wait."""

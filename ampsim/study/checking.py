@@ -6,17 +6,16 @@ import itertools
 from dataclasses import dataclass
 
 from ampsim.arguments import checked
-from ampsim.clock import SimClock
 from ampsim.errors import OptionError
 from ampsim.hardware import load_cluster
-from ampsim.ir import Graph, Isu
-from ampsim.model_parallel import Engine, Job, paper_placement
+from ampsim.ir import Isu
+from ampsim.model_parallel import paper_placement
 from ampsim.rng import stream
 from ampsim.study.model import Model
 from ampsim.study.named import ModelLike, model_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.schedule_names import schedules_of
-from ampsim.trace import Recorder
+from ampsim.study.training import Training
 
 _BATCHES = 1000  # chosen: among these the smallest is looked for
 _WORKERS = 2  # chosen: heavy nodes on both, so that messages cross
@@ -54,32 +53,20 @@ def try_out(model: ModelLike) -> Trial:
 
 def _try_out(model: Model) -> Trial:
     graph = model.graph()
-    is_abstract = not any(node.reads_values for node in graph.nodes)
     for node in graph.nodes:
         if isinstance(node, Isu):
             node.checks_all = True
-    recorder = Recorder([node.name for node in graph.nodes], _WORKERS)
-    engine = _engine(model, graph, recorder, is_abstract)
-    engine.updater.start_epoch(0)
+    cluster = load_cluster("tflops-1", workers=_WORKERS)
+    workers = paper_placement(graph, _WORKERS, stream(0, "placement"))
+    training = Training(model, graph, cluster, workers, schedules_of("sequential")[0])
+    training.start_epoch(0)
     batches = model.data(0, None).batches("train", epoch=0, seed=0)
     first = list(itertools.islice(batches, _BATCHES))
     if not first:
         raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
     smallest = min(first, key=lambda batch: batch.rows)
-    for is_training in (True, False):
-        engine.run_pass([smallest], is_training=is_training)
-    recorder.flush()
-    mode = "sleep" if is_abstract else "numeric"
-    return Trial(mode, smallest.rows, recorder.summary.messages)
-
-
-def _engine(model: Model, graph: Graph, recorder: Recorder, is_abstract: bool) -> Engine:
-    return Engine(
-        Job(graph, model.pump, model.optimizer, model.update_interval),
-        load_cluster("tflops-1", workers=_WORKERS),
-        paper_placement(graph, _WORKERS, stream(0, "placement")),
-        schedules_of("sequential")[0],
-        clock=SimClock(),
-        recorder=recorder,
-        is_abstract=is_abstract,
-    )
+    training.train([smallest])
+    training.validate([smallest])
+    training.recorder.flush()
+    mode = "sleep" if training.is_abstract else "numeric"
+    return Trial(mode, smallest.rows, training.recorder.summary.messages)

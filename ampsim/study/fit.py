@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ampsim.clock import SimClock
-from ampsim.model_parallel import Engine, Schedule
-from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.model_parallel import Schedule
+from ampsim.study.placing import prober, workers_of
 from ampsim.study.task import Plan
-from ampsim.trace import Recorder
+from ampsim.study.training import Training
 
 
 def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     """Check that each schedule fits the model's graph, the cluster and the placement.
 
-    Engines are put together and thrown away: no time passes, and no data is read unless the
+    Trainings are put together and thrown away: no time passes, and no data is read unless the
     placement asks for it.
 
     Args:
@@ -31,14 +30,5 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     graph = model.graph(seed)
     probed = prober(model, cluster, seed, lambda: model.data(seed, plan.instances))
     workers = workers_of(plan.placement, graph, cluster, seed, probed)
-    names = [node.name for node in graph.nodes]
     for schedule in schedules:
-        Engine(
-            job_of(model, graph),
-            cluster,
-            workers,
-            schedule,
-            clock=SimClock(),
-            recorder=Recorder(names, cluster.workers),
-            is_abstract=plan.mode == "sleep",
-        )
+        Training(model, graph, cluster, workers, schedule, is_abstract=plan.mode == "sleep")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ampsim.clock import SimClock
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import Cluster, Device, Link
-from ampsim.model_parallel import PLACEMENTS, Engine, Placement, Schedule
+from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
 from ampsim.study.model import Model
-from ampsim.study.placing import job_of, prober, workers_of
-from ampsim.study.process_settings import fixed_settings
-from ampsim.trace import Recorder
+from ampsim.study.placing import prober, workers_of
+from ampsim.study.training import Training
 
 DEFAULT: Final = "paper"
 """Name of the placement where a user names none."""
@@ -129,16 +126,7 @@ class _Trial:
         workers = workers_of(placement, graph, cluster, seed, self._probed)
         batches = self._data.batches("train", epoch=0, seed=seed)
         count = max(INSTANCES, 2 * (schedule.admission.in_flight_max or 0))
-        with fixed_settings():
-            engine = Engine(
-                job_of(self._model, graph),
-                cluster,
-                workers,
-                schedule,
-                clock=SimClock(),
-                recorder=Recorder([node.name for node in graph.nodes], cluster.workers, 0),
-                is_abstract=not any(node.reads_values for node in graph.nodes),
-            )
-            engine.updater.start_epoch(0)
-            done = engine.run_pass(itertools.islice(batches, count), is_training=True)
+        training = Training(self._model, graph, cluster, workers, schedule, spans_kept=0)
+        training.start_epoch(0)
+        done = training.train(batches, count)
         return done.end_s - done.start_s

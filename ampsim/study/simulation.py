@@ -7,18 +7,13 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from ampsim.arguments import checked
-from ampsim.clock import Clock, SimClock
+from ampsim.clock import Clock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
-from ampsim.model_parallel import (
-    Engine,
-    PassReport,
-    Placement,
-    Schedule,
-    average_replicas,
-    placement_of,
-)
+from ampsim.metric import Goal
+from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.named import (
     ClusterLike,
@@ -29,11 +24,11 @@ from ampsim.study.named import (
     schedule_of,
 )
 from ampsim.study.placement_advice import DEFAULT, advice_on
-from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.study.placing import prober, workers_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
-from ampsim.trace import Recorder
+from ampsim.study.training import Training
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
@@ -89,27 +84,24 @@ class Simulation:
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
         workers = workers_of(placed, self._graph, cluster, seed, probed)
-        names = [node.name for node in self._graph.nodes]
-        self._recorder = Recorder(names, cluster.workers, spans_kept)
-        self._clock = clock if clock is not None else SimClock()
-        with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
-            self._engine = Engine(
-                job_of(model, self._graph),
-                cluster,
-                workers,
-                schedule,
-                clock=self._clock,
-                recorder=self._recorder,
-                is_abstract=mode == "sleep",
-            )
+        self._training = Training(
+            model,
+            self._graph,
+            cluster,
+            workers,
+            schedule,
+            clock=clock,
+            spans_kept=spans_kept,
+            is_abstract=mode == "sleep",
+        )
         if on_items is not None:
-            self._engine.controller.on_finish = on_items
+            self._training.tell_items(on_items)
         self.train_count = self._data.count("train")
         self.valid_count = self._data.count("valid")
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
             "items": {"train": self.train_count, "valid": self.valid_count},
-            "placement": placement_origin(placed, names, workers),
+            "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
         }
         self.epoch = 0
         self.advice = None
@@ -133,13 +125,12 @@ class Simulation:
         Raises:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
-        self._engine.updater.start_epoch(self.epoch)
+        self._training.start_epoch(self.epoch)
         train = self._run_pass("train")
-        average_replicas(self._graph)
         valid = self._run_pass("valid")
         error = valid.totals.absolute_error * self._error_scale
         self.epoch += 1
-        self._recorder.epochs.append(
+        self._training.recorder.epochs.append(
             (
                 self.epoch,
                 valid.end_s,
@@ -160,7 +151,8 @@ class Simulation:
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         with fixed_settings():
             batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
-            return self._engine.run_pass(batches, is_training=split == "train")
+            step = self._training.train if split == "train" else self._training.validate
+            return step(batches)
 
     def result(self) -> Result:
         """Return what has happened so far."""
@@ -169,7 +161,7 @@ class Simulation:
             schedule=self._schedule,
             workers=self._workers,
             origin=self._origin,
-            recorder=self._recorder,
+            recorder=self._training.recorder,
         )
 
 
@@ -224,10 +216,7 @@ def simulate(
         clock=clock,
     )
     try:
-        while simulation.epoch < epochs:
-            score = simulation.run_epoch()
-            if target is not None and model.measure.reaches(score, target):
-                break
+        run_epochs(simulation, epochs, Goal(model.measure, target))
     except SimulationError as error:
         error.partial = simulation.result()
         raise

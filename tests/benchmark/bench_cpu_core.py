@@ -74,7 +74,7 @@ def timed(function, taken: Seconds, key: tuple[str, str]):
 def steps(name: str, mode: Mode) -> tuple[Seconds, Simulation]:
     """Processor seconds of one training pass by node and direction."""
     simulation, taken = prepared(name, mode), Seconds(float)
-    engine = simulation._engine
+    engine = simulation._training._engine
     for site in engine.sites:
         if site.worker >= 0:
             for step in ("forward", "backward"):

@@ -13,7 +13,7 @@ from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Direction, Graph, Work
-from ampsim.model_parallel import engine
+from ampsim.model_parallel import assembly
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 
@@ -166,7 +166,7 @@ def test_what_is_counted_is_what_the_trace_shows():
 @pytest.mark.parametrize("name", ["rnn", "tree_lstm", "ggnn"])
 def test_groups_of_one_give_the_ungrouped_trace_to_the_last_bit(monkeypatch, name, device):
     alone = grouped(name, device)
-    monkeypatch.setattr(engine, "Worker", GroupingWorker)
+    monkeypatch.setattr(assembly, "Worker", GroupingWorker)
     merged = grouped(name, device)
     assert merged.digest == alone.digest
     assert alone.group_sizes.empty and merged.group_sizes["size"].eq(1).all()

@@ -1,7 +1,7 @@
 """Schedules: what each decides, and which options it refuses."""
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,9 +20,9 @@ from ampsim import (
     load_model,
     simulate,
 )
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
 from ampsim.ir import Direction, Graph
-from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.model_parallel import SCHEDULES, Admission, Order, Updates, Weights, needs_chain
 from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
 
 
@@ -232,3 +232,44 @@ def test_zb_h1_refuses_a_node_that_it_cannot_split(chain, make_cluster):
     )
     with pytest.raises(OptionError, match=text):
         run_graph(graph, ZeroBubbleH1, make_cluster, chain)
+
+
+@dataclass(frozen=True)
+class Torn(Pipeline):
+    """Its admission and its updates do not agree."""
+
+    drains: bool = True
+    name: ClassVar[str] = "torn"
+
+    @property
+    def admission(self) -> Admission:
+        return Admission(4, drains=self.drains)
+
+    @property
+    def updates(self) -> Updates:
+        return Updates(is_at_drain=not self.drains)
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_schedule_whose_values_do_not_agree_on_the_drain_is_refused(chain, make_cluster, drains):
+    """Else nodes would update twice at a drain, or never within an epoch."""
+    text = rf"^torn: .*got Admission\(drains={drains}\) and Updates\(is_at_drain={not drains}\);"
+    with pytest.raises(OptionError, match=text):
+        simulate(chain(((1, 1, 1),)).model(), make_cluster(1), Torn(drains=drains))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Order(max_group=0), "^max_group must be"),
+        (lambda: Order(group_wait_s=1.0), "^group_wait_s = 1.0 waits for a group, but max_group"),
+        (lambda: Order(splits_backward=True), "needs turns for both halves$"),
+        (lambda: Updates(interval=0), "^min_update_interval must be"),
+        (lambda: Updates(interval={"l": 0}), "^min_update_interval of l must be"),
+        (lambda: Updates(is_at_drain=True, interval=2), "have no interval, got 2$"),
+        (lambda: Weights(remedy="hope"), "'hope'"),
+    ],
+)
+def test_a_value_that_contradicts_itself_is_refused_where_it_is_made(make, text):
+    with pytest.raises(AmpsimError, match=text):
+        make()

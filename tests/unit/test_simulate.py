@@ -9,7 +9,7 @@ import pytest
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import sgd
-from ampsim.study import Simulation, simulation
+from ampsim.study import Simulation, training
 from ampsim.study.model import parameters_of
 from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
@@ -93,13 +93,13 @@ def test_messages_on_free_links_are_no_transfers(model, make_cluster):
 
 def test_replicas_are_equal_after_an_epoch_and_their_mean(rnn, cluster, monkeypatch):
     before = {}
-    average = simulation.average_replicas
+    average = training.average_replicas
 
     def spy(graph):
         before.update(parameters_of(graph))
         average(graph)
 
-    monkeypatch.setattr(simulation, "average_replicas", spy)
+    monkeypatch.setattr(training, "average_replicas", spy)
     after = simulate(rnn, cluster, Amp(4), instances=DATA).model.parameters()
     for name in ("weight", "bias"):
         copies = [before[f"linear-1.{i}.{name}"] for i in (0, 1)]

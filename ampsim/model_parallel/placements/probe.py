@@ -11,7 +11,8 @@ import numpy as np
 
 from ampsim.clock import SimClock
 from ampsim.hardware import HOST, Cluster, Device, Link
-from ampsim.model_parallel.engine import Engine, Job
+from ampsim.model_parallel.assembly import Job
+from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.trace import Recorder
 

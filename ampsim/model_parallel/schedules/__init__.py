@@ -11,20 +11,25 @@ from ampsim.model_parallel.schedules.pipedream_2bw import PipeDream2BW
 from ampsim.model_parallel.schedules.pipeline import Pipeline
 from ampsim.model_parallel.schedules.registry import SCHEDULES
 from ampsim.model_parallel.schedules.sequential import Sequential
+from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
 from ampsim.model_parallel.schedules.zero_bubble import ZeroBubbleH1
 
 __all__ = [
     "SCHEDULES",
+    "Admission",
     "Amp",
     "AmpBudget",
     "GPipe",
     "InterleavedOneFOneB",
     "OneFOneB",
+    "Order",
     "PipeDream",
     "PipeDream2BW",
     "Pipeline",
     "Schedule",
     "Sequential",
+    "Updates",
+    "Weights",
     "ZeroBubbleH1",
     "needs_chain",
 ]

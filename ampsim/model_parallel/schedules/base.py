@@ -44,12 +44,24 @@ def needs_chain(schedule: Schedule) -> bool:
     return schedule.order.turns is not None or schedule.weights.versions is not None
 
 
-def require_known_nodes(schedule: Schedule, nodes: list[str]) -> None:
-    """Check that a schedule's intervals by node name nodes that there are.
+def require_sound(schedule: Schedule, nodes: list[str]) -> None:
+    """Check a schedule's four values against each other, and against the nodes that learn.
+
+    Args:
+        schedule: any.
+        nodes: names of the nodes that learn.
 
     Raises:
-        OptionError: one of them names no node of `nodes`, the nodes that learn.
+        OptionError: it drains without updating there, or updates at a drain that never comes, or
+            one of its intervals by node names no node of `nodes`.
     """
+    drains, is_at_drain = schedule.admission.drains, schedule.updates.is_at_drain
+    if drains != is_at_drain:
+        raise OptionError(
+            f"{schedule.name}: admission and updates must agree on the drain, got "
+            f"Admission(drains={drains}) and Updates(is_at_drain={is_at_drain}); "
+            "take both or neither"
+        )
     intervals = schedule.updates.interval
     for name in intervals if isinstance(intervals, Mapping) else ():
         if name not in nodes:
