@@ -73,8 +73,8 @@ def test_a_placement_that_is_named_is_at_least_as_fast_in_a_whole_run(name, kind
     assert usual / named >= 1.0, (advice, usual / named)
 
 
-def test_the_example_of_the_readme_gains_what_it_says():
-    schedule, text = ampsim.Amp(max_active_keys=8), (Path(__file__).parents[2] / "README.md")
+def test_the_example_of_the_page_gains_what_it_says():
+    schedule, text = ampsim.Amp(max_active_keys=8), (Path(__file__).parents[2] / "docs" / "command-line.md")
     cluster = CLUSTERS["slow first, links"]
     usual, named = (
         makespan_s("rnn", cluster, schedule, each) for each in ("paper", "communication-aware")
