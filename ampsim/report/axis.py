@@ -1,4 +1,4 @@
-"""Axes with units: which SI prefix a range of seconds or of rates is read best in."""
+"""Axes with units: the SI prefix for a range of seconds or of rates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Scale:
     origin: float = 0.0
 
     def label(self, quantity: str) -> str:
-        """Axis label; says where zero is if it is not at the start of the run."""
+        """Label of an axis: quantity, unit, and time of zero unless that is the start."""
         if self.origin == 0.0:
             return f"{quantity} ({self.unit})"
         return f"{quantity} after {self.origin:.9g} s ({self.unit})"

@@ -1,4 +1,4 @@
-"""Columns of a forecast's table as people read it: heading, cells, and how much each matters."""
+"""Columns of a forecast's table as people read it: heading, cells and rank."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Show = Callable[[Row, Row], str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; those of the highest `rank` go first where a terminal is narrow.
+    """One column; a narrow terminal leaves out those of the highest `rank` first.
 
     Attributes:
         heading: words over the column, lines separated by newlines; "{items}" stands for what
             throughput is of, "{coverage}" for that of the interval, in lines that are left out
             where these are unknown.
         show: text of a cell.
-        rank: 0 is always shown.
-        is_wanted: whether these rows need the column at all.
-        of_target: whether it says something only where there is a target.
+        rank: a terminal always shows rank 0.
+        is_wanted: whether these rows need the column.
+        of_target: whether the column needs a target.
     """
 
     heading: str
@@ -36,7 +36,7 @@ class Column:
     of_target: bool = False
 
     def headed(self, records: Sequence[Row]) -> str:
-        """The heading over these rows."""
+        """The heading over these rows, in lines."""
         known = {"items": items_of(records), "coverage": _coverage(records)}
         lines = [
             line
@@ -52,7 +52,7 @@ class Column:
 
 
 def format_ratio(ratio: float) -> str:
-    """How many times, with two digits or as many as stand before the point.
+    """A ratio with two digits, or as many as stand before the point.
 
     >>> format_ratio(4.094), format_ratio(0.8), format_ratio(23.6)
     ('4.1×', '0.80×', '24×')
@@ -89,7 +89,7 @@ def _seconds(name: str) -> Show:
 
 
 def _rate(name: str) -> Show:
-    """A rate; its unit stands in the heading where the row says what it is of."""
+    """A rate; the heading has its unit where the row names its items."""
 
     def show(row: Row, first: Row) -> str:
         said = format_rate(number(row, name))
@@ -140,7 +140,7 @@ def _are_several(rows: Sequence[Row]) -> bool:
 
 
 def _is_measured(rows: Sequence[Row]) -> bool:
-    """Whether validation measured anything: without that, nothing is known of a target."""
+    """Whether validation measured anything; without that, times to the target are unknown."""
     names = ("best_accuracy", "best_error", "time_to_target_s")
     return any(not math.isnan(number(row, name)) for row in rows for name in names)
 
@@ -166,7 +166,7 @@ def bound_share(row: Row) -> float:
 
 
 def bound_line(row: Row) -> str:
-    """The same in words; empty where it is unknown."""
+    """What bounds the row, as a sentence; empty where it is unknown."""
     name, share = plain(bound_name(row)), bound_share(row)
     return bound_sentence(name, _at(row), share)
 
@@ -176,13 +176,13 @@ def _at(row: Row) -> str:
 
 
 def items_of(records: Sequence[Row]) -> str:
-    """What these rows' throughput is of, such as "images"; empty where they do not say."""
+    """Name of the items in these rows' throughput, such as "images"; empty where it is unknown."""
     found = {text(row, "items") for row in records} - {""}
     return plain(found.pop(), 24) if len(found) == 1 else ""
 
 
 def per_second(records: Sequence[Row]) -> str:
-    """What an axis of these rows' throughput shows.
+    """Words for an axis of these rows' throughput.
 
     >>> per_second([{"items": "images"}]), per_second([{}])
     ('images per second of virtual time', 'items per second of virtual time')

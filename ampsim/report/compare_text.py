@@ -1,4 +1,4 @@
-"""A comparison of two runs for a terminal: what differs, in which numbers, and where they part."""
+"""A comparison of two runs for a terminal: origin, numbers, and the first row that differs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SINGULAR = {
 
 
 def to_text(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
-    """All of it in lines; names of users are plain text."""
+    """The comparison in lines; names that users chose are plain text."""
     blocks = [
         _aligned([["A", _about(a)], ["B", _about(b)]]),
         verdict(comparison),
@@ -37,7 +37,7 @@ def to_text(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """One sentence: whether the traces are the same, and if not, which part first."""
+    """One sentence: whether the traces are identical, and if not, which tables differ."""
     same_origin = "the same origin" if not comparison.origin else "different origins"
     if comparison.is_identical:
         return f"Identical to the bit: every {', '.join(_SINGULAR.values())}; {same_origin}."
@@ -48,7 +48,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def _about(run: KeptRun) -> str:
-    """A run in a line."""
+    """Folder, model, cluster, schedule and end of a run, in a line."""
     what = f"{plain(run.model)} on {plain(run.cluster)}, {plain(run.schedule)}"
     ended = run.manifest.get("ended", "finished")
     how = "" if ended == "finished" else f" ({plain(ended, 80)})"
@@ -109,7 +109,7 @@ def _shown(name: str, value: float | None) -> str:
 
 
 def _table(table: TableComparison) -> Iterator[str]:
-    """Where one table parts."""
+    """Counts of a table's rows, and the first row that differs."""
     if table.parting is None:
         yield f"{table.name}: {table.rows_a:,} in both, identical"
         return

@@ -32,7 +32,7 @@ __all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisat
 
 @checked
 def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> Figure:
-    """Who works when, the results above each other on one time axis.
+    """A Gantt chart of each result, above each other on one time axis.
 
     Args:
         results: runs on equally many workers.
@@ -68,7 +68,7 @@ def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> F
 
 @checked
 def staleness(*results: AnyResult) -> Figure:
-    """How stale each node's gradients were.
+    """A histogram of each node's staleness.
 
     Raises:
         OptionError: there is no result.

@@ -1,4 +1,4 @@
-"""What the report asks of a finished forecast, whoever made it."""
+"""What the report reads of a finished forecast: two protocols, and what follows from them."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Run(Protocol):
 
 
 class Forecast(Protocol):
-    """A table with a row per schedule, the runs behind it, and where it came from.
+    """A table with a row per schedule, the runs of each row, and a manifest.
 
-    One that was interrupted may say so in an attribute `interrupted`, a sentence. A run may have
-    `messages`, how many spans there were in all, and `transfers`, and
-    `cluster.groups` in the manifest the workers' devices.
+    A forecast that was interrupted may have an attribute `interrupted`, a sentence. A run may have
+    `messages`, how many spans there were in all, and `transfers`. The manifest may have the
+    workers' devices in `cluster.groups`.
     """
 
     @property
@@ -90,10 +90,10 @@ class Forecast(Protocol):
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """Where it came from, nested plain values.
+        """Origin of the numbers, nested plain values.
 
-        Two keys are shown as sections of their own: `assumptions`, a list of sentences, and
-        `costs`, a list of tables with the same keys, saying what was charged and how it is known.
+        Two keys have sections of their own: `assumptions`, a list of sentences, and `costs`, a
+        list of tables with the same keys, which name each cost that was charged and its source.
         """
         ...
 
@@ -105,13 +105,13 @@ def devices_of(forecast: Forecast) -> list[str]:
 
 
 def known_until_s(runs: Iterable[Run]) -> float:
-    """Until when the spans of all these runs are known; infinity where none were left out."""
+    """Time until which the spans of all these runs were kept; infinity where all were."""
     ends = [kept.until_s for run in runs if (kept := kept_of(run)) is not None]
     return min(ends, default=math.inf)
 
 
 def transfers_of(run: Run) -> list[DataFrame]:
-    """The leading transfers of a run; none where it kept none."""
+    """The leading transfers of a run, in a list, which is empty where the run has none."""
     kept = getattr(run, "transfers", None)
     return [] if kept is None or not len(kept) else [kept]
 

@@ -1,4 +1,4 @@
-"""Which nodes a worker hosts, as far as a trace tells, in few words."""
+"""The nodes that each worker hosts, as a trace records them, and their names in few words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Hosts: TypeAlias = Mapping[int, Sequence[str]]
 
 
 def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
-    """The nodes of each worker that served anything in any of these spans.
+    """The nodes of each worker that has a span in any of these frames.
 
-    Nothing where two of the frames place a node on different workers: then no name fits all rows.
+    The mapping is empty where two frames place a node on different workers: no name then fits all
+    rows.
     """
     busy_s: dict[str, float] = {}
     places: dict[str, int] = {}
@@ -39,7 +40,7 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
 
 
 def some_of(nodes: Sequence[str], longest: int = 28) -> str:
-    """As many of the names as fit, the first at least, and how many more there are.
+    """As many of the names as fit, at least the first, and the count of the others.
 
     >>> some_of(["linear-1", "relu-1", "loss"]), some_of(["linear-1", "relu-1", "loss"], 16)
     ('linear-1, relu-1, loss', 'linear-1 +2')

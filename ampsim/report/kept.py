@@ -1,4 +1,4 @@
-"""How much of a run's trace is there to be drawn: all of it, or its beginning."""
+"""How much of a run's trace was kept: all spans, or the leading ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ampsim.units import format_seconds
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The part of a run whose steps are known.
+    """The part of a run whose steps were kept.
 
     Attributes:
-        until_s: end of the last step that was kept; what was under way then is not.
-        end_s: when the run ended; NaN where only that it went on is known.
+        until_s: end of the last step that was kept; steps under way at that time were not.
+        end_s: end of the run; NaN where it is unknown.
         steps: how many steps were kept.
-        steps_all: how many there were.
+        steps_all: how many steps the run had.
     """
 
     until_s: float
@@ -30,7 +30,7 @@ class Kept:
 
     @property
     def words(self) -> str:
-        """How much of how much.
+        """Seconds and steps that were kept, of all.
 
         >>> Kept(0.5, 2.0, 20_000, 81_000).words
         'first 500 ms of 2.00 s kept (20,000 of 81,000 steps)'
@@ -40,7 +40,7 @@ class Kept:
         return f"first {format_seconds(self.until_s)}{of} kept ({counts})"
 
     def gap_s(self, window_s: tuple[float, float]) -> tuple[float, float] | None:
-        """From when to when a window shows time of the run that was not kept; None if it does not.
+        """Start and end of the time in a window whose steps were not kept; None where all were.
 
         >>> Kept(0.5, 2.0, 1, 2).gap_s((0.0, 1.0)), Kept(0.5, 2.0, 1, 2).gap_s((0.0, 0.5))
         ((0.5, 1.0), None)
@@ -51,15 +51,15 @@ class Kept:
 
 
 WHOLE: Final = None
-"""In place of a `Kept`: every step is there."""
+"""In place of a `Kept`: every step was kept."""
 
 
 def kept_of(run: Any) -> Kept | None:
-    """What is there of a run's spans; `WHOLE` where that is all, or where nobody counted them.
+    """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown.
 
     Args:
-        run: has `spans`, and may have `messages`, how many there were, and `makespan_s`, itself or
-            in its `outline`.
+        run: has `spans`; the run or its `outline` may have `messages`, the count of all spans, and
+            `makespan_s`.
     """
     spans: DataFrame = run.spans
     count = int(_said(run, "messages", 0))

@@ -1,4 +1,4 @@
-"""Markdown that says what was meant, whatever characters a user's names hold."""
+"""Markdown in which every character of a user's name stands for itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def escape(text: object) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str]) -> str:
-    """A pipe table of plain texts, which are escaped here; only columns in `left` are not right."""
+    """A pipe table of plain texts, escaped; columns in `left` are aligned left, others right."""
     sides = ["---" if heading in left else "---:" for heading in headings]
     lines = [[escape(heading) for heading in headings], sides]
     lines += [[escape(cell) for cell in row] for row in rows]

@@ -1,4 +1,4 @@
-"""Names of files made of names that users chose: only letters that are safe anywhere."""
+"""File names made of names that users chose, of letters that every file system accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing figures: format by suffix, whole or not at all, same bytes for the same figure."""
+"""Figures as files: the suffix names the format; the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 @styled
 def encode(figure: Figure, suffix: str) -> bytes:
-    """The bytes that `save` writes to a file of that suffix."""
+    """The bytes that `save` writes into a file of that suffix."""
     content = io.BytesIO()
     untyped: Any = figure
     untyped.savefig(content, format=suffix[1:], metadata=_METADATA[suffix])

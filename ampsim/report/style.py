@@ -70,7 +70,7 @@ RC: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class BoxStyle:
-    """How one direction of a step is painted in a Gantt chart."""
+    """Label, colours and hatch of the steps of one direction."""
 
     label: str
     fill: str
@@ -126,7 +126,7 @@ _USUAL: dict[str, int] = {
 
 
 def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
-    """A style per schedule; a shipped schedule looks the same in every figure, others take turns.
+    """A style per schedule: a shipped schedule has its own in every figure, others take the rest.
 
     >>> line_styles(["amp", "mine"])["amp"].marker
     'o'
@@ -140,7 +140,7 @@ def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
 
 
 def marker_pt(index: int) -> float:
-    """Size of the markers of line `index`, drawn in order: equal points of earlier lines show.
+    """Size of the markers of line `index`; earlier lines have larger ones, so equal points show.
 
     >>> marker_pt(0) > marker_pt(1)
     True
@@ -167,7 +167,7 @@ _is_narrow: ContextVar[bool] = ContextVar("is_narrow", default=False)
 
 @contextmanager
 def narrow() -> Generator[None]:
-    """Within, figures are drawn for a phone: no wider than `NARROW_IN`, panels below each other."""
+    """Inside, figures fit a phone: at most `NARROW_IN` wide, panels below each other."""
     token = _is_narrow.set(True)
     try:
         yield
@@ -176,7 +176,7 @@ def narrow() -> Generator[None]:
 
 
 def beside(most: int) -> int:
-    """How many panels, or entries of a legend, stand beside each other where `most` have room."""
+    """How many panels or entries of a legend stand beside each other: `most`, on a phone one."""
     return 1 if _is_narrow.get() else most
 
 

@@ -40,7 +40,7 @@ def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
 
 
 def notes(table: DataFrame) -> list[str]:
-    """A line for each thing that a row has to say: what bounds it, and its note."""
+    """Lines below the table: what bounds each row, then each row's note."""
     return [
         f"{plain(text(row, 'schedule'), 32)}: {plain(words(row), 400)}"
         for words in (bound_line, _note)
@@ -64,10 +64,10 @@ def to_csv(table: DataFrame) -> str:
 
 
 def to_rich(table: DataFrame, *, width: int = 80, has_target: bool = True) -> Table:
-    """A table for a terminal of `width` characters; what matters less is left out if need be.
+    """A table for a terminal of `width` characters; where it is wider, columns are left out.
 
-    Names are put in as text and never read as rich's markup. What bounds a row, notes, and the
-    names of columns that were left out stand below.
+    Columns of the highest rank are left out first. Names are put in as text and never read as
+    rich's markup. Below stand what bounds a row, notes, and the names of columns left out.
     """
     records = rows(table)
     columns = wanted = _wanted(records, has_target)
@@ -93,7 +93,7 @@ def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]
 
 
 def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
-    """The table with just these columns."""
+    """The table with these columns."""
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     drawn.caption_justify = "left"
     for index, column in enumerate(columns):

@@ -1,6 +1,6 @@
-"""Pages of HTML that need nothing but themselves: no network, no other file.
+"""Pages of HTML made from `templates/`, which load nothing: no network, no other file.
 
-Everything is escaped unless a template says that it is ours; the pages forbid themselves to load
+Every value is escaped unless a template marks it as safe, and a page's own policy forbids to load
 anything (`templates/page.html`), so a name that a user chose can do no harm.
 """
 
@@ -19,12 +19,12 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **values: Any) -> str:
-    """The page that `template` makes of `values`, which are escaped."""
+    """The page that a template makes of these values, escaped."""
     return _environment().get_template(template).render(**values)
 
 
 def json_for_page(value: Any) -> str:
-    r"""JSON that can stand in a script element: nothing in it ends the element.
+    r"""JSON for a script element; no character in it ends the element.
 
     >>> json_for_page({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'

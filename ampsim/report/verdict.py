@@ -1,4 +1,4 @@
-"""The answer in a sentence or two: which schedule is fastest, by how much, and what it costs."""
+"""The verdict, in one or two sentences: the fastest schedule, its speed-up, its staleness."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SAME = 0.05  # chosen: throughputs that differ by less are called about equal
 
 
 def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -> str:
-    """What the table says, in plain text: the best schedule against the first row.
+    """The best schedule against the first row, in plain text.
 
-    The best is the one that reaches the target first, or the one of the highest throughput where
-    none does or nothing was measured. Whatever missed the target is named.
+    The best schedule reaches the target first; where none reaches it or nothing was measured, it
+    has the highest throughput. Schedules that missed the target are named.
 
     Args:
         table: a row for each schedule.
@@ -88,7 +88,7 @@ def _speed(row: Row, first: Row) -> str:
 
 
 def _rate(row: Row) -> str:
-    """Training throughput with what it is of: "2.08 M lists/s"."""
+    """Training throughput with the name of its items: "2.08 M lists/s"."""
     said, items = format_rate(number(row, "train_per_s")), items_of([row])
     if not items or not said.endswith("/s"):
         return said
@@ -100,7 +100,7 @@ def _times(ratio: float) -> str:
 
 
 def _stale(row: Row) -> str:
-    """The price of asynchrony, where it is known."""
+    """The mean staleness, where it is known."""
     mean = number(row, "staleness_mean")
     if math.isnan(mean):
         return ""
@@ -128,7 +128,7 @@ def _reaching(best: Row, first: Row, goal: Goal) -> str:
 
 
 def _first_wins(records: Sequence[Row], goal: Goal) -> str:
-    """Sentence for when nothing beats the first row."""
+    """A sentence for the case that the first row is the best."""
     first = records[0]
     others = [row for row in records[1:] if _has_reached(row)]
     start = f"{_name(first)} reaches {goal.text} first, in {_when(first)}"
@@ -141,14 +141,14 @@ def _first_wins(records: Sequence[Row], goal: Goal) -> str:
 
 
 def _missed(records: Sequence[Row], goal: Goal) -> str:
-    """Sentence on those that did not reach the target, or nothing."""
+    """A sentence that names the rows that missed the target; empty where none did."""
     names = [f"{_name(row)} ({_shortfall(row, goal)})" for row in records if not _has_reached(row)]
     start = f" {goal.text[0].upper()}{goal.text[1:]}"
     return f"{start} is not reached by {', '.join(names)}." if names else ""
 
 
 def _shortfall(row: Row, goal: Goal) -> str:
-    """How far a row came that has no time to the target."""
+    """The repeats of a row that reached the target, if any; otherwise the row's best value."""
     reached = number(row, "repeats_reached")
     if reached > 0:
         return f"only in {reached:.0f} of {number(row, 'repeats'):.0f} repeats"

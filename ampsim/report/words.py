@@ -1,4 +1,4 @@
-"""Names that users chose, made fit to be shown."""
+"""Names that users chose, as one short line of text."""
 
 from __future__ import annotations
 

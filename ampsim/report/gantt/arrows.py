@@ -1,4 +1,4 @@
-"""Transfers that a Gantt chart shows as arrows, before any drawing: from which row to which."""
+"""Transfers that a Gantt chart shows as arrows, as columns of numbers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HOST = -1
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """Transfers between workers that touch a window, in the order in which they were recorded.
+    """Transfers between workers that overlap a window, in the order of the record.
 
     Attributes:
         source: the worker that sends.
         target: the worker that receives.
         start_s: when the message enters the link.
         end_s: when it arrives.
-        size_bytes: what it carries.
-        to_host: how many more there were from or to the host, which has no row.
+        size_bytes: size of the message.
+        to_host: how many other transfers in the window begin or end at the host.
     """
 
     source: Integers
@@ -37,11 +37,11 @@ class Arrows:
 
     @property
     def workers(self) -> frozenset[int]:
-        """The workers that any of these joins."""
+        """The workers that send or receive any of these."""
         return frozenset(int(w) for w in np.unique(np.concatenate([self.source, self.target])))
 
     def thinned(self, most: int) -> tuple[Arrows, int]:
-        """Every `step`-th of them, at most `most`, and that step."""
+        """Every step-th transfer, at most `most`, and the step."""
         step = max(1, -(-len(self.source) // most))
         chosen = slice(None, None, step)
         columns = (self.source, self.target, self.start_s, self.end_s, self.size_bytes)
@@ -50,7 +50,7 @@ class Arrows:
 
 
 def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> Arrows:
-    """Transfers that are under way in a window.
+    """Transfers between workers that overlap a window.
 
     Args:
         transfers: chunks of the trace's transfers.

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows, before any drawing: boxes cut to a window, and the rows they lie in."""
+"""Boxes of a Gantt chart, cut to a window, and its rows, as columns of numbers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class WorkerRows:
-    """Which rows a chart has: for how many workers, under which names, with or without idle ones.
+    """The workers that a chart has rows for, and the names of the rows.
 
     Attributes:
         count: number of workers of the cluster.
         names: a name per worker; "worker 0", "worker 1", ... where not given.
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
-        devices: a device's name per worker; empty where they are unknown or of no interest.
-        hosts: the nodes of each worker, which stand behind its name.
+        devices: a device's name per worker; empty where devices are unknown.
+        hosts: the nodes of each worker, named after its number.
     """
 
     count: int
@@ -38,14 +38,14 @@ class WorkerRows:
     hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
 
     def name(self, worker: int) -> str:
-        """What stands beside the row of `worker`."""
+        """Name of the row of `worker`."""
         if self.names is not None:
             return plain(self.names[worker], 24)
         nodes = some_of(self.hosts.get(worker, ()))
         return f"worker {worker} ({nodes})" if nodes else f"worker {worker}"
 
     def in_order(self) -> list[int]:
-        """All workers, those of one device together, else by number."""
+        """All workers by number, those with the same device together."""
         kinds = {name: rank for rank, name in enumerate(dict.fromkeys(self.devices))}
         if len(kinds) < 2:
             return list(range(self.count))
@@ -54,9 +54,9 @@ class WorkerRows:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Steps that take time inside a window, one entry each, in the order of the trace.
+    """Steps that take time inside a window, in the order of the trace.
 
-    `present` holds the workers that did anything in the window, free steps included.
+    `present` holds the workers with any step in the window, free steps included.
     """
 
     worker: Integers
@@ -74,7 +74,7 @@ class Boxes:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The rows drawn, top to bottom: worker numbers, which of them are busy, and a closing line.
+    """The rows from top to bottom: worker numbers, whether each is busy, and a closing line.
 
     `groups` has a name and the first and last row of each kind of device, if there are several.
     """
@@ -107,9 +107,9 @@ def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
 def lanes_for(
     charts: Iterable[Boxes], rows: WorkerRows, joined: frozenset[int] = frozenset()
 ) -> Lanes:
-    """Rows that fit all `charts`, so that charts above each other have the same rows.
+    """The rows of all `charts`, so that charts above each other have the same rows.
 
-    Workers in `joined`, which send or receive what is drawn, keep their rows, busy or not.
+    Workers in `joined`, which send or receive transfers that are drawn, have rows, busy or not.
     """
     charts = list(charts)
     busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
@@ -182,7 +182,7 @@ def choose_window(
 
 
 def _finish_s(spans: DataFrame, instances: int) -> float:
-    """When `instances` instances are through, with the updates which that takes along."""
+    """When `instances` instances have finished, with the updates that began until then."""
     instance, end_s = integers(spans, "instance"), floats(spans, "end_s")
     start_s = floats(spans, "start_s")
     is_update = np.asarray(spans["direction"], dtype=np.str_) == "update"

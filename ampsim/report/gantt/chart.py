@@ -1,8 +1,8 @@
 """Gantt charts in the colours of the paper's Figure 1: who worked on which instance, and when.
 
 Orange is forward, blue backward, yellow update; the number in a box is its instance. Thin arrows
-are messages on links that take time; those from and to the host have no row to start or end at.
-Where devices differ, rows are grouped by them.
+are messages on links that take time; messages from and to the host have no arrow, as the host has
+no row. Rows are grouped by device where devices differ.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ _ROWS_IN_MAX = 12.0  # chosen: more rows than fit into this height become lower
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is drawn of one schedule.
+    """The spans and transfers of one schedule that a chart draws.
 
     Attributes:
         spans: the trace's spans; free steps (start_s == end_s) are not drawn.
-        transfers: the trace's transfers, or chunks of them; none if there are none, or if they are
-            not to be drawn.
+        transfers: the trace's transfers that the chart draws, in chunks.
         kept: how much of the run `spans` are; None for all of it.
     """
 
@@ -123,7 +122,7 @@ def gantt_comparison(
 def _stack(
     schedules: Mapping[str, Schedule], rows: WorkerRows, window_s: Window | None, *, numbered: bool
 ) -> Figure:
-    """Charts of all `schedules`, titled with their names."""
+    """A figure with a chart of each schedule, under its name."""
     assert schedules, "a chart of no schedule"
     spans = [one.spans for one in schedules.values()]
     window = check_window(window_s) if window_s else whole_window(spans)
@@ -161,7 +160,7 @@ def _charts(schedules: Mapping[str, Schedule], rows: WorkerRows, window: Window)
 
 
 def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
-    """A figure and `count` axes above each other, each for rows of `rows_in` inches altogether."""
+    """A figure and `count` axes above each other, each as high as its rows, `rows_in` inches."""
     figure = new_figure(_WIDTH_IN, 0.95 + count * (rows_in + 0.45))
     first = figure.add_subplot(count, 1, 1)
     others = [figure.add_subplot(count, 1, place, sharex=first) for place in range(2, count + 1)]
@@ -169,7 +168,7 @@ def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
 
 
 def _summary(chart: Chart) -> str:
-    """How busy the rows are, or that there is nothing to see; how many transfers are left out."""
+    """How busy the rows are or how much was kept, and the share of transfers that is drawn."""
     parts = [f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"]
     if not len(chart.boxes.worker):
         parts = ["no step takes time in this window"]
@@ -181,7 +180,7 @@ def _summary(chart: Chart) -> str:
 
 
 def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:
-    """Lays out, freezes the layout, then paints what depends on how large the axes became."""
+    """Freezes the layout, then paints what depends on the size of the axes."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     width, height = panels[0].get_position().transformed(figure.transFigure).size

@@ -25,8 +25,8 @@ def write_gantt_page(
 ) -> Path:
     """Writes the schedules' charts above each other into one page that needs no network.
 
-    One can zoom, pan, ask what a step is, and follow one instance through all workers. Where steps
-    are too many to be seen apart, it shows how long workers are busy, and says so.
+    A reader can zoom, pan, point at a step for its numbers, and follow one instance through all
+    workers. Where boxes would be too narrow, the page shows shares of busy time, and says so.
 
     Args:
         spans_by_schedule: the trace's spans.

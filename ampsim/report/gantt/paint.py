@@ -1,4 +1,4 @@
-"""Painting one Gantt chart into axes: rows, boxes, and the numbers that fit into the boxes."""
+"""Painting a Gantt chart into axes: rows, boxes, and the instances' numbers in the boxes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One schedule's chart: what to draw, in which rows, on which scale.
+    """One schedule's chart: boxes, rows, scale, window and arrows.
 
     `arrows` are the transfers to draw, every `every`-th of all `transfers`; `kept` says how much of
     the run the boxes are of, None for all of it.
@@ -64,7 +64,7 @@ class Chart:
 
     @property
     def gap_s(self) -> Window | None:
-        """From when to when the window shows what was not kept; None where it does not."""
+        """Start and end of the time in the window whose steps were not kept; None if all were."""
         return None if self.kept is None else self.kept.gap_s(self.window_s)
 
     def x(self, time_s: Floats) -> Floats:
@@ -85,13 +85,13 @@ class Chart:
         return self.rows_of(self.boxes.worker)
 
     def rows_of(self, workers: Integers) -> Integers:
-        """Row of each of some workers, all of which have one."""
+        """Row of each of these workers, all of which have rows."""
         place = {worker: index for index, worker in enumerate(self.lanes.workers)}
         return np.array([place[int(worker)] for worker in workers], dtype=np.int64)
 
 
 def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> None:
-    """Background, names and limits: idle time is what stays visible of the background."""
+    """Paints background, names and limits; idle time is the background between boxes."""
     count = len(chart.lanes.workers)
     left, right = chart.x(np.array(chart.window_s))
     closing = max(0.8, 13.0 / row_pt) if chart.lanes.closing_line else 0.0
@@ -113,7 +113,7 @@ def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> Non
 
 
 def _paint_gap(axes: Axes, chart: Chart, count: int) -> None:
-    """Hatches the time that the run went on and of which no step was kept."""
+    """Hatches the time in the window whose steps were not kept."""
     gap = chart.gap_s
     assert gap is not None
     left, right = chart.x(np.array(gap))
@@ -128,7 +128,7 @@ def _paint_gap(axes: Axes, chart: Chart, count: int) -> None:
 
 
 def legend_gap() -> Patch:
-    """The entry for what was not kept."""
+    """The legend's entry for time whose steps were not kept."""
     return Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")
 
 
@@ -197,7 +197,7 @@ def legend_handles() -> list[Patch]:
 
 
 def _number_size(labels: list[str], box_pt: Floats, row_pt: float) -> tuple[float, Flags]:
-    """Largest size that loses few of the numbers, and which boxes hold theirs at that size."""
+    """Largest size at which most numbers fit into their boxes, and which boxes these are."""
     found = [(_SIZES_PT[-1], np.zeros(len(labels), dtype=np.bool_))]
     for size_pt in _SIZES_PT:
         if size_pt * 1.15 <= row_pt * 2 * _HALF:
@@ -237,7 +237,7 @@ def _rectangles(left: Floats, right: Floats, row: NDArray[np.int64]) -> Any:
 
 
 def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> None:
-    """Names beside the rows, every second, fourth, ... where rows are too low for all of them."""
+    """Names rows; every second, fourth, ... row where rows are too low for all names."""
     step = next((step for step in (1, 2, 4, 8, 16, 32) if step * row_pt >= _NAMES_PT), 64)
     places = range(0, len(lanes.workers), step)
     names = [rows.name(lanes.workers[place]) for place in places]

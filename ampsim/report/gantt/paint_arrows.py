@@ -51,7 +51,7 @@ def paint_arrows(axes: Axes, chart: Chart, size_pt: tuple[float, float]) -> None
 
 
 def legend_arrow() -> Line2D:
-    """How an arrow looks, for a legend."""
+    """The legend's entry for an arrow."""
     return Line2D(
         [], [], color=TRANSFER, linewidth=1.0, marker=">", markersize=4.0, markevery=[1],
         label="transfer",

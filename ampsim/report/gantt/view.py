@@ -40,7 +40,7 @@ _TYPES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What one worker did, or all of them: a row of the table beside the chart."""
+    """Steps and shares of one worker, or of all: a row of the table beside the chart."""
 
     name: str
     steps: int
@@ -62,14 +62,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class GanttView:
-    """What `templates/gantt.html` shows.
+    """The values of `templates/gantt.html`.
 
     Attributes:
         data: plain values for `templates/gantt.js`.
-        panels: the same in words, a panel for each schedule.
-        directions: looks of the three kinds of step.
-        has_transfers: whether there are arrows.
-        is_whole: whether everything that ran is there, so that nothing is hatched.
+        panels: the chart of each schedule in words.
+        directions: label, colours and hatch of each direction.
+        has_transfers: whether the chart has arrows.
+        is_whole: whether all steps were kept, so that nothing is hatched.
     """
 
     data: dict[str, Any]
@@ -260,7 +260,7 @@ class _Packed:
 
 
 def _overlap(first_s: Window, whole_s: Window) -> Window:
-    """The part of the run that is shown first; the whole of it where the window lies outside."""
+    """The window within the run; the whole run where the window lies outside."""
     start_s, end_s = max(first_s[0], whole_s[0]), min(first_s[1], whole_s[1])
     return (start_s, end_s) if start_s < end_s else whole_s
 
@@ -277,7 +277,11 @@ def _steps(spans_by_schedule: Mapping[str, DataFrame], window_s: Window) -> int:
 
 
 def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | None) -> Window:
-    """The window, if what it holds is not too much."""
+    """The window, if a page can hold its steps.
+
+    Raises:
+        OptionError: there are too many steps, or no window was given.
+    """
     count = _steps(spans_by_schedule, window_s or whole_window(spans_by_schedule.values()))
     if window_s is None or count > STEPS_MAX:
         raise OptionError(

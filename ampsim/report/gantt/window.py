@@ -1,4 +1,4 @@
-"""Which part of a run a chart shows: a window of time, or the time that some instances take."""
+"""The part of a run that a chart shows: a window of time, or the time of some instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INSTANCES = re.compile(r"instances?:([0-9]+)(?:-([0-9]+))?\Z")
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """The time that instances take, from the first step of any to the last of all.
+    """The time from the start of the first step of some instances to the end of their last.
 
     Attributes:
         first: number of the first.
@@ -63,7 +63,7 @@ Choice: TypeAlias = "Window | Instances"
 
 
 def parse_window(text: str) -> Choice:
-    """What a user asks for: ``0:2e-5``, ``0:2ms``, ``instance:3`` or ``instance:3-7``.
+    """Reads --window: ``0:2e-5``, ``0:2ms``, ``instance:3`` or ``instance:3-7``.
 
     Numbers without a unit are seconds; a start without one takes the unit of the end.
 
@@ -98,7 +98,7 @@ def parse_window(text: str) -> Choice:
 
 
 def chosen_window(choice: Choice, spans_by_schedule: Mapping[str, DataFrame]) -> Window:
-    """The window of time that was asked for.
+    """The window of time of a choice.
 
     Raises:
         OptionError: no step of the instances asked for takes time, or the window reaches beyond

@@ -39,5 +39,5 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Inside of a quoted string; a doubled backslash keeps Graphviz from reading escapes."""
+    """`text` for a quoted string; backslashes are doubled, as Graphviz reads escapes."""
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Families of nodes as the paper's Figure 2 colours them, and what each kind belongs to."""
+"""Families of nodes as the paper's Figure 2 colours them, and the family of each kind."""
 
 from __future__ import annotations
 

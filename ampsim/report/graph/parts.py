@@ -1,4 +1,4 @@
-"""Typed nodes and edges out of a networkx graph, with the words that are shown for them."""
+"""Nodes and edges of a networkx graph, typed, with the words of the drawing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERED = re.compile(r"(in|out|input|output|copy|part|branch|replica)?[-_ ]?\d
 
 @dataclass(frozen=True, slots=True)
 class NodePart:
-    """A node of the drawing; `lines` is what its box says, its name first."""
+    """A node of the drawing; `lines` is the text in its box, its name first."""
 
     name: str
     kind: str
@@ -26,7 +26,7 @@ class NodePart:
 
 @dataclass(frozen=True, slots=True)
 class EdgePart:
-    """An edge of the drawing with the names of its ports, "" where they say nothing new."""
+    """An edge of the drawing; a port's name is "" where it adds nothing to the node's name."""
 
     source: str
     target: str
@@ -36,7 +36,7 @@ class EdgePart:
 
 @dataclass(frozen=True, slots=True)
 class GraphParts:
-    """All that is drawn of a graph, in the graph's own order."""
+    """Nodes and edges of the drawing, in the graph's own order."""
 
     name: str
     nodes: tuple[NodePart, ...]
@@ -67,13 +67,13 @@ def _node(name: str, values: dict[str, Any]) -> NodePart:
 
 
 def _port(values: dict[str, Any], which: str) -> str:
-    """A port's name, "" if it only counts."""
+    """A port's name, "" if it is only a number."""
     name = plain(values.get(which, ""), 20)
     return "" if _NUMBERED.match(name) else name
 
 
 def _if_new(ends: list[tuple[str, str]], index: int, neighbour: str) -> str:
-    """A port's name where its node has others, too, and it is not just the neighbour's name."""
+    """A port's name where its node has several, and it differs from the neighbour's name."""
     node, port = ends[index]
     is_one_of_several = len({other for name, other in ends if name == node}) > 1
     return port if is_one_of_several and port != plain(neighbour, 20) else ""

@@ -1,4 +1,4 @@
-"""A graph as a picture in the manner of the paper's Figure 2, from top to bottom."""
+"""A graph as a picture from top to bottom, as the paper's Figure 2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOP_INK = "#B03A2E"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything placed: y grows upwards, lengths in inches."""
+    """Nodes and edges with their places; y grows upwards, lengths in inches."""
 
     parts: GraphParts
     layout: Layout
@@ -68,7 +68,7 @@ def _place(parts: GraphParts) -> Picture:
 
 
 def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
-    """Width and height of a node: its words must fit in, its ports' names beside each other."""
+    """Width and height of a node that hold its words, and its ports' names beside each other."""
     words_pt = [text_width_pt(node.lines[0], _FONT_PT)]
     words_pt += [text_width_pt(line, _SMALL_PT) for line in node.lines[1:]]
     outputs = [edge.source_port for edge in edges if edge.source == node.name]
@@ -83,7 +83,7 @@ def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
 
 
 def _canvas(picture: Picture) -> tuple[Any, Axes]:
-    """Figure as large as the drawing and its legend, axes in inches."""
+    """A figure as large as the drawing and its legend, and axes whose units are inches."""
     left, right = _extent(picture)
     families = _families(picture)
     wide = max(right - left + 2 * _MARGIN_IN, 2 * _LEGEND_COLUMN_IN)

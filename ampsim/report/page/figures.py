@@ -1,4 +1,4 @@
-"""The figures that a forecast, or a report, has data for, under the names that recipes use."""
+"""The figures that a forecast has data for, by the names in recipes, with their headings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _HEADINGS = {
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What figures are made of; `names` are the schedules of the table's rows."""
+    """The data of all figures; `names` are the schedules of the table's rows."""
 
     forecast: Forecast
     runs: Mapping[str, Sequence[Run]]
@@ -80,11 +80,11 @@ def result_figures(
     wanted: Collection[str] | None = None,
     names: Sequence[str] | None = None,
 ) -> Iterator[tuple[Picture, Figure]]:
-    """Each figure that there are data for, with its file, heading and what it shows.
+    """Each figure that the forecast has data for, with its file, heading, description and caption.
 
     Args:
-        forecast: whose numbers they show.
-        wanted: names of those to draw; all unless given.
+        forecast: the numbers.
+        wanted: names of the figures to draw; all unless given.
         names: the schedule of each row of the table; its column `schedule` unless given.
     """
     source = _Source(forecast, runs_by_row(forecast), names)

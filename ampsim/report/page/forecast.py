@@ -36,7 +36,7 @@ TABLE: Final = "forecast.csv"
 PAGE: Final = "forecast.md"
 INDEX: Final = "index.html"
 FILES: Final = (TABLE, PAGE, INDEX)
-"""Those that every forecast has beside its manifest."""
+"""Files of every forecast, beside its manifest."""
 
 _KIND: Final = "forecast"
 _FORMAT: Final = 1

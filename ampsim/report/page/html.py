@@ -1,4 +1,4 @@
-"""A finished forecast as one page of HTML that holds everything it shows."""
+"""A finished forecast as one page of HTML, with its figures and data inside."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _LONGEST = 400  # chosen: of a user's text; enough for two sentences
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a page says that depends on what it is a page of.
+    """Texts and tables that differ between the page of a forecast and that of a run.
 
     Attributes:
-        kind: what the title begins with.
-        chart: below the heading of the Gantt chart.
-        files: what lies beside the page, and what is in it: the sentence goes on with the names.
-        names: of those files.
+        kind: first word of the title.
+        chart: sentence below the heading of the Gantt chart.
+        files: beginning of the sentence that ends with the names of the files beside the page.
+        names: names of these files.
         tables: further tables: heading, then headings of the columns, then lines.
-        verdict: instead of the table's; that if empty.
+        verdict: the verdict; that of the table if empty.
     """
 
     kind: str
@@ -73,16 +73,16 @@ def html_page(
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
-    It asks for nothing from any network, and shows names that users chose letter for letter.
+    The page loads nothing from any network, and shows names that users chose letter for letter.
 
     Args:
-        forecast: what is told.
-        figures: pictures of it with their headings and what they show in words.
-        spans_by_schedule: spans of a run of each schedule; no chart where there are none.
-        words: what it says of itself.
-        transfers: of the same runs, to be drawn as arrows.
-        kept: how much of each run `spans_by_schedule` has; all of it where it does not say.
-        narrow: the same pictures for a phone; none if that is to shrink the others.
+        forecast: the table, its runs and the manifest.
+        figures: the figures with their headings, descriptions and captions.
+        spans_by_schedule: spans of a run of each schedule; the page has no chart where it is empty.
+        words: texts of this kind of page.
+        transfers: transfers of the same runs, which the chart draws as arrows.
+        kept: how much of each run `spans_by_schedule` has; all of a run that it does not name.
+        narrow: the same figures for a phone; where it is empty a phone shrinks `figures`.
     """
     is_known = len(forecast.table) > 0
     headings, *lines = (
@@ -126,7 +126,7 @@ def html_page(
 def _drawn(
     figures: Sequence[tuple[Picture, Figure]], narrow: Sequence[Figure]
 ) -> list[tuple[Picture, str, str]]:
-    """Each picture as part of the page, and as it is on a phone if there is such a one."""
+    """Each picture as an element of the page, and its narrow one, empty if there is none."""
     return [
         (
             picture,

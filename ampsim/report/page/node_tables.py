@@ -1,4 +1,4 @@
-"""Tables of nodes: where each is, how long it works, and what the critical path waits for."""
+"""Tables of nodes: placement, busy time, and parts of the critical path."""
 
 from __future__ import annotations
 
@@ -26,29 +26,27 @@ _WORDS: Final = {
     "transfer": "transfer to",
     "link queue": "wait for the link to",
 }
-"""What a part of the critical path is, before the name of its node."""
+"""Words for a part of the critical path, before the name of its node."""
 
 
 def node_tables(forecast: Forecast) -> list[NamedTable]:
-    """Where each node is, and of each schedule's first repeat how long each node works.
+    """Tables of placement, of busy time and of the critical path, of each schedule's first repeat.
 
-    Beside that, what the critical path consists of: work, and waiting.
-
-    Nothing of what the forecast does not say.
+    A table is left out where the forecast has no data for it.
     """
     placed = mapping(mapping(forecast.manifest.get("placement") or {}).get("workers") or {})
     found: list[NamedTable] = []
     if placed:
-        found.append(("Which worker each node is on", _placement(placed, devices_of(forecast))))
+        found.append(("Placement of nodes", _placement(placed, devices_of(forecast))))
     by_row = runs_by_row(forecast)
     for name, repeats in by_row.items():
         times = _times(repeats[0])
         parts = getattr(repeats[0], "path_parts", None)
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
         if times is not None and len(times):
-            found.append((f"How long each node works{of}", _busy(times)))
+            found.append((f"Busy time of each node{of}", _busy(times)))
         if parts is not None and len(parts):
-            found.append((f"What the last step waited for{of}", _path(parts)))
+            found.append((f"Critical path{of}", _path(parts)))
     return found
 
 
@@ -78,7 +76,7 @@ def _busy(times: DataFrame) -> list[list[str]]:
 
 
 def _path(parts: DataFrame) -> list[list[str]]:
-    """The longest parts of the critical path, and the rest together; they add up to the run."""
+    """The longest parts of the critical path, and the sum of the others; all add up to the run."""
     lines = [["what", "node", "direction", "worker", "on the path", "share of the run"]]
     shown, others = rows(parts)[:_PATH_MAX], rows(parts)[_PATH_MAX:]
     for row in shown:

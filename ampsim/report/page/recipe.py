@@ -38,7 +38,7 @@ TABLE = "report.csv"
 PUBLISHED = "published.csv"
 WITNESS = "witness.json"
 FILES = (TABLE, PAGE)
-"""Those that every report has beside its manifest."""
+"""Files of every report, beside its manifest."""
 
 _SHOW: dict[str, Callable[[float | None], str]] = {
     "train_per_s": format_rate,
@@ -61,7 +61,7 @@ _OF_ROW = ("name", "label", "mode", "set")
 
 
 class File(Protocol):
-    """What the page takes from a recipe's file."""
+    """The parts of a recipe's file that the page reads."""
 
     @property
     def title(self) -> str:
@@ -85,7 +85,7 @@ class File(Protocol):
 
 
 class Findings(Forecast, Protocol):
-    """What a recipe gave: a forecast's numbers, beside published ones."""
+    """Results of a recipe: a forecast, and published numbers."""
 
     @property
     def comparison(self) -> DataFrame:
@@ -94,7 +94,7 @@ class Findings(Forecast, Protocol):
 
     @property
     def witnesses(self) -> str:
-        """What tiny runs of the rows did, as text."""
+        """Records of short runs of the rows, as text."""
         ...
 
 
@@ -155,7 +155,7 @@ def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
 
 
 def _judged(findings: Findings) -> DataFrame:
-    """The rows that the verdict speaks of: those that were measured, unless none was."""
+    """The rows that the verdict compares: those that were measured, unless none was."""
     table: Any = findings.table
     measured = ~_is_nan(floats(table, findings.metric.best_column))
     failed = _is_nan(floats(table, "train_per_s"))

@@ -1,4 +1,4 @@
-"""A run that was kept as pages beside its trace: index.html, report.md and figures."""
+"""Pages of a run that was kept, beside its trace: index.html, report.md and figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
 FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
-"""Those that every run has beside its manifest."""
+"""Files of every run, beside its manifest."""
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class RunView:
     """A run as a forecast of one row, which is what the pages show.
 
     Attributes:
-        outline: its numbers and tables, of the spans the leading ones.
-        transfers: the leading ones.
+        outline: numbers and tables of the run, with its leading spans.
+        transfers: the leading transfers.
         table: the one row.
-        target: value of the metric at which it was to end; None without one.
-        metric: what was measured.
+        target: value of the metric at which training ends; None without one.
+        metric: what validation measures.
         model: the model's name.
         cluster: the cluster's name.
-        manifest: where it came from.
-        interrupted: how it ended, unless it went to its end.
+        manifest: origin of the run.
+        interrupted: how the run ended, unless it finished.
         time_by_node: as `Result.time_by_node`.
     """
 
@@ -129,7 +129,7 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
 
     Args:
         outcome: what was kept.
-        target: value of the metric at which it was to end, if any.
+        target: value of the metric at which training ends, if any.
     """
     result = outcome.result
     whole = result.outline()
@@ -153,7 +153,7 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
 
 
 def _ending(outcome: Outcome) -> str | None:
-    """A sentence on how the run ended, unless it went to its end."""
+    """A sentence on how the run ended, unless it finished."""
     if outcome.is_interrupted:
         return f"The run was {outcome.ended}."
     return f"The run {outcome.ended}." if outcome.failure else None
@@ -192,7 +192,7 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
 
 
 def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
-    """The page of HTML, which holds everything itself."""
+    """The page of HTML, with figures and data inside."""
     spans = {view.schedule: view.spans} if len(view.spans) else {}
     words = Words(
         "Run",
@@ -237,7 +237,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
 
 
 def verdict_of(view: RunView) -> str:
-    """How fast it trains, and how far it came."""
+    """The table's verdict, and the last epoch's validation."""
     said = verdict(view.table, view.target, view.metric)
     if not len(view.epochs):
         return said

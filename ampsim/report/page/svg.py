@@ -1,4 +1,4 @@
-"""Figures as part of a page: vector graphics whose colours follow light and dark."""
+"""Figures as elements of a page: vector graphics with a light and a dark set of colours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DARK: Final = {
     "b4bac0": "59626a", "332288": "9a8ff0", "882255": "d0689c", "117733": "4cb56c",
     "661100": "c96a52",
 }  # fmt: skip
-"""What a colour of a figure is on a dark page, in hexadecimal; others stay as they are."""
+"""Colours of figures on a dark page, in hexadecimal; a colour not listed stays the same."""
 
 _NOT_DRAWN: Final = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL)
 _COLOUR: Final = re.compile(r"#([0-9a-f]{6})\b")
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 def dark_colours() -> str:
-    """The colours as properties of a style sheet: of a dark page."""
+    """The dark page's colours as properties of a style sheet."""
     return " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
 
 
@@ -35,9 +35,9 @@ def page_svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an element of a page of HTML.
 
     Args:
-        figure: what is drawn.
-        name: begins the names of its parts, so that no two figures of a page share one.
-        description: what it shows, for those who cannot see it.
+        figure: the figure, as matplotlib has it.
+        name: prefix of the identifiers of its parts, different for each figure of a page.
+        description: the figure in words, for a screen reader.
     """
     text = encode(figure, ".svg").decode("utf-8")
     text = _NOT_DRAWN.sub("", text[text.index("<svg") :])

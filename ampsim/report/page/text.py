@@ -1,4 +1,4 @@
-"""The words of a forecast's page: verdict, table, figures, assumptions, how to make it again."""
+"""A forecast's page in Markdown: verdict, table, figures, assumptions and origin."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAPER = "https://arxiv.org/abs/1705.09786"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure's file name, the heading over it (none if empty), what it shows, how to read it."""
+    """A figure's file name, heading (none if empty), description and caption."""
 
     file: str
     heading: str
@@ -71,7 +71,7 @@ def _table(forecast: Forecast) -> str:
 
 
 def setting(forecast: Forecast) -> str:
-    """What was asked, in one line."""
+    """Workers, target and repeats, in one line."""
     parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
     if forecast.target is not None:
         target = forecast.metric.target_text(forecast.target)
@@ -85,12 +85,12 @@ def setting(forecast: Forecast) -> str:
 
 
 def assumed(manifest: Mapping[str, Any]) -> list[str]:
-    """What was taken for granted, in sentences."""
+    """The assumptions, in sentences."""
     return [str(sentence) for sentence in sequence(manifest.get("assumptions"))]
 
 
 def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """A heading and lines on how each cost is known; empty where the manifest does not say."""
+    """A table of the costs and their sources; empty where the manifest has none."""
     costs = manifest.get("costs")
     if not is_tables(costs):
         return []
@@ -100,7 +100,7 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 
 def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """Name and text of each other value of the manifest, those of tables under their path."""
+    """Name and text of each other value of the manifest; a value in a table has a dotted name."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
     placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
     rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
@@ -115,7 +115,7 @@ def picture_parts(picture: Picture) -> list[str]:
 
 
 def tables_of(tables: Sequence[tuple[str, list[list[str]]]], left: Sequence[str]) -> list[str]:
-    """Headed tables; only columns in `left` hold words."""
+    """Tables under their headings; columns in `left` are aligned left."""
     parts: list[str] = []
     for heading, (headings, *lines) in tables:
         table = markdown.table(headings, lines, left=left).rstrip("\n")
@@ -124,7 +124,7 @@ def tables_of(tables: Sequence[tuple[str, list[list[str]]]], left: Sequence[str]
 
 
 def assumptions(manifest: Mapping[str, Any]) -> list[str]:
-    """Sentences on what was taken for granted, and how each cost is known."""
+    """The section of assumptions: sentences, and the table of costs."""
     sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
     if sentences:
@@ -136,7 +136,7 @@ def assumptions(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
-    """A table of the manifest's values, and where all of them are."""
+    """The section of origin: a table of the manifest's values, and links to the files."""
     values = origin_values(manifest)
     table = markdown.table(["what", "value"], values, left=("what", "value")) if values else ""
     files = (

@@ -15,7 +15,7 @@ _CHUNK_ROWS = 1 << 15
 
 
 class InFlight:
-    """When each instance's first step begins and its last one ends; 16 bytes for each instance."""
+    """Instances in flight: start of the first and end of the last step of each, in 16 bytes."""
 
     def __init__(self) -> None:
         """Start with no instance."""
@@ -23,7 +23,7 @@ class InFlight:
         self._last_ns = np.empty(0, dtype=np.int64)
 
     def take(self, spans: DataFrame) -> None:
-        """Add a chunk of spans; updates do not hold an instance back."""
+        """Add a chunk of spans; updates do not keep an instance in flight."""
         direction = np.asarray(spans["direction"], dtype=np.str_)
         instance = integers(spans, "instance")
         counted = (direction != "update") & (instance >= 0)
@@ -35,7 +35,7 @@ class InFlight:
         np.maximum.at(self._last_ns, instance, in_nanoseconds(floats(spans, "end_s")[counted]))
 
     def events(self, pid: int) -> Iterator[list[str]]:
-        """Lines of the counter, one wherever it changes."""
+        """Lines of the counter, one for each change."""
         is_there = self._last_ns >= 0
         time_ns = np.concatenate([self._first_ns[is_there], self._last_ns[is_there]])
         step = np.repeat([1, -1], len(time_ns) // 2)
@@ -61,7 +61,7 @@ class InFlight:
 
 
 def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> list[str]:
-    """Staleness of the gradients in each update, and how many updates the node has had.
+    """Counters of each update: staleness of its gradients, and the count of the node's updates.
 
     Args:
         updates: a chunk of updates.
@@ -83,7 +83,7 @@ def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> lis
 
 
 def stash_events(stashes: DataFrame, pid: int, held: dict[str, int]) -> list[str]:
-    """Bytes that old versions of a node's weights take, beside the latest, and of all nodes.
+    """Counters of stashed bytes: old versions of a node's weights, and those of all nodes.
 
     Args:
         stashes: a chunk of changes, each with the bytes from then on.

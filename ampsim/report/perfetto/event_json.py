@@ -1,4 +1,4 @@
-"""JSON as the trace format wants it: finite numbers, times in microseconds, harmless names."""
+"""JSON of the trace event format: finite numbers, times in microseconds, escaped names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ampsim.errors import OptionError
 from ampsim.report.frames import Floats, Integers
 
 LONGEST_S: Final = 9e9
-"""Nearly 2^63 nanoseconds, which is all that a time in 64 bits can be."""
+"""Seconds in nearly 2^63 nanoseconds, the longest time in 64 bits."""
 
 
 def quoted(text: str) -> str:
-    r"""A JSON string in ASCII that is harmless even if the file is read as HTML.
+    r"""A JSON string in ASCII, without "<", which a browser could read as HTML.
 
     >>> print(quoted('<b> "ä"'))
     "\u003cb> \"\u00e4\""
@@ -60,7 +60,7 @@ def track_names(pid: int, tid: int, name: str, order: int) -> Iterator[str]:
 
 
 def in_nanoseconds(time_s: Floats) -> Integers:
-    """Whole nanoseconds; rounding keeps the order, so steps that follow each other still do.
+    """Times in whole nanoseconds; rounding keeps their order.
 
     Raises:
         OptionError: a time is too long for the format.
@@ -74,9 +74,9 @@ def in_nanoseconds(time_s: Floats) -> Integers:
 
 
 def in_microseconds(time_ns: Integers) -> list[float]:
-    """The same as the numbers to write, which Perfetto multiplies by 1000 and cuts, not rounds.
+    """Times in microseconds; Perfetto multiplies them by 1000 and cuts the fraction off.
 
-    Where cutting would lose a nanosecond, the next number above is written.
+    Where the cut would lose a nanosecond, the time is the next larger number.
 
     >>> in_microseconds(np.array([16_001, 2_000]))
     [16.001, 2.0]
@@ -87,7 +87,7 @@ def in_microseconds(time_ns: Integers) -> list[float]:
 
 
 def in_microseconds_of(time_ns: int) -> float:
-    """One such number.
+    """One time in microseconds, as `in_microseconds` gives it.
 
     >>> in_microseconds_of(16_001)
     16.001

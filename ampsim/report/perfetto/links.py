@@ -1,4 +1,4 @@
-"""Tracks of a trace for what links carry: one track for each directed pair of places.
+"""Tracks of a trace for transfers: one track for each directed pair of workers.
 
 Slices of one track must nest, but with latency several messages of a link are on their way at
 once: the link then has as many tracks, lanes, as there are messages on it at the busiest moment.
@@ -21,7 +21,7 @@ _CHUNK_ROWS: Final = 1 << 15
 
 @dataclass(slots=True)
 class _Link:
-    """A directed pair of workers: its words, and a track and the end of its last slice per lane."""
+    """A directed pair of workers: its name, and of each lane the track and its last slice's end."""
 
     words: str
     tids: list[int] = field(default_factory=list[int])
@@ -53,7 +53,7 @@ class Links:
         self._links: dict[tuple[int, int], _Link] = {}
 
     def events(self, transfers: Iterable[DataFrame]) -> Iterator[list[str]]:
-        """Lines of all that these chunks hold, then the names of the tracks; none without any."""
+        """Lines of all transfers in these chunks, then the names of the tracks."""
         for chunk in transfers:
             for start in range(0, len(chunk), _CHUNK_ROWS):
                 yield self._slices(chunk[start : start + _CHUNK_ROWS])
@@ -107,6 +107,6 @@ class Links:
 
 
 def _label(source: str, target: str) -> tuple[str, str]:
-    """Name and category of a slice, and what its arguments say of its two ends."""
+    """Name and category of a slice, and its two ends as arguments."""
     ends = f'"source":{quoted(source)},"target":{quoted(target)}'
     return f'"name":{quoted(f"{source} → {target}")},"cat":"transfer"', ends

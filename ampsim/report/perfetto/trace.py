@@ -1,10 +1,10 @@
 """A run as a trace that ui.perfetto.dev and chrome://tracing open.
 
-One process per schedule, one track per worker, and a second process, one track per link, where
-messages waited for links. What takes time is a slice; what is free is an instant. Arrows lead from
-a forward step to the backward step that used its activation, and from there to the update that used
-the gradient; counters show what is in flight, staleness, weight versions, bytes of stashed weights
-and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
+A schedule is a process with one track per worker, and, if it has transfers, a second process with
+one track per link. A step that takes time is a slice; a free step is an instant. Arrows lead from a
+forward step to the backward step that used its activation, and from there to the update that used
+the gradient; counters show instances in flight, staleness, weight versions, bytes of stashed
+weights and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
 
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
@@ -39,7 +39,7 @@ _BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What is drawn of one run; chunks are asked for anew at every pass, so none need be kept.
+    """The tables of one run; each pass asks for the chunks anew, so none need be kept.
 
     Attributes:
         name: of the schedule, a user's text.
@@ -88,7 +88,7 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
     Args:
         traces: one for each schedule; all begin at time 0.
         path: the file.
-        title: what ran, a user's text.
+        title: name of the model and of the cluster, users' texts.
 
     Returns:
         How many spans were written.
@@ -147,7 +147,7 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
 
 
 def _transfers(trace: Trace, tracks: _Tracks) -> Iterator[list[str]]:
-    """Lines of the links' process; none where no message waited for a link."""
+    """Lines of the links' process; none where there are no transfers."""
     if not any(len(chunk) for chunk in trace.transfers()):
         return
     yield list(_process(tracks.links_pid, f"{plain(trace.name)}: links", 2 * tracks.pid + 1))
@@ -203,7 +203,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
 
 
 def _said(state: str) -> str:
-    """A step's state among its arguments; nothing where the trace has none."""
+    """A step's state as an argument of its slice; empty where the trace has none."""
     return f'"state":{quoted(plain(state, 200))},' if state else ""
 
 

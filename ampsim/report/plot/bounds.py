@@ -1,4 +1,4 @@
-"""What bounds each row: shares of the busiest worker, critical path, busiest link, admission."""
+"""Bounds of each row: shares of busiest worker, critical path, busiest link and admission."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _COLOURS = (LINES[1].colour, LINES[2].colour, LINES[3].colour, LINES[6].colour)
 
 
 def has_bounds(table: DataFrame) -> bool:
-    """Whether some row knows what bounds it."""
+    """Whether the bound of some row is known."""
     return any(bound_name(row) for row in rows(table))
 
 
 @styled
 def bounds(table: DataFrame) -> Figure:
-    """Four bars a row: shares of the time of its first run. The largest is named."""
+    """Four bars a row, shares of the time of its first run, and the name of the largest."""
     names, records = row_labels(table), rows(table)
     figure = new_figure(_WIDTH_IN, 1.3 + 0.85 * max(1, len(records)))
     axes = figure.add_subplot(1, 1, 1)

@@ -186,7 +186,7 @@ def _median_run(runs: list[Curve], goal: Goal) -> int:
 
 
 def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
-    """What the legend says of a schedule: the medians that the table has, and what is drawn."""
+    """The legend's entry of a schedule: the medians that the table has, and the runs drawn."""
     which = "median" if len(runs) % 2 else "lower median"
     band = ", band: all" if is_banded else _epochs_of_all(runs, goal)
     several = len(runs) > 1
@@ -219,7 +219,7 @@ def _words(goal: Goal) -> str:
 
 
 def _range(curves: list[Curve], goal: Goal) -> tuple[float, float]:
-    """Limits of the axis: all that was measured, and the target."""
+    """Limits of the axis, which hold every measured value and the target."""
     values = np.concatenate([np.array([np.nan]), *(curve.score for curve in curves)])
     values = np.append(values[np.isfinite(values)], [] if goal.target is None else [goal.target])
     if not len(values):

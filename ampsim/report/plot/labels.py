@@ -1,4 +1,4 @@
-"""Words beside points, each where it covers no point, no line and no other words."""
+"""Labels beside points, each in a place where it covers no point, line or other label."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Box: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What stands beside a point; `x` and `y` are data coordinates."""
+    """A label of a point; `x` and `y` are the point's data coordinates."""
 
     x: float
     y: float
@@ -45,13 +45,13 @@ def place_labels(
 ) -> None:
     """Writes each label beside its point, in the first place where it covers nothing.
 
-    Where there is no such place within reach, it stands beside its point all the same.
+    A label without such a place stands beside its point, over what is there.
 
     Args:
-        figure: drawn to its full size by now, but for the labels.
-        axes: what they are in.
+        figure: holds everything but the labels.
+        axes: holds the points.
         lines: labels of the points of each line, in order along the line.
-        others: ends of straight lines that are to be kept clear too, in data coordinates.
+        others: ends of other straight lines that no label may cover, in data coordinates.
     """
     figure.draw_without_rendering()
     points: list[Any] = []
@@ -76,7 +76,7 @@ def place_labels(
 
 
 def _is_far(text: str, offset: tuple[float, float]) -> bool:
-    """Whether words need a thin line to their point."""
+    """Whether a label needs a thin line to its point."""
     gaps = abs(offset[0]) - text_width_pt(text, SIZE_PT) / 2, abs(offset[1]) - _HEIGHT_PT / 2
     return max(gaps) > _REACHES[1] * _GAP_PT
 
@@ -94,7 +94,7 @@ def _around(point: Sequence[float], half_pt: float) -> _Box:
 
 
 def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tuple[float, float]:
-    """From the point to the middle of the words."""
+    """The way from the point to the middle of its label, in points."""
     half, first = text_width_pt(text, SIZE_PT) / 2, None
     for reach in _REACHES:
         for side, rise in _PLACES:

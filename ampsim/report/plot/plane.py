@@ -114,7 +114,7 @@ def _points(rows: Sequence[Row]) -> list[Point]:
 def _draw(
     axes: Axes, name: str, points: Sequence[Point], look: tuple[LineStyle, Scale, float]
 ) -> list[Label]:
-    """A line through the points; gives what they are to be labelled with."""
+    """Draws a line through the points; gives their labels."""
     style, scale, size_pt = look
     rates = [point.rate_per_s * scale.factor for point in points]
     axes.plot(
@@ -128,7 +128,7 @@ def _draw(
 
 
 def _draw_iso(axes: Axes, seconds: float, slope: float) -> tuple[float, float]:
-    """A line through the origin, labelled where it leaves the axes, which is returned."""
+    """Draws a line from the origin to the edge of the axes with a label there; gives that end."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
     is_steep = slope * width > height
     end = (height / slope, height) if is_steep else (width, slope * width)

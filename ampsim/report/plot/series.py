@@ -1,4 +1,4 @@
-"""Rows of a table that belong on one line: the same schedule over `max_active_keys`."""
+"""Lines of a plot: the rows of one schedule over `max_active_keys`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKS = ("min_update_interval", "replicas")
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
-    """The rows of each line, those with fewer instances in flight first.
+    """The rows of each line, in the order of their instances in flight.
 
     A line is a schedule, and, where rows of one schedule differ in it, its update interval and
     count of replicas.

@@ -1,4 +1,4 @@
-"""Staleness: how many updates a node saw between a gradient's forward and its backward step."""
+"""Staleness: a node's updates between the forward and the backward step of a gradient."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Histogram:
 def staleness_counts(spans: DataFrame) -> DataFrame:
     """Gradients by node and staleness: columns node, staleness, count, sorted by the first two.
 
-    Spans with negative staleness carry no gradient of a parameterized node and do not count.
+    Spans with negative staleness have no gradient of a parameterized node and do not count.
     """
     value = integers(spans, "staleness")
     nodes = np.asarray(texts(spans, "node"), dtype=object)[value >= 0]

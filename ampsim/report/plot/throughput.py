@@ -24,8 +24,8 @@ _ROOM = 1.22  # chosen: the axis ends this far beyond the longest bar, for the v
 def throughput(table: DataFrame) -> Figure:
     """Bars of `train_per_s` (full) and `valid_per_s` (hatched) per row, with their values.
 
-    The training bars also say how many times the first row's they are. An unknown rate has no bar
-    and is shown as a dash.
+    Beside each training bar stands its ratio to the first row's. An unknown rate is a dash and has
+    no bar.
     """
     names = row_labels(table)
     train, valid = floats(table, "train_per_s"), floats(table, "valid_per_s")

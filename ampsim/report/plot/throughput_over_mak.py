@@ -21,7 +21,7 @@ _TICKS = 12  # chosen: more numbers beside each other cannot be read
 
 
 def has_lines(table: DataFrame, names: Sequence[str] | None = None) -> bool:
-    """Whether some schedule was tried with different numbers of instances in flight."""
+    """Whether some schedule has rows with different numbers of instances in flight."""
     return any(len(_points(own)) > 1 for own in series(table, names).values())
 
 

@@ -1,4 +1,4 @@
-"""Utilisation: which share of the run each worker spends on forward, backward and update steps."""
+"""Utilisation: the shares of a run that each worker spends on steps of each direction."""
 
 from __future__ import annotations
 

@@ -136,6 +136,12 @@ _METHODS = {
 }
 """Methods that a user calls on what the functions give."""
 
+_SHORT = {
+    "ampsim.forecast": {"instances": 200, "max_epochs": 1, "repeats": 1},
+    "ampsim.simulate": {"instances": 200},
+}
+"""What keeps a call short that is right after all: a model's name alone trains on all its data."""
+
 
 def function(place: Place) -> Call:
     """A call with wrong arguments."""
@@ -198,7 +204,9 @@ def _call(name: str, target: Any, chosen: dict[str, Any]) -> Any:
     if name.partition(".")[0] in _METHODS:
         target = getattr(getattr(right, name.partition(".")[0]), name.partition(".")[2])
     positional: list[Any] = []
-    keywords: dict[str, Any] = {}
+    keywords: dict[str, Any] = {
+        key: value for key, value in _SHORT.get(name, {}).items() if key not in chosen
+    }
     for one in _parameters(target):
         if one.name not in chosen and one.default is not inspect.Parameter.empty:
             continue

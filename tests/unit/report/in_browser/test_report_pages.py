@@ -32,22 +32,25 @@ def test_the_page_of_a_forecast_says_nothing_to_the_console_and_asks_for_nothing
     assert (report.complaints(), report.requests()) == ([], [])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [375, 1280])
-def test_the_page_of_a_forecast_fits_its_window_and_its_text_can_be_read(
-    open_page, figure_1, make_forecast, tmp_path, width, scheme
-):
+@pytest.fixture
+def drawn(open_page, figure_1, make_forecast, tmp_path):
+    """The same page with all its figures."""
     forecast = make_forecast(figure_1, 3)
     pictures, narrow = list(result_figures(forecast)), narrow_figures(forecast)
     path = tmp_path / "index.html"
     path.write_text(html_page(forecast, pictures, figure_1, narrow=narrow), "utf-8")
-    page = open_page(path)
-    with page.shown(width, scheme):
-        page.open_details()
-        assert page.overflow() == 0
-        widths = page.browser.execute_script(WIDTHS)
-        contrasts = page.contrasts()
-    assert len(widths) == len(pictures) > 4
+    return open_page(path)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_the_page_of_a_forecast_fits_its_window_and_its_text_can_be_read(drawn, width, scheme):
+    with drawn.shown(width, scheme):
+        drawn.open_details()
+        assert drawn.overflow() == 0
+        widths = drawn.browser.execute_script(WIDTHS)
+        contrasts = drawn.contrasts()
+    assert len(widths) > 4
     assert all(0 < one <= width for one in widths)
     of_figures = sum(words.startswith("figure ") for words in contrasts)
     assert of_figures > 50 and len(contrasts) - of_figures > 50
