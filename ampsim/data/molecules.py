@@ -26,7 +26,7 @@ from ampsim.data.vocabulary import frozen
 from ampsim.options import require_dtype
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float, Int, Integer
 
 FEATURES: Final = len(ELEMENTS) + 6
 """Width of an atom's features."""
@@ -86,12 +86,12 @@ class Molecules:
     """
 
     atoms: Float[np.ndarray, "atoms 11"]
-    atom_offset: Int[np.ndarray, " molecules+1"]
+    atom_offset: Integer[np.ndarray, " molecules+1"]
     source: Int[np.ndarray, " edges"]
     target: Int[np.ndarray, " edges"]
     edge_offset: Int[np.ndarray, " 4*molecules+1"]
     dipole_debye: Float[np.ndarray, " molecules"]
-    index: Int[np.ndarray, " molecules"]
+    index: Integer[np.ndarray, " molecules"]
 
     @classmethod
     def of(cls, arrays: Qm9Arrays, dtype: str = "float32") -> Molecules:
@@ -134,7 +134,7 @@ class Molecules:
 
 
 def _features(
-    z: Int[np.ndarray, " atoms"],
+    z: Integer[np.ndarray, " atoms"],
     ends: Int[np.ndarray, "bonds 2"],
     kind: Int[np.ndarray, " bonds"],
 ) -> Float[np.ndarray, "atoms 11"]:

@@ -31,7 +31,7 @@ from ampsim.data.vocabulary import frozen
 from ampsim.errors import FileFormatError
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float, Int, Integer
 
 ELEMENTS: Final = (1, 6, 7, 8, 9)
 """Atomic numbers that occur in QM9."""
@@ -54,13 +54,13 @@ _NAMES: Final = ("index", "atom_offset", "z", "bond_offset", "bonds", "mu", "bon
 class Qm9Arrays:
     """Molecules as flat arrays, as the module describes them; all are read-only."""
 
-    index: Int[np.ndarray, " molecules"]
-    atom_offset: Int[np.ndarray, " molecules+1"]
-    z: Int[np.ndarray, " atoms"]
-    bond_offset: Int[np.ndarray, " molecules+1"]
-    bonds: Int[np.ndarray, "bonds 3"]
+    index: Integer[np.ndarray, " molecules"]
+    atom_offset: Integer[np.ndarray, " molecules+1"]
+    z: Integer[np.ndarray, " atoms"]
+    bond_offset: Integer[np.ndarray, " molecules+1"]
+    bonds: Integer[np.ndarray, "bonds 3"]
     mu: Float[np.ndarray, " molecules"]
-    bond_status: Int[np.ndarray, " molecules"]
+    bond_status: Integer[np.ndarray, " molecules"]
 
     @property
     def count(self) -> int:
@@ -83,7 +83,7 @@ class Qm9Arrays:
 
 
 def ragged(
-    offset: Int[np.ndarray, " parts+1"], chosen: Int[np.ndarray, " chosen"]
+    offset: Integer[np.ndarray, " parts+1"], chosen: Int[np.ndarray, " chosen"]
 ) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " chosen+1"]]:
     """Rows of the chosen parts of a flat array, and where each part begins among them.
 
