@@ -93,7 +93,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[type, list[Any]]:
     sets += [kind.synthetic(0, **counts) for kind in (SentimentTrees, WikiNer)]
     sets.append(ListReduction.generate(0, 40, 10, batch=8))
     things = [*sets, draw_molecules(0, "train", 7)]
-    unsigned: dict[str, Any] = dict.fromkeys(("z", "bonds"), np.uint8)  # as in the published file
+    unsigned: dict[str, Any] = {"z": np.uint8, "bonds": np.uint8}  # as in the published file
     things += [recast(draw_molecules(0, "train", 7), unsigned)]
     things.append(read_vectors(vectors, Vocabulary.of(["a", "a", "c"]), 3))
     things += [batch for one in sets for batch in one.batches("train", epoch=0, seed=0)]
