@@ -74,7 +74,10 @@ def test_a_placement_that_is_named_is_at_least_as_fast_in_a_whole_run(name, kind
 
 
 def test_the_example_of_the_page_gains_what_it_says():
-    schedule, text = ampsim.Amp(max_active_keys=8), (Path(__file__).parents[2] / "docs" / "command-line.md")
+    schedule, text = (
+        ampsim.Amp(max_active_keys=8),
+        (Path(__file__).parents[2] / "docs" / "command-line.md"),
+    )
     cluster = CLUSTERS["slow first, links"]
     usual, named = (
         makespan_s("rnn", cluster, schedule, each) for each in ("paper", "communication-aware")
