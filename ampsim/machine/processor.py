@@ -39,41 +39,40 @@ class Tasks(Protocol):
         """Finish a task whose seconds have passed."""
         ...
 
-    def do_free(self) -> None:
-        """Do every task that takes no time."""
+    def do_free(self, now_s: float) -> None:
+        """Do every task that takes no time, now."""
         ...
 
 
 class Instant:
-    """The present moment: idle processors to which free tasks have come, in that order."""
+    """The present moment.
 
-    __slots__ = ("_is_settling", "_waiting")
+    Args:
+        clock: says when that is.
 
-    def __init__(self) -> None:
+    Attributes:
+        waiting: idle processors to which free tasks have come, in that order. Whoever brings such
+            a task puts the processor here and notes that it `is_listed`, unless it is.
+    """
+
+    __slots__ = ("_clock", "_is_settling", "waiting")
+
+    def __init__(self, clock: Clock) -> None:
         """Start with nothing to do."""
-        self._waiting: deque[Processor] = deque()
+        self._clock = clock
+        self.waiting: deque[Processor] = deque()
         self._is_settling = False
-
-    def __bool__(self) -> bool:
-        """Whether any processor is yet to do its free tasks."""
-        return bool(self._waiting)
-
-    def add(self, processor: Processor) -> None:
-        """Note that `processor`, which is idle, has free tasks; once is enough."""
-        if not processor.is_listed:
-            processor.is_listed = True
-            self._waiting.append(processor)
 
     def settle(self) -> None:
         """Let all of them do their free tasks, and those that these lead to."""
         if self._is_settling:
             return
         self._is_settling = True
-        waiting = self._waiting
+        waiting, now_s = self.waiting, self._clock.now
         while waiting:
             processor = waiting.popleft()
             processor.is_listed = False
-            processor.tasks.do_free()
+            processor.tasks.do_free(now_s)
         self._is_settling = False
 
 
@@ -128,6 +127,7 @@ class Processor:
         self.tasks = tasks
         clock, instant, by_urgency = self._clock, self.instant, tuple(tasks.queues.items())
         queues, begin, end = tuple(tasks.queues.values()), tasks.begin, tasks.end
+        waiting = instant.waiting
         while True:
             has_work = any(queues)
             if not has_work or not clock.is_settled:
@@ -146,6 +146,6 @@ class Processor:
                         self.is_busy = False
                     end(task)
                     break
-            tasks.do_free()
-            if instant:
+            tasks.do_free(clock.now)
+            if waiting:
                 instant.settle()

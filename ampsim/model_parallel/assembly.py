@@ -90,7 +90,7 @@ class Assembly:
         self.controller.element_bytes = job.graph.nodes[0].element_bytes
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
-        self.instant = Instant()
+        self.instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, self.instant.settle)
         self.workers = self._workers(schedule)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
@@ -203,7 +203,7 @@ class Assembly:
                 for source, port in sources
             ]
             if site.is_loss:  # it turns the message around: what it sends goes to its inputs
-                site.forward_routes = self._held(site.backward_routes, site.index)
+                site.gradient_routes = self._held(site.backward_routes, site.index)
                 site.report_routes = [self._to_controller(site, self.controller.receive)]
             elif site.learner is not None:
                 site.report_routes = [self._to_controller(site, self.controller.acknowledged)]

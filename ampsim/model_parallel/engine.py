@@ -77,6 +77,9 @@ class Engine:
         """
         for node in self._graph.nodes:
             node.is_training = is_training
+        for site in self.sites:
+            if site.is_loss:
+                site.forward_routes = site.gradient_routes if is_training else site.report_routes
         start_s = self._clock.now
         self.controller.start_pass(batches, is_training, self._latest())
         try:

@@ -55,19 +55,37 @@ class Site:
         learner: the node, where it is one that learns.
         is_loss: whether the node is a loss.
         has_turns: whether its steps have turns in training.
-        forward_routes: for each output port, where its messages go; for a loss, as long as a
-            training pass lasts, where the gradients of its inputs go.
+        forward_routes: for each output port, where its messages go. A loss has none: this is in
+            training `gradient_routes`, in validation `report_routes`.
+        gradient_routes: for each input of a loss, where its gradient goes.
         backward_routes: for each input port, where its gradients go.
         report_routes: to the controller, where word goes that an update of the controller's, or in
             validation a loss, has ended.
         optimizer_state: what the optimizer remembers of this node's parameters.
         forward, backward: serve a message.
+        is_free: whether no step of the node ever takes device time.
+        free_kinds: for each direction, the number of the kind of a span that costs nothing.
     """
 
     __slots__ = (
-        "_backward", "backward", "backward_routes", "forward", "forward_routes", "has_turns",
-        "index", "is_free", "is_loss", "learner", "node", "optimizer_state", "prices",
-        "report_routes", "steps", "worker",
+        "_backward",
+        "backward",
+        "backward_routes",
+        "forward",
+        "forward_routes",
+        "free_kinds",
+        "gradient_routes",
+        "has_turns",
+        "index",
+        "is_free",
+        "is_loss",
+        "learner",
+        "node",
+        "optimizer_state",
+        "prices",
+        "report_routes",
+        "steps",
+        "worker",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: int, worker: int, steps: Steps, prices: Prices) -> None:
@@ -76,9 +94,11 @@ class Site:
         self.learner = node if isinstance(node, ParameterizedNode) else None
         self.steps, self.prices = steps, prices
         self.is_free = prices.is_free
+        self.free_kinds = tuple(price.kind for price in prices.free)
         self.has_turns = False
         self.forward_routes: Sequence[Route] = ()
         self.backward_routes: Sequence[Route] = ()
+        self.gradient_routes: Sequence[Route] = ()
         self.report_routes: Sequence[Route] = ()
         self.optimizer_state: Any = None
         self.forward = steps.forward
@@ -126,14 +146,6 @@ class Site:
         shape = None if prediction is None else prediction.shape
         return Served(sends, shape, NO_STALENESS, report)
 
-    def routes(self, direction: Direction) -> Sequence[Route]:
-        """Where what a step of `direction` returns goes."""
-        if direction is BACKWARD:
-            return self.backward_routes
-        if self.is_loss and not self.node.is_training:
-            return self.report_routes
-        return self.forward_routes
-
 
 def send(routes: Sequence[Route], source: int, sends: Sends, cause: Cause) -> None:
     """Put messages of the node at place `source` on their way; then the instant is to be settled.
@@ -154,8 +166,9 @@ def send(routes: Sequence[Route], source: int, sends: Sends, cause: Cause) -> No
         if not is_free:
             if processor.is_idle:
                 processor.wake()
-        elif not processor.is_busy:
-            processor.instant.add(processor)
+        elif not processor.is_busy and not processor.is_listed:
+            processor.is_listed = True
+            processor.instant.waiting.append(processor)
 
 
 def _arrive(route: Route, source: int, message: Send, cause: Cause) -> None:

@@ -120,12 +120,12 @@ class Worker:
         if site.learner is not None and site.learner.is_update_due:
             self.queues[UPDATE].append((site, 0, state, None, cause))
 
-    def do_free(self) -> None:
+    def do_free(self, now_s: float) -> None:
         """Serve everything that takes no device time, backward first."""
         backward, forward = self.free_backward, self.free_forward
         if not backward and not forward:
             return
-        now, record, next_number = self._clock.now, self._record, self._number
+        record, next_number = self._record, self._number
         while True:
             if backward:
                 direction, message = BACKWARD, backward.popleft()
@@ -145,7 +145,7 @@ class Worker:
                 raise
             except BaseException as error:
                 raise self.failed(site, direction, state, error) from error
-            record((site.prices.free[direction].kind, now, now, NO_STALENESS, state, cause))
+            record((site.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
             self.send_on(site, direction, state, sends, next_number())
 
     def served(self, direction: Direction, message: Message) -> Served:
@@ -179,7 +179,7 @@ class Worker:
         self, site: Site, direction: Direction, state: State, sends: Sends, cause: Cause
     ) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
-        routes = site.routes(direction)
+        routes = site.backward_routes if direction is BACKWARD else site.forward_routes
         try:
             surplus = len(sends) - 1
             if surplus:
