@@ -14,12 +14,12 @@ from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
+from ampsim.model_parallel.placed_node import Message, PlacedNode, Route
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import WorkerStages
 from ampsim.model_parallel.schedules.values import Weights
-from ampsim.model_parallel.site import Message, Route, Site
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
@@ -63,7 +63,7 @@ class Assembly:
         updater: applies gradients.
         instant: what is done at once.
         workers: one for each device.
-        sites: one for each node, in the graph's order.
+        placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
 
     Raises:
@@ -97,9 +97,9 @@ class Assembly:
         self._stages = {place: stage for stage, place in enumerate(stages)}
         if stages:
             self.controller.in_flight_max = schedule.admission.in_flight_max or len(stages)
-        self._seconds: dict[int, Site] = {}
+        self._seconds: dict[int, PlacedNode] = {}
         self._resident_bytes = resident_bytes(job.graph.nodes, placement)
-        self.sites = self._sites(schedule, stages)
+        self.placed_nodes = self._placed_nodes(schedule, stages)
         self.barrier = Barrier() if schedule.order.holds_gradients else None
         self._set_turns(schedule, stages)
         self._wire()
@@ -128,7 +128,7 @@ class Assembly:
             for index in range(self._cluster.workers)
         ]
 
-    def _sites(self, schedule: Schedule, stages: Sequence[int]) -> list[Site]:
+    def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
         asked = self._asked(schedule.weights, stages)
         staleness = schedule.admission.staleness_budget
@@ -137,15 +137,15 @@ class Assembly:
             self.controller.budget = Budget(staleness, list(dict.fromkeys(debts.values())))
             for node, debt in debts.items():
                 asked[self._graph.index(node)] = replace(asked[self._graph.index(node)], debt=debt)
-        sites: list[Site] = []
+        placed_nodes: list[PlacedNode] = []
         for place, node in enumerate(self._graph.nodes):
             if schedule.order.splits_backward and place in self._stages:
                 first, second = split_steps_of(node)
-                self._seconds[place] = self._site(place, second)
-                sites.append(self._site(place, first))
+                self._seconds[place] = self._placed_node(place, second)
+                placed_nodes.append(self._placed_node(place, first))
             else:
-                sites.append(self._site(place, steps_of(node, asked[place])))
-        return sites
+                placed_nodes.append(self._placed_node(place, steps_of(node, asked[place])))
+        return placed_nodes
 
     def _asked(self, weights: Weights, stages: Sequence[int]) -> list[Asked]:
         """What the schedule asks of each node's steps."""
@@ -161,7 +161,7 @@ class Assembly:
         record, clock = self._recorder.stashes.append, self._clock
         return lambda size_bytes: record((place, clock.now, size_bytes))
 
-    def _site(self, place: int, steps: Steps) -> Site:
+    def _placed_node(self, place: int, steps: Steps) -> PlacedNode:
         """Put the node at `place` where it runs."""
         node, worker = self._graph.nodes[place], self._placement[place]
         prices = Prices(
@@ -173,7 +173,7 @@ class Assembly:
             work=steps.work,
             resident_bytes=self._resident_bytes[worker],
         )
-        return Site(node, place, worker, steps, prices)
+        return PlacedNode(node, place, worker, steps, prices)
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
@@ -182,41 +182,43 @@ class Assembly:
         for worker in self.workers:
             own = [s for s, place in enumerate(stages) if self._placement[place] == worker.index]
             if own:
-                placed = WorkerStages(tuple(own), len(stages), len(self.workers))
-                turns = schedule.order.turns(placed, self.controller.admitted)
+                hosted = WorkerStages(tuple(own), len(stages), len(self.workers))
+                turns = schedule.order.turns(hosted, self.controller.admitted)
                 worker.turn_queue = TurnQueue(worker.processor, worker.queues, turns)
         for place in stages:
-            for site in (self.sites[place], self._seconds.get(place)):
-                if site is not None:
-                    site.has_turns = True
+            for placed in (self.placed_nodes[place], self._seconds.get(place)):
+                if placed is not None:
+                    placed.has_turns = True
 
     def _wire(self) -> None:
-        """Give every site its routes."""
-        graph, sites = self._graph, self.sites
-        for site, targets, sources in zip(sites, graph.targets, graph.sources, strict=True):
-            site.forward_routes = [
-                self._route(site.worker, sites[target], port, Direction.FORWARD)
+        """Give every placed node its routes."""
+        graph, placed_nodes = self._graph, self.placed_nodes
+        for placed, targets, sources in zip(
+            placed_nodes, graph.targets, graph.sources, strict=True
+        ):
+            placed.forward_routes = [
+                self._route(placed.worker, placed_nodes[target], port, Direction.FORWARD)
                 for target, port in targets
             ]
-            site.backward_routes = [
-                self._route(site.worker, sites[source], port, Direction.BACKWARD)
+            placed.backward_routes = [
+                self._route(placed.worker, placed_nodes[source], port, Direction.BACKWARD)
                 for source, port in sources
             ]
-            if site.is_loss:  # it turns the message around: what it sends goes to its inputs
-                site.gradient_routes = self._held(site.backward_routes, site.index)
-                site.report_routes = [self._to_controller(site, self.controller.receive)]
-            elif site.learner is not None:
-                site.report_routes = [self._to_controller(site, self.controller.acknowledged)]
+            if placed.is_loss:  # it turns the message around: what it sends goes to its inputs
+                placed.gradient_routes = self._held(placed.backward_routes, placed.index)
+                placed.report_routes = [self._to_controller(placed, self.controller.receive)]
+            elif placed.learner is not None:
+                placed.report_routes = [self._to_controller(placed, self.controller.acknowledged)]
         for place, second in self._seconds.items():
-            self._wire_second(sites[place], second)
-        self.controller.routes = sites[0].forward_routes
+            self._wire_second(placed_nodes[place], second)
+        self.controller.routes = placed_nodes[0].forward_routes
         self.controller.update_routes = [
-            (site, self._route(HOST, site, 0, Direction.UPDATE))
-            for site in sites
-            if site.learner is not None
+            (placed, self._route(HOST, placed, 0, Direction.UPDATE))
+            for placed in placed_nodes
+            if placed.learner is not None
         ]
 
-    def _wire_second(self, first: Site, second: Site) -> None:
+    def _wire_second(self, first: PlacedNode, second: PlacedNode) -> None:
         """Let the first half of a backward step hand on to the second, with turns as stage p + s.
 
         Word that the second has ended reaches the controller at once.
@@ -228,9 +230,9 @@ class Assembly:
         receive = self.controller.receive
         second.backward_routes = [Route(receive, second, 0, None, is_free=True, channel=None)]
 
-    def _turn_queue(self, site: Site) -> TurnQueue:
-        """Where the messages of a site that has turns wait."""
-        turn_queue = self.workers[site.worker].turn_queue
+    def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
+        """Where the messages of a placed node that has turns wait."""
+        turn_queue = self.workers[placed.worker].turn_queue
         assert turn_queue is not None
         return turn_queue
 
@@ -240,21 +242,21 @@ class Assembly:
             return routes
         return [self.barrier.before(route, source) for route in routes]
 
-    def _to_controller(self, site: Site, accept: Callable[[Message], None]) -> Route:
-        """The route from `site` to the controller, whose method `accept` takes the message."""
-        channel = self._fabric.channel(site.worker, HOST)
-        return Route(accept, self.sites[0], 0, None, is_free=True, channel=channel)
+    def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
+        """The route from `placed` to the controller, whose method `accept` takes the message."""
+        channel = self._fabric.channel(placed.worker, HOST)
+        return Route(accept, self.placed_nodes[0], 0, None, is_free=True, channel=channel)
 
-    def _route(self, source: int, site: Site, port: int, direction: Direction) -> Route:
-        """The route from worker `source` to a port of `site`."""
-        channel = self._fabric.channel(source, site.worker)
-        if site.worker == HOST:
-            return Route(self.controller.receive, site, port, None, is_free=True, channel=channel)
-        if site.has_turns and direction is not Direction.UPDATE:
-            stage = self._stages[site.index]
-            accept = self._turn_queue(site).acceptor(site, stage, direction)
-            return Route(accept, site, port, None, is_free=False, channel=channel)
-        worker = self.workers[site.worker]
-        accept = worker.queue(site, direction).append
-        is_free = site.is_free and direction is not Direction.UPDATE
-        return Route(accept, site, port, worker.processor, is_free, channel)
+    def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
+        """The route from worker `source` to a port of `placed`."""
+        channel = self._fabric.channel(source, placed.worker)
+        if placed.worker == HOST:
+            return Route(self.controller.receive, placed, port, None, is_free=True, channel=channel)
+        if placed.has_turns and direction is not Direction.UPDATE:
+            stage = self._stages[placed.index]
+            accept = self._turn_queue(placed).acceptor(placed, stage, direction)
+            return Route(accept, placed, port, None, is_free=False, channel=channel)
+        worker = self.workers[placed.worker]
+        accept = worker.queue(placed, direction).append
+        is_free = placed.is_free and direction is not Direction.UPDATE
+        return Route(accept, placed, port, worker.processor, is_free, channel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ampsim.model_parallel.site import Message, Route, send
+from ampsim.model_parallel.placed_node import Message, Route, send
 from ampsim.trace import Cause
 
 
@@ -22,11 +22,11 @@ class Barrier:
         def accept(message: Message) -> None:
             self._held.append((route, source, message))
 
-        return Route(accept, route.site, route.port, None, is_free=False, channel=None)
+        return Route(accept, route.placed, route.port, None, is_free=False, channel=None)
 
     def let_go(self, cause: Cause) -> bool:
         """Send what is held, the last first, after `cause`; tell whether there was anything."""
         held, self._held = self._held, []
-        for route, source, (_site, _port, state, payload, _cause) in reversed(held):
+        for route, source, (_placed_node, _port, state, payload, _cause) in reversed(held):
             send([route], source, ((0, state, payload),), cause)
         return bool(held)

@@ -24,10 +24,10 @@ from ampsim.ir import (
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
 from ampsim.model_parallel.passes import PassTotals
+from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, send
 from ampsim.model_parallel.pump import Pump, by_number
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.schedules.turns import Admitted
-from ampsim.model_parallel.site import Message, Route, Site, send
 from ampsim.trace import START, Cause, Recorder, of_admission
 from ampsim.user_code import user_code
 
@@ -43,7 +43,7 @@ class Controller:
         budget: says in training whether another instance may come; None where only the number of
             those in flight matters.
         routes: for each port of the graph's controller node, where its messages go.
-        update_routes: the parameterized sites, and how an update message reaches each.
+        update_routes: the nodes that learn, and how an update message reaches each.
         in_flight_max: instances in flight at most.
         admitted: what has been admitted to training, for schedules that ask.
         on_finish: called with the number of items of each finished instance.
@@ -62,7 +62,7 @@ class Controller:
         self._recorder = recorder
         self.budget: Budget | None = None
         self.routes: Sequence[Route] = ()
-        self.update_routes: list[tuple[Site, Route]] = []
+        self.update_routes: list[tuple[PlacedNode, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.element_bytes = SINGLE_BYTES
         self.totals = PassTotals()
@@ -196,12 +196,12 @@ class Controller:
     def send_updates(self, cause: Cause) -> None:
         """Tell every node that holds gradients to update itself."""
         due = [
-            (site, route)
-            for site, route in self.update_routes
-            if isinstance(site.node, ParameterizedNode) and site.node.gradient_count
+            (placed, route)
+            for placed, route in self.update_routes
+            if isinstance(placed.node, ParameterizedNode) and placed.node.gradient_count
         ]
         self._updating = len(due)
-        for _site, route in due:
+        for _placed_node, route in due:
             send([route], 0, ((0, BY_CONTROLLER, None),), cause)
 
     def acknowledged(self, message: Message) -> None:

@@ -60,7 +60,7 @@ class Engine:
         self._instant = assembly.instant
         self._barrier = assembly.barrier
         self.controller, self.updater = assembly.controller, assembly.updater
-        self.workers, self.sites = assembly.workers, assembly.sites
+        self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
         for worker in self.workers:
             clock.start(worker.processor.work(worker), f"worker-{worker.index}")
         clock.run()
@@ -77,9 +77,11 @@ class Engine:
         """
         for node in self._graph.nodes:
             node.is_training = is_training
-        for site in self.sites:
-            if site.is_loss:
-                site.forward_routes = site.gradient_routes if is_training else site.report_routes
+        for placed in self.placed_nodes:
+            if placed.is_loss:
+                placed.forward_routes = (
+                    placed.gradient_routes if is_training else placed.report_routes
+                )
         start_s = self._clock.now
         self.controller.start_pass(batches, is_training, self._latest())
         try:
@@ -108,11 +110,13 @@ class Engine:
 
     def _note_peaks(self) -> None:
         summary = self._recorder.summary
-        for site in self.sites:
-            activations, stash = site.steps.activations, site.steps.stash
+        for placed in self.placed_nodes:
+            activations, stash = placed.steps.activations, placed.steps.stash
             if activations is not None:
-                summary.in_flight_max[site.index] = activations.held_max
-                summary.stashed_bytes_max[site.index] = stash.bytes_max if stash is not None else 0
+                summary.in_flight_max[placed.index] = activations.held_max
+                summary.stashed_bytes_max[placed.index] = (
+                    stash.bytes_max if stash is not None else 0
+                )
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere."""

@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 from ampsim.ir import Direction, State
 from ampsim.machine import Begun, Processor
+from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import WAITS, Needed, Price
-from ampsim.model_parallel.site import Message, Site
 from ampsim.model_parallel.step import Served
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.trace import START, Cause
@@ -42,7 +42,7 @@ class _Member(NamedTuple):
 class _Group(NamedTuple):
     """A step of all `members`: what it costs together, and the FLOP of each alone."""
 
-    site: Site
+    placed: PlacedNode
     direction: Direction
     members: list[_Member]
     own_flop: list[int]
@@ -75,20 +75,20 @@ class GroupingWorker(Worker):
         if self._wait_s and not self._has_waited and self._is_short(queue):
             self._has_waited = True
             return self._wait_s, None
-        site, start_s = queue[0][0], self._clock.now
+        placed, start_s = queue[0][0], self._clock.now
         members = self._taken(kind, queue)
         if not members:
             return 0.0, None
         self._has_waited = False
         try:
             shapes, needed = zip(*((one.served.shape, one.needed) for one in members), strict=True)
-            price = site.prices.price_of_group(kind, shapes, needed)
-            own_flop = [self._own_flop(site, kind, member) for member in members]
+            price = placed.prices.price_of_group(kind, shapes, needed)
+            own_flop = [self._own_flop(placed, kind, member) for member in members]
         except OURS_TO_PASS:
             raise
         except BaseException as error:
-            raise self.failed(site, kind, members[0].state, error) from error
-        return price.seconds, _Group(site, kind, members, own_flop, start_s, price)
+            raise self.failed(placed, kind, members[0].state, error) from error
+        return price.seconds, _Group(placed, kind, members, own_flop, start_s, price)
 
     def end(self, task: Begun) -> None:
         """Record the members of a group whose time has passed, and send what they returned."""
@@ -99,40 +99,40 @@ class GroupingWorker(Worker):
             super().end(task)
 
     def _end_group(self, seconds: float, group: _Group) -> None:
-        site, members, price, number = group.site, group.members, group.price, START
+        placed, members, price, number = group.placed, group.members, group.price, START
         end_s = self._clock.now if seconds else group.start_s
-        self._summary.count_group(site.index, len(members))
+        self._summary.count_group(placed.index, len(members))
         whole = (group.start_s, end_s, price.flop, price.bytes, price.operations)
         parts = _side_by_side(whole, group.own_flop)
         for member, part in zip(members, parts, strict=True):
-            number = self._record_part(site, group.direction, member, part)
+            number = self._record_part(placed, group.direction, member, part)
         for member in members:  # all leave when the last part ends
-            self.send_on(site, group.direction, member.state, member.served.sends, number)
+            self.send_on(placed, group.direction, member.state, member.served.sends, number)
         learned = [member.state for member in members if member.served.staleness >= 0]
         if learned:
-            self.update_if_due(site, learned[-1], number)
+            self.update_if_due(placed, learned[-1], number)
 
-    def _own_flop(self, site: Site, direction: Direction, member: _Member) -> int:
+    def _own_flop(self, placed: PlacedNode, direction: Direction, member: _Member) -> int:
         """FLOP that a member would be charged for alone."""
-        site.prices.needed = member.needed
-        return site.prices.price(direction, member.served.shape).flop
+        placed.prices.needed = member.needed
+        return placed.prices.price(direction, member.served.shape).flop
 
     def _is_short(self, queue: deque[Message]) -> bool:
         """Whether fewer messages than a group may have wait for the node at the head."""
-        site = queue[0][0]
-        return sum(message[0] is site for message in queue) < self._size_max
+        placed = queue[0][0]
+        return sum(message[0] is placed for message in queue) < self._size_max
 
     def _taken(self, direction: Direction, queue: deque[Message]) -> list[_Member]:
         """Run the steps of a group; what waits for other nodes stays in `queue` as it was.
 
         No group forms behind a message that only has to wait: another may be the most urgent then.
         """
-        site = queue[0][0]
+        placed = queue[0][0]
         members = self._run(direction, queue.popleft())
         others: list[Message] = []
         while members and queue and len(members) < self._size_max:
             message = queue.popleft()
-            if message[0] is site:
+            if message[0] is placed:
                 members += self._run(direction, message)
             else:
                 others.append(message)
@@ -141,20 +141,22 @@ class GroupingWorker(Worker):
 
     def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
-        site, _port, state, _payload, cause = message
+        placed, _port, state, _payload, cause = message
         served = self.served(direction, message)
-        member = _Member(state, served, site.prices.needed, cause)
+        member = _Member(state, served, placed.prices.needed, cause)
         if served.shape is not WAITS:
             return [member]
         now = self._clock.now
-        number = self._record_part(site, direction, member, (now, now, 0, 0, 0))
-        self.send_on(site, direction, state, served.sends, number)
+        number = self._record_part(placed, direction, member, (now, now, 0, 0, 0))
+        self.send_on(placed, direction, state, served.sends, number)
         return []
 
-    def _record_part(self, site: Site, direction: Direction, member: _Member, part: _Part) -> int:
+    def _record_part(
+        self, placed: PlacedNode, direction: Direction, member: _Member, part: _Part
+    ) -> int:
         """Record a member's part of a step; return its number."""
         start_s, end_s, *charged = part
-        kind = site.prices.kind(direction, *charged)
+        kind = placed.prices.kind(direction, *charged)
         self._record((kind, start_s, end_s, member.served.staleness, member.state, member.cause))
         return self._number()
 

@@ -2,7 +2,7 @@
 
 It is built here once, from the inside out, and nothing is changed afterwards: the node's step, the
 activations that it stashes, the version of the weights that it reads, what it owes to a staleness
-budget, the weights that are predicted for it. `Site.serve` charges for the whole.
+budget, the weights that are predicted for it. `PlacedNode.serve` charges for the whole.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from ampsim.ir import Direction
 from ampsim.machine import Processor
+from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.schedules.turns import Turn, Turns
-from ampsim.model_parallel.site import Message, Site
 
 
 class TurnQueue:
@@ -30,13 +30,15 @@ class TurnQueue:
         self._waiting: dict[Turn, deque[Message]] = {}
         self._names: dict[Turn, str] = {}
 
-    def acceptor(self, site: Site, stage: int, direction: Direction) -> Callable[[Message], None]:
+    def acceptor(
+        self, placed: PlacedNode, stage: int, direction: Direction
+    ) -> Callable[[Message], None]:
         """Return who accepts the messages of `direction` for the node of `stage`."""
         waiting = self._waiting.setdefault((direction, stage), deque())
         self._names[direction, stage] = (
-            f"{direction.name.lower()} of {site.node.describe()}, stage {stage}"
+            f"{direction.name.lower()} of {placed.node.describe()}, stage {stage}"
         )
-        node, inbox = site.node, self._queues[direction]
+        node, inbox = placed.node, self._queues[direction]
 
         def accept(message: Message) -> None:
             if node.is_training:

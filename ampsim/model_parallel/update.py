@@ -9,7 +9,7 @@ import numpy as np
 
 from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, ParameterizedNode
-from ampsim.model_parallel.site import Site
+from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.optim import Optimizer
 from ampsim.trace import Recorder
 
@@ -37,8 +37,8 @@ class Updater:
         """Take the learning rate of `epoch`, counted from 0."""
         self.rate = self._optimizer.rate(epoch)
 
-    def update(self, site: Site, now_s: float) -> tuple[int, ...] | None:
-        """Apply and forget what `site` has accumulated.
+    def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
+        """Apply and forget what `placed` has accumulated.
 
         Returns:
             The shape that the update's cost depends on: (rows touched,) of a sparse table, None
@@ -47,30 +47,30 @@ class Updater:
         Raises:
             DivergenceError: a weight would stop being finite; it is not adopted.
         """
-        node = site.node
+        node = placed.node
         assert isinstance(node, ParameterizedNode)
         touched = node.take_rows()
         if not node.is_abstract:
-            if site.optimizer_state is None:
-                site.optimizer_state = self._optimizer.init(node.theta)
+            if placed.optimizer_state is None:
+                placed.optimizer_state = self._optimizer.init(node.theta)
             if touched is None:
-                self._update_all(site, node, now_s)
+                self._update_all(placed, node, now_s)
             else:
-                self._update_rows(site, node, touched, now_s)
+                self._update_rows(placed, node, touched, now_s)
         count = node.gradient_count
         self._recorder.updates.append(
-            (site.index, now_s, count, node.staleness_sum / max(count, 1), node.staleness_max)
+            (placed.index, now_s, count, node.staleness_sum / max(count, 1), node.staleness_max)
         )
         node.updated()
         return None if touched is None else (len(touched[0]),)
 
-    def _update_all(self, site: Site, node: ParameterizedNode, now_s: float) -> None:
+    def _update_all(self, placed: PlacedNode, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters; in place, where the optimizer can, block by block if they are many.
 
         The new weights then take the place of the gradient. The bits are the same.
         """
         gradient = self._averaged(node, node.take_gradient())
-        step, before = self._step, site.optimizer_state
+        step, before = self._step, placed.optimizer_state
         if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
             theta, after = step(gradient, before, node.theta)
             _require_finite(theta, node, now_s)
@@ -82,10 +82,10 @@ class Updater:
                 part, of_block = step(gradient[block], of_block, node.theta[block])
                 _require_finite(part, node, now_s)
                 after = tuple(map(_whole, before, of_block))
-        site.optimizer_state = after
+        placed.optimizer_state = after
         replaced = node.theta
         node.adopt(theta)
-        prediction = site.steps.prediction
+        prediction = placed.steps.prediction
         if prediction is not None:
             prediction.updated(replaced, node.staleness_sum / max(node.gradient_count, 1))
 
@@ -97,7 +97,7 @@ class Updater:
 
     def _update_rows(
         self,
-        site: Site,
+        placed: PlacedNode,
         node: ParameterizedNode,
         touched: tuple[np.ndarray, np.ndarray],
         now_s: float,
@@ -105,14 +105,14 @@ class Updater:
         """Update some rows of a table, in place: its size must not decide what that costs."""
         rows, values = touched
         table = node.theta.reshape(-1, values.shape[1])
-        of_rows = tuple(_gather(part, table.shape, rows) for part in site.optimizer_state)
+        of_rows = tuple(_gather(part, table.shape, rows) for part in placed.optimizer_state)
         gradient = self._averaged(node, values.reshape(-1))
         theta, after = self._step(gradient, of_rows, table[rows].reshape(-1))
         _require_finite(theta, node, now_s)
         table[rows] = theta.reshape(values.shape)
-        site.optimizer_state = tuple(
+        placed.optimizer_state = tuple(
             _scatter(whole, table.shape, rows, part)
-            for whole, part in zip(site.optimizer_state, after, strict=True)
+            for whole, part in zip(placed.optimizer_state, after, strict=True)
         )
 
     def _averaged(self, node: ParameterizedNode, gradient: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from ampsim.ir import Direction, Sends, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
+from ampsim.model_parallel.placed_node import Message, PlacedNode, send
 from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.site import Message, Site, send
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.update import Updater
@@ -78,9 +78,9 @@ class Worker:
         self._controller = shared.controller
         self._updater = shared.updater
 
-    def queue(self, site: Site, direction: Direction) -> deque[Message]:
-        """The queue where messages of `direction` for `site` wait."""
-        if site.is_free and direction is not UPDATE:
+    def queue(self, placed: PlacedNode, direction: Direction) -> deque[Message]:
+        """The queue where messages of `direction` for `placed` wait."""
+        if placed.is_free and direction is not UPDATE:
             return self.free_backward if direction is BACKWARD else self.free_forward
         return self.queues[direction]
 
@@ -88,37 +88,37 @@ class Worker:
         """Run the step of the first message; the device is then busy for what it costs."""
         message = queue.popleft()
         start_s = self._clock.now
-        site = message[0]
+        placed = message[0]
         served = self.served(kind, message)
         try:
-            price = site.prices.price(kind, served.shape)
+            price = placed.prices.price(kind, served.shape)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
-            raise self.failed(site, kind, message[2], error) from error
+            raise self.failed(placed, kind, message[2], error) from error
         return price.seconds, (kind, message, served, start_s, price.kind)
 
     def end(self, task: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
         seconds, (direction, message, served, start_s, kind) = task
-        site, _port, state, _payload, cause = message
+        placed, _port, state, _payload, cause = message
         end_s = self._clock.now if seconds else start_s
         self._record((kind, start_s, end_s, served.staleness, state, cause))
         number = self._number()
         if direction is UPDATE:
             if state is BY_CONTROLLER:
-                send(site.report_routes, site.index, ((0, state, None),), number)
+                send(placed.report_routes, placed.index, ((0, state, None),), number)
             return
-        self.send_on(site, direction, state, served.sends, number)
+        self.send_on(placed, direction, state, served.sends, number)
         if served.staleness >= 0:
-            self.update_if_due(site, state, number)
-        if site.has_turns and self.turn_queue is not None:
+            self.update_if_due(placed, state, number)
+        if placed.has_turns and self.turn_queue is not None:
             self.turn_queue.served()
 
-    def update_if_due(self, site: Site, state: State, cause: Cause) -> None:
-        """Send the node of `site` an update message, if it has accumulated enough gradients."""
-        if site.learner is not None and site.learner.is_update_due:
-            self.queues[UPDATE].append((site, 0, state, None, cause))
+    def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> None:
+        """Send the node of `placed` an update message, if it has accumulated enough gradients."""
+        if placed.learner is not None and placed.learner.is_update_due:
+            self.queues[UPDATE].append((placed, 0, state, None, cause))
 
     def do_free(self, now_s: float) -> None:
         """Serve everything that takes no device time, backward first."""
@@ -133,58 +133,58 @@ class Worker:
                 direction, message = FORWARD, forward.popleft()
             else:
                 return
-            site, port, state, payload, cause = message
+            placed, port, state, payload, cause = message
             try:
-                if site.is_loss:
+                if placed.is_loss:
                     sends = self.served(direction, message).sends
                 elif direction is BACKWARD:
-                    sends = site.backward(port, state, payload)
+                    sends = placed.backward(port, state, payload)
                 else:
-                    sends = site.forward(port, state, payload)
+                    sends = placed.forward(port, state, payload)
             except OURS_TO_PASS:
                 raise
             except BaseException as error:
-                raise self.failed(site, direction, state, error) from error
-            record((site.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
-            self.send_on(site, direction, state, sends, next_number())
+                raise self.failed(placed, direction, state, error) from error
+            record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
+            self.send_on(placed, direction, state, sends, next_number())
 
     def served(self, direction: Direction, message: Message) -> Served:
         """Run the step of a message; an exception tells where and when it happened."""
-        site, port, state, payload, _cause = message
+        placed, port, state, payload, _cause = message
         try:
             if direction is UPDATE:
-                return Served((), self._updater.update(site, self._clock.now))
-            served = site.serve(direction, port, state, payload)
+                return Served((), self._updater.update(placed, self._clock.now))
+            served = placed.serve(direction, port, state, payload)
             if served.report is not None:
-                self._controller.take_report(site.node, served.report, state)
+                self._controller.take_report(placed.node, served.report, state)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
-            raise self.failed(site, direction, state, error) from error
+            raise self.failed(placed, direction, state, error) from error
         return served
 
     def failed(
-        self, site: Site, direction: Direction, state: State, what: str | BaseException
+        self, placed: PlacedNode, direction: Direction, state: State, what: str | BaseException
     ) -> SimulationError:
         """Make the error that tells what failed, where and when; an exception also by its line."""
         if isinstance(what, BaseException):
             what = fault_of_state(state) or told(what)
         sender = "from the controller" if state is BY_CONTROLLER else str(state)
         return SimulationError(
-            f"{site.node.describe()} failed at {self._clock.now:.9g} s serving "
+            f"{placed.node.describe()} failed at {self._clock.now:.9g} s serving "
             f"{direction.name.lower()} {sender}: {what}"
         )
 
     def send_on(
-        self, site: Site, direction: Direction, state: State, sends: Sends, cause: Cause
+        self, placed: PlacedNode, direction: Direction, state: State, sends: Sends, cause: Cause
     ) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
-        routes = site.backward_routes if direction is BACKWARD else site.forward_routes
+        routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
         try:
             surplus = len(sends) - 1
             if surplus:
                 self._controller.count_messages(state[0], surplus, cause)
-            send(routes, site.index, sends, cause)
+            send(routes, placed.index, sends, cause)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             fault = fault_of(sends, len(routes)) or fault_of_state(state)
             fault = fault or stray_of(
@@ -192,4 +192,4 @@ class Worker:
             )
             if fault is None:
                 raise
-            raise self.failed(site, direction, state, fault) from error
+            raise self.failed(placed, direction, state, fault) from error

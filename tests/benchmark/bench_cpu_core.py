@@ -75,19 +75,19 @@ def steps(name: str, mode: Mode) -> tuple[Seconds, Simulation]:
     """Processor seconds of one training pass by node and direction."""
     simulation, taken = prepared(name, mode), Seconds(float)
     engine = simulation._training._engine
-    for site in engine.sites:
-        if site.worker >= 0:
+    for placed in engine.placed_nodes:
+        if placed.worker >= 0:
             for step in ("forward", "backward"):
-                key = (site.node.name, step)
-                setattr(site, step, timed(getattr(site, step), taken, key))
-            if isinstance(site.node, LossNode):
-                key = (site.node.name, "forward")
-                timed_loss = timed(site.node.evaluate, taken, key)
-                site.node.evaluate = timed_loss  # pyright: ignore[reportAttributeAccessIssue]  # to be timed
+                key = (placed.node.name, step)
+                setattr(placed, step, timed(getattr(placed, step), taken, key))
+            if isinstance(placed.node, LossNode):
+                key = (placed.node.name, "forward")
+                timed_loss = timed(placed.node.evaluate, taken, key)
+                placed.node.evaluate = timed_loss  # pyright: ignore[reportAttributeAccessIssue]  # to be timed
     update = engine.updater.update
-    engine.updater.update = lambda site, now_s: timed(update, taken, (site.node.name, "update"))(
-        site, now_s
-    )
+    engine.updater.update = lambda placed, now_s: timed(
+        update, taken, (placed.node.name, "update")
+    )(placed, now_s)
     simulation._run_pass("train")
     return taken, simulation
 

@@ -33,28 +33,28 @@ def make_steps():
     return make
 
 
-def serve(site: Steps, what: str, instance: int, steps: int) -> None:
+def serve(layer: Steps, what: str, instance: int, steps: int) -> None:
     for step in range(steps):
-        getattr(site, what)(0, Step(instance, step), ROW)
+        getattr(layer, what)(0, Step(instance, step), ROW)
 
 
 def test_expected_staleness_is_what_is_owed_over_the_interval_as_worked_out_by_hand(make_steps):
     debt = Debt(2)
-    site, _node = make_steps(debt)
+    layer, _node = make_steps(debt)
     assert debt.expected_staleness == 0.0
     debt.pumped(0)  # nothing is known yet: one gradient
     assert debt.expected_staleness == 1 / 2
-    serve(site, "forward", 0, 3)  # three are announced
+    serve(layer, "forward", 0, 3)  # three are announced
     assert debt.expected_staleness == 3 / 2
-    serve(site, "backward", 0, 2)
+    serve(layer, "backward", 0, 2)
     assert debt.expected_staleness == 1 / 2
     debt.pumped(1)
-    serve(site, "forward", 1, 5)
+    serve(layer, "forward", 1, 5)
     assert debt.expected_staleness == (1 + 5) / 2
-    site.backward(0, Step(0, 2), ROW)
+    layer.backward(0, Step(0, 2), ROW)
     debt.finished(0)  # it brought three
     assert debt.expected_staleness == 5 / 2
-    serve(site, "backward", 1, 5)
+    serve(layer, "backward", 1, 5)
     debt.finished(1)  # and this one five: four on average
     debt.pumped(2)
     debt.pumped(3)
@@ -63,37 +63,37 @@ def test_expected_staleness_is_what_is_owed_over_the_interval_as_worked_out_by_h
 
 def test_what_brings_more_than_usual_owes_nothing_instead_of_less(make_steps):
     debt = Debt(1)
-    site, _node = make_steps(debt)
+    layer, _node = make_steps(debt)
     debt.pumped(0)
-    serve(site, "forward", 0, 1)
-    serve(site, "backward", 0, 1)
+    serve(layer, "forward", 0, 1)
+    serve(layer, "backward", 0, 1)
     assert debt.expected_staleness == 0.0
     debt.finished(0)
     debt.pumped(1)
-    serve(site, "forward", 1, 3)
-    serve(site, "backward", 1, 3)
+    serve(layer, "forward", 1, 3)
+    serve(layer, "backward", 1, 3)
     debt.pumped(2)
     assert debt.expected_staleness == 1.0
 
 
 def test_validation_and_messages_without_gradient_count_for_nothing(make_steps):
     debt = Debt(1)
-    site, node = make_steps(debt)
+    layer, node = make_steps(debt)
     debt.pumped(0)
-    serve(site, "forward", 0, 2)
-    site.backward(0, Step(0, 0), None)
+    serve(layer, "forward", 0, 2)
+    layer.backward(0, Step(0, 0), None)
     assert debt.expected_staleness == 2.0
     node.is_training = False
-    site.forward(0, Step(9, 0), ROW)  # instance 9 is not in training
+    layer.forward(0, Step(9, 0), ROW)  # instance 9 is not in training
     assert debt.expected_staleness == 2.0
 
 
 def test_replicas_share_what_is_owed_to_all_of_them(make_steps):
     debt = Debt(2 + 2)
-    sites = [make_steps(debt)[0] for _ in range(2)]
+    layers = [make_steps(debt)[0] for _ in range(2)]
     for instance in range(4):
         debt.pumped(instance)
-        serve(sites[instance % 2], "forward", instance, 3)
+        serve(layers[instance % 2], "forward", instance, 3)
     assert debt.expected_staleness == 4 * 3 / (2 + 2)
 
 

@@ -35,7 +35,7 @@ def linear(name: str = "l") -> Linear:
     return Linear(name, 10, 10)
 
 
-def sites(cache_bytes, *placed):
+def priced(cache_bytes, *placed):
     """(node, its prices) for each (node, worker)."""
     nodes, workers = zip(*placed, strict=True)
     for node in nodes:
@@ -53,42 +53,42 @@ def sites(cache_bytes, *placed):
     ]
 
 
-def seconds(site, direction, shape=(1, 10)):
-    _node, prices = site
+def seconds(one, direction, shape=(1, 10)):
+    _node, prices = one
     return pytest.approx(prices.price(direction, shape).seconds)
 
 
 def test_weights_that_fit_exactly_are_read_from_the_cache_and_payloads_from_memory():
     for cache_bytes, expected in ((WEIGHTS, FROM_CACHE), (WEIGHTS - 1, FROM_MEMORY)):
-        (site,) = sites(cache_bytes, (linear(), 0))
-        assert seconds(site, FORWARD) == expected
-        assert seconds(site, BACKWARD) == expected + PAYLOADS / MEMORY
+        (one,) = priced(cache_bytes, (linear(), 0))
+        assert seconds(one, FORWARD) == expected
+        assert seconds(one, BACKWARD) == expected + PAYLOADS / MEMORY
 
 
 def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
-    (site,) = sites(10**9, (linear(), 0))
-    assert seconds(site, UPDATE, None) == 4 * WEIGHTS / MEMORY
-    site[0].state_arrays = 2
-    (site,) = sites(10**9, (site[0], 0))
-    assert seconds(site, UPDATE, None) == 8 * WEIGHTS / MEMORY
+    (one,) = priced(10**9, (linear(), 0))
+    assert seconds(one, UPDATE, None) == 4 * WEIGHTS / MEMORY
+    one[0].state_arrays = 2
+    (one,) = priced(10**9, (one[0], 0))
+    assert seconds(one, UPDATE, None) == 8 * WEIGHTS / MEMORY
 
 
 def test_nodes_of_one_worker_share_its_cache_and_those_of_others_do_not():
     for workers, expected in (((0, 1), FROM_CACHE), ((0, 0), FROM_MEMORY)):
         placed = zip((linear("l"), linear("m")), workers, strict=True)
-        for site in sites(2 * WEIGHTS - 1, *placed):
-            assert seconds(site, FORWARD) == expected
+        for one in priced(2 * WEIGHTS - 1, *placed):
+            assert seconds(one, FORWARD) == expected
 
 
 def test_light_steps_move_payloads_alone_and_gain_nothing_from_a_cache():
-    (site,) = sites(10**9, (ReLU("r"), 0))
-    assert seconds(site, FORWARD, (1, 125)) == 1000 / MEMORY
+    (one,) = priced(10**9, (ReLU("r"), 0))
+    assert seconds(one, FORWARD, (1, 125)) == 1000 / MEMORY
 
 
 def test_a_sparse_table_takes_no_room_and_its_rows_come_from_memory():
     row = 4 * 10
     table = Embedding("e", 1000, 10, is_sparse=True)
-    embedding, other = sites(WEIGHTS, (table, 0), (linear(), 0))
+    embedding, other = priced(WEIGHTS, (table, 0), (linear(), 0))
     assert seconds(embedding, FORWARD, (1,)) == 2 * row / MEMORY
     assert seconds(other, FORWARD) == FROM_CACHE
 
@@ -99,13 +99,13 @@ def test_a_table_that_is_not_sparse_takes_room_as_all_weights_do():
         (WEIGHTS + 1000 * row, row / CACHE + row / MEMORY, FROM_CACHE),
         (WEIGHTS + 1000 * row - 1, 2 * row / MEMORY, FROM_MEMORY),
     ):
-        embedding, other = sites(cache_bytes, (Embedding("e", 1000, 10), 0), (linear(), 0))
+        embedding, other = priced(cache_bytes, (Embedding("e", 1000, 10), 0), (linear(), 0))
         assert seconds(embedding, FORWARD, (1,)) == rows_s
         assert seconds(other, FORWARD) == expected
 
 
 def test_in_a_run_a_cache_helps_only_where_the_weights_fit(mlp_on):
-    """The engine tells every site what its worker hosts."""
+    """The engine tells every one what its worker hosts."""
     plain, small, large = mlp_on(None), mlp_on(1), mlp_on(10**9)
     assert plain == small > large > 0
 

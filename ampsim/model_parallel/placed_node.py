@@ -1,4 +1,4 @@
-"""A site: one node where it runs, and the messages on their way to it."""
+"""A placed node: one node where it runs, and the messages on their way to it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ampsim.trace import Cause
 
 BACKWARD = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
 
-Message: TypeAlias = "tuple[Site, int, State, Payload, Cause]"
-"""A message that has arrived: (site, port, state, payload, cause). The queue where it lies says its
-direction; the cause is what brought it there, a number of `ampsim.trace.causes`. It is a plain
-tuple because one is made for every message: a class of its own takes three times as long."""
+Message: TypeAlias = "tuple[PlacedNode, int, State, Payload, Cause]"
+"""A message that has arrived: (placed node, port, state, payload, cause). The queue where it lies
+says its direction; the cause is what brought it there, a number of `ampsim.trace.causes`. It is a
+plain tuple because one is made for every message: a class of its own takes three times as long."""
 
 
 class Route(NamedTuple):
@@ -26,7 +26,7 @@ class Route(NamedTuple):
 
     Args:
         accept: takes the message: an inbox's ``append``, the controller, or a turn queue.
-        site: the node that they go to.
+        placed: the node that they go to.
         port: of that node.
         processor: whom to wake for them; None where `accept` sees to that.
         is_free: whether serving them there costs nothing.
@@ -34,14 +34,14 @@ class Route(NamedTuple):
     """
 
     accept: Callable[[Message], Any]
-    site: Site
+    placed: PlacedNode
     port: int
     processor: Processor | None
     is_free: bool
     channel: Channel | None
 
 
-class Site:
+class PlacedNode:
     """One node on one worker.
 
     Args:
@@ -154,13 +154,13 @@ def send(routes: Sequence[Route], source: int, sends: Sends, cause: Cause) -> No
     by the same route without it.
     """
     for port, state, payload in sends:
-        accept, site, far_port, processor, is_free, channel = routes[port]
+        accept, placed, far_port, processor, is_free, channel = routes[port]
         if channel is not None:
             size_bytes = 0 if payload is None else payload.nbytes
             arrive = partial(_arrive, routes[port], source, (0, state, payload))
-            channel.send(size_bytes, (source, site.index), cause, arrive)
+            channel.send(size_bytes, (source, placed.index), cause, arrive)
             continue
-        accept((site, far_port, state, payload, cause))
+        accept((placed, far_port, state, payload, cause))
         if processor is None:
             continue
         if not is_free:
