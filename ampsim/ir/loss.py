@@ -44,7 +44,8 @@ class Evaluated(NamedTuple):
 class LossNode(Node):
     """Computes a loss and metrics, and starts the backward pass (design, section 4).
 
-    It has no output: in training, what `forward` returns goes to its *inputs*.
+    It has no output: in training, what `forward` returns goes to its *inputs*. A loss of one's own
+    has `evaluate`, of which `forward` is made.
     """
 
     outputs = ()

@@ -99,9 +99,9 @@ class Assembly:
             self.controller.in_flight_max = schedule.admission.in_flight_max or len(stages)
         self._seconds: dict[int, PlacedNode] = {}
         self._resident_bytes = resident_bytes(job.graph.nodes, placement)
+        self._set_turns(schedule, stages)
         self.placed_nodes = self._placed_nodes(schedule, stages)
         self.barrier = Barrier() if schedule.order.holds_gradients else None
-        self._set_turns(schedule, stages)
         self._wire()
 
     def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
@@ -173,7 +173,10 @@ class Assembly:
             work=steps.work,
             resident_bytes=self._resident_bytes[worker],
         )
-        return PlacedNode(node, place, worker, steps, prices)
+        placed = PlacedNode(node, place, worker, steps, prices)
+        has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
+        placed.has_turns = has_queue and place in self._stages
+        return placed
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
@@ -185,10 +188,6 @@ class Assembly:
                 hosted = WorkerStages(tuple(own), len(stages), len(self.workers))
                 turns = schedule.order.turns(hosted, self.controller.admitted)
                 worker.turn_queue = TurnQueue(worker.processor, worker.queues, turns)
-        for place in stages:
-            for placed in (self.placed_nodes[place], self._seconds.get(place)):
-                if placed is not None:
-                    placed.has_turns = True
 
     def _wire(self) -> None:
         """Give every placed node its routes."""

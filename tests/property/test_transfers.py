@@ -10,9 +10,9 @@ import pytest
 from short_runs import PAIRS, schedule_of, small_model
 
 from ampsim import Sequential, load_cluster, load_model, simulate
-from ampsim.errors import GraphError
+from ampsim.errors import SimulationError
 from ampsim.hardware import Link
-from ampsim.ir import Graph, Payload, Sends, State
+from ampsim.ir import Evaluated, Graph, Payload, State
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.model_parallel.placements.registry import PLACEMENTS
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
@@ -85,10 +85,13 @@ def test_without_latency_the_way_back_takes_no_time_and_leaves_no_record():
 class Stray(SoftmaxCrossEntropy):
     """A loss that sends a gradient to an input that it does not have."""
 
-    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+    def evaluate(self, port: int, state: State, payload: Payload) -> Evaluated | None:
         """Send what came, one port further."""
-        sends = super().forward(port, state, payload)
-        return [(port + 1, state, payload) for port, state, payload in sends]
+        evaluated = super().evaluate(port, state, payload)
+        if evaluated is None:
+            return None
+        sends = [(port + 1, state, payload) for port, state, payload in evaluated.gradients]
+        return evaluated._replace(gradients=sends)
 
 
 def test_a_loss_cannot_end_an_instance_by_the_controllers_route():
@@ -99,6 +102,6 @@ def test_a_loss_cannot_end_an_instance_by_the_controllers_route():
         return made
 
     model = replace(load_model("mlp", data="synthetic"), make_graph=graph)
-    text = r"loss \(Stray\) failed serving forward .*expected a port below 2, got 2"
-    with pytest.raises(GraphError, match=text):
+    text = r"loss \(Stray\) failed at 0 s serving forward .*expected a port below 2, got 2"
+    with pytest.raises(SimulationError, match=text):
         simulate(model, load_cluster("tflops-1", workers=1), Sequential(), instances=100)
