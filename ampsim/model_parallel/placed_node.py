@@ -68,24 +68,9 @@ class PlacedNode:
     """
 
     __slots__ = (
-        "_backward",
-        "backward",
-        "backward_routes",
-        "forward",
-        "forward_routes",
-        "free_kinds",
-        "gradient_routes",
-        "has_turns",
-        "index",
-        "is_free",
-        "is_loss",
-        "learner",
-        "node",
-        "optimizer_state",
-        "prices",
-        "report_routes",
-        "steps",
-        "worker",
+        "_backward", "backward", "backward_routes", "forward", "forward_routes", "free_kinds",
+        "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner", "node",
+        "optimizer_state", "prices", "report_routes", "steps", "worker",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: int, worker: int, steps: Steps, prices: Prices) -> None:
@@ -124,13 +109,12 @@ class PlacedNode:
         if learner is None:
             sends = step(port, state, payload)
             return Served(sends, largest(payload, sends) if sends else WAITS)
-        gradients, staleness = learner.gradient_count, learner.staleness_sum
+        gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
         sends = step(port, state, payload)
+        staleness = NO_STALENESS
         if learner.gradient_count > gradients:
-            staleness = learner.staleness_sum - staleness
+            staleness = learner.staleness_sum - staleness_sum
             assert staleness >= 0, f"{learner.name}: its version has fallen"
-        else:
-            staleness = NO_STALENESS
         shape = WAITS if not sends else None if payload is None else payload.shape
         return Served(sends, shape, staleness)
 
