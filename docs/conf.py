@@ -13,6 +13,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 html_theme = "alabaster"
 html_title = "ampsim"
 html_show_copyright = False
+html_theme_options = {"page_width": "70rem", "body_max_width": "none"}
 python_maximum_signature_line_length = 88  # a longer one has a line for each argument
 
 myst_heading_anchors = 3  # so that links to headings are checked too
