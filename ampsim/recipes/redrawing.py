@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
@@ -17,6 +17,12 @@ from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import Results, table_of
 from ampsim.study.finished_run import FinishedRun
 from ampsim.toml_text import mapping
+
+_LAST: Final = (
+    "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "model", "cluster",
+    "schedules", "data", "costs",
+)  # fmt: skip
+"""Keys of a manifest that come last, in this order, when a report is made."""
 
 
 def read_results(recipe: Recipe, folder: Path) -> Results:
@@ -80,14 +86,11 @@ def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
     >>> list(_as_made({"code": "c", "seeds": [0], "recipe": {}, "cluster": {}}))
     ['code', 'recipe', 'seeds', 'cluster']
     """
-    cluster = _moved(manifest["cluster"], "devices", behind="workers")
-    return _moved({**manifest, "cluster": cluster}, "recipe", behind="code")
+    cluster = _with_last(manifest["cluster"], ("devices", "groups"))
+    return _with_last({**manifest, "cluster": cluster}, _LAST)
 
 
-def _moved(table: dict[str, Any], key: str, *, behind: str) -> dict[str, Any]:
-    """The table with a key right behind another, where it has both."""
-    if not {key, behind} <= set(table):
-        return table
-    rest = [name for name in table if name != key]
-    place = rest.index(behind) + 1
-    return {name: table[name] for name in (*rest[:place], key, *rest[place:])}
+def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:
+    """The table with some keys, as far as it has them, behind all others."""
+    first = [name for name in table if name not in last]
+    return {name: table[name] for name in (*first, *(one for one in last if one in table))}
