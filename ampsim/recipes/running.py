@@ -166,6 +166,6 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         manifest=manifest,
-        witnesses=to_text(witnesses),
+        witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
         outlines=outlines_to_text(rows.goal.metric, runs),
     )
