@@ -23,7 +23,7 @@ def files(*patterns: str) -> list[Path]:
 
 PACKAGE = files("ampsim/**/*.py")
 CODE = [*PACKAGE, *files("models/*.py")]
-SCRIPTS = files("benchmarks/**/*.py", "notebooks/*.py", "reports/**/*.py")
+SCRIPTS = files("benchmarks/**/*.py", "notebooks/*.py", "reports/**/*.py", ".ci/*.py")
 TESTS = [path for path in files("tests/**/*.py") if path != HERE]
 PAGES = files(
     "*.md",

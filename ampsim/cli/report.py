@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,10 +42,21 @@ RerunOption = Annotated[
     bool,
     typer.Option("--rerun", help="With --check: make every run again, and compare numbers too."),
 ]
+RedrawOption = Annotated[
+    bool,
+    typer.Option(
+        "--redraw",
+        help="Write page, tables and figures again from outlines.json beside the report, without "
+        "a run or data files. Gantt charts stay as they are. All recipes unless some are named.",
+    ),
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="DIR", help="Write to DIR/NAME, instead of into the recipe's folder."
+        "--out",
+        metavar="DIR",
+        help="Write to DIR/NAME, instead of into the recipe's folder; the reports to check or "
+        "redraw lie there, too.",
     ),
 ]
 
@@ -55,6 +67,7 @@ def report(
     list_only: ListOption = False,
     check: CheckOption = False,
     rerun: RerunOption = False,
+    redraw: RedrawOption = False,
     out: OutOption = None,
     jobs: options.JobsOption = None,
     json: options.JsonOption = None,
@@ -65,21 +78,19 @@ def report(
     Finished runs are kept beside the report, so that an interrupted one goes on where it was.
     Without a name, or with --list, it lists the recipes. --check ends with 1 where a report does
     not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
-    faults, notes; the state is listed, written, failed, follows, stale or interrupted).
+    faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
     from ampsim.recipes.places import recipe_folder, recipe_names
     from ampsim.recipes.recipe import read_recipe
 
-    if rerun and not check:
-        raise OptionError("--rerun belongs to --check; add it, or leave --rerun out")
-    if check and not names:
+    make = _what_to_do(check=check, rerun=rerun, redraw=redraw)
+    if make is not _write and not names:
         names = recipe_names()
     if list_only or not names:
         how = _How(1, quiet, json == "-", [])
         _list(names, how)
         return how.told(json, Code.FINE)
     recipes = [read_recipe(recipe_folder(name)) for name in names]
-    make = _check_numbers if rerun else _check if check else _write
     how = _How(options.make_jobs(jobs), quiet, json == "-", [])
     prepare_json(json)
     codes: list[Code] = []
@@ -90,6 +101,19 @@ def report(
         if codes[-1] is Code.INTERRUPTED:
             break
     return how.told(json, max(codes))
+
+
+def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> Callable[[Recipe, Path, _How], Code]:
+    """What is done with each report."""
+    if rerun and not check:
+        raise OptionError("--rerun belongs to --check; add it, or leave --rerun out")
+    if redraw and check:
+        raise OptionError("--redraw writes and --check does not; leave one of them out")
+    if redraw:
+        return _redraw
+    if check:
+        return _check_numbers if rerun else _check
+    return _write
 
 
 def _list(names: list[str] | None, how: _How) -> None:
@@ -166,6 +190,28 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     for failure in findings.failures:
         complain(f"{recipe.name}: {failure}")
     return Code.FAILED if findings.failures else Code.FINE
+
+
+def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
+    """Write a report again from its outlines; where that cannot be, say why."""
+    from ampsim.errors import FileFormatError
+    from ampsim.output_folder import taken
+    from ampsim.recipes.checking import read_manifest
+    from ampsim.recipes.redrawing import read_results
+    from ampsim.report.page.recipe import FILES, redraw_report
+
+    try:
+        results = read_results(recipe, folder)
+        before = read_manifest(folder)["files"]
+    except FileFormatError as error:
+        how.note(recipe, folder, "failed", faults=(str(error),))
+        complain(f"{recipe.name}: is not redrawn: {error}")
+        return Code.FAILED
+    with taken(folder, "report", FILES) as place:
+        written = redraw_report(results, recipe.file, place, before)
+    how.note(recipe, folder, "redrawn")
+    how.say(f"redrew {written[-2]} with its figures and tables")
+    return Code.FINE
 
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:

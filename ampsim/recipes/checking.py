@@ -19,6 +19,7 @@ from ampsim.errors import AmpsimError, FileFormatError, UnknownNameError
 from ampsim.files import sha256_of
 from ampsim.output_folder import MANIFEST, read_table
 from ampsim.paths import read_regular
+from ampsim.recipes.outlines_file import FILE as OUTLINES
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.rows import cluster_of, make_rows
 from ampsim.recipes.running import FORMAT, KIND, Findings
@@ -69,9 +70,9 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     """Compare the hashes in a report's manifest with those of now, and witnesses at need.
 
     Hashes are of the recipe, the device files, the data files as far as they are here, and the
-    report's own files. Where ampsim's own code or the model file is not what it was, the tiny runs
-    that the report's witnesses tell of are made again: a report follows as long as they are the
-    same.
+    report's own files; that it has no outlines is only noted. Where ampsim's own code or the model
+    file is not what it was, the tiny runs that the report's witnesses tell of are made again: a
+    report follows as long as they are the same.
 
     Args:
         recipe: what the report was made from.
@@ -84,7 +85,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
         before = read_witnesses(folder) if changed and not faults else None
     except (FileFormatError, UnknownNameError) as error:
         return Verdict((str(error),))
-    absent = tuple(_absent_data(manifest))
+    absent = (*_absent_data(manifest), *_absent_outlines(manifest))
     if faults or not changed:
         return Verdict((*faults, *changed), absent)
     if before is None:
@@ -143,9 +144,8 @@ def check_numbers(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
     before = pd.read_csv(io.BytesIO(read_regular(folder / TABLE)))
     exact = TIMED if recipe.file.max_epochs is None else FIXED
     differences = _differences(before, again.table, exact)
-    return Verdict(
-        tuple(differences), (*_changed_code(recipe, manifest), *_changes(recipe, manifest))
-    )
+    changed = (*_changed_code(recipe, manifest), *_changes(recipe, manifest))
+    return Verdict(tuple(differences), (*changed, *_absent_outlines(manifest)))
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -215,6 +215,11 @@ def _absent_data(manifest: dict[str, Any]) -> Iterator[str]:
     absent = [file for file, is_same in _data(manifest) if is_same is None]
     if absent:
         yield f"not compared, for they are not here: {', '.join(absent)}"
+
+
+def _absent_outlines(manifest: dict[str, Any]) -> Iterator[str]:
+    if OUTLINES not in mapping(manifest.get("files") or {}):
+        yield f"it has no {OUTLINES} to redraw it from"
 
 
 def _differences(before: pd.DataFrame, now: pd.DataFrame, exact: frozenset[str]) -> Iterator[str]:

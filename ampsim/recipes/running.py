@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-import pandas as pd
+from typing import Final, TypeAlias
 
 from ampsim.errors import SimulationError
-from ampsim.metric import Metric
+from ampsim.recipes.outlines_file import to_text as outlines_to_text
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import RECIPE, Recipe
+from ampsim.recipes.results import Results, table_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.recipes.witness_file import to_text
 from ampsim.study.finished_run import FinishedRun
@@ -21,8 +20,6 @@ from ampsim.study.kept_runs import Hearers, Keeping, Known, known_by, take_or_ma
 from ampsim.study.outline import Outline
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software
-from ampsim.study.row import row_of
-from ampsim.study.row_plan import Row
 from ampsim.study.source_digest import source_digest
 from ampsim.study.witness import Witness
 
@@ -31,39 +28,16 @@ FORMAT: Final = 1
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What a recipe's runs gave; a page is made of it.
+class Findings(Results):
+    """Results of runs that were made or kept here, with what a report holds for later.
 
     Attributes:
-        recipe: what was asked.
-        table: one row a schedule, as in a forecast.
-        comparison: published numbers beside simulated ones; see `compare`.
-        runs: every run, in order.
-        target: value of the metric aimed at; None without one.
-        metric: what was measured.
-        model: the model's name.
-        cluster: the cluster's name.
-        workers: how many workers.
-        manifest: where it came from, all but the hashes of what is written.
         witnesses: those of the rows, as the file beside the report holds them.
+        outlines: those of the runs, likewise.
     """
 
-    recipe: Recipe
-    table: pd.DataFrame
-    comparison: pd.DataFrame
-    runs: tuple[FinishedRun, ...] = field(repr=False)
-    target: float | None
-    metric: Metric
-    model: str
-    cluster: str
-    workers: int
-    manifest: dict[str, Any] = field(repr=False)
     witnesses: str = field(repr=False)
-
-    @property
-    def failures(self) -> list[str]:
-        """One sentence for each run that failed."""
-        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+    outlines: str = field(repr=False)
 
 
 class InterruptedReport(KeyboardInterrupt):
@@ -164,8 +138,7 @@ def _make_all(tasks: list[Task], known: list[Known], keeping: Keeping, manner: M
 def _gather(
     recipe: Recipe, rows: Rows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
 ) -> Findings:
-    table = pd.DataFrame([_row(row, rows, runs) for row in rows.rows])
-    file = recipe.file
+    table, file = table_of(recipe, rows.goal, runs), recipe.file
     manifest = {
         "kind": KIND,
         "format": FORMAT,
@@ -193,15 +166,6 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         manifest=manifest,
-        witnesses=to_text(witnesses),
+        witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
+        outlines=outlines_to_text(rows.goal.metric, runs),
     )
-
-
-def _row(row: Row, rows: Rows, runs: list[FinishedRun]) -> dict[str, Any]:
-    mine = [run for run in runs if run.schedule == row.label]
-    failures = [run.failure for run in mine if run.failure]
-    made = row_of(row.label, rows.goal, [run.outline for run in mine], failures)
-    modes = {one.plan.mode for one in rows.rows}
-    if len(modes) > 1 and row.plan.mode == "sleep" and not made["note"]:
-        made["note"] = "throughput only: one epoch without numbers"
-    return made

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
 import pandas as pd
 
@@ -65,3 +67,82 @@ class Outline(Rates):
     path_parts: pd.DataFrame = field(repr=False)
     bound_at: str = ""
     items: str = ""
+
+
+TABLE_FIELDS: Final = (
+    "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
+    "path_parts",
+)  # fmt: skip
+"""Fields of an outline that are tables."""
+
+TRACE_FIELDS: Final = ("spans", "transfers")
+"""Those of them that grow with the messages of a run; all others are small."""
+
+NUMBER_FIELDS: Final = tuple(one.name for one in fields(Outline) if one.name not in TABLE_FIELDS)
+"""Fields of an outline that are no tables."""
+
+_SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
+_CATEGORY: Final = "category"
+_TEXT: Final = "str"
+_INFINITE: Final = ("inf", "-inf")
+_PANDAS: Any = pd
+
+
+def to_plain(outline: Outline) -> dict[str, Any]:
+    """An outline without its traces, as JSON can hold it: numbers, and tables by their columns."""
+    numbers = {name: number_to_plain(getattr(outline, name)) for name in NUMBER_FIELDS}
+    tables = {name: _table_to_plain(getattr(outline, name)) for name in _SMALL}
+    return {"numbers": numbers, "tables": tables}
+
+
+def from_plain(content: Mapping[str, Any]) -> Outline:
+    """The outline that `to_plain` gave this for; its traces are empty.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: it is something else.
+    """
+    plain: dict[str, Any] = content["tables"]
+    tables: dict[str, Any] = {name: pd.DataFrame() for name in TRACE_FIELDS}
+    for name in _SMALL:
+        tables[name] = pd.DataFrame({key: _column(*one) for key, one in plain[name].items()})
+    numbers = {name: number_from_plain(content["numbers"][name]) for name in NUMBER_FIELDS}
+    return Outline(**numbers, **tables)
+
+
+def number_to_plain(value: Any) -> Any:
+    """A number as JSON has it; NaN is the text "nan", for null means that there is none."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def number_from_plain(value: Any) -> Any:
+    """The number that `number_to_plain` gave this for."""
+    return math.nan if value == "nan" else value
+
+
+def _table_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): _column_to_plain(column) for name, column in frame.items()}
+
+
+def _column_to_plain(column: Any) -> list[Any]:
+    """Type and values of a column; of categories, the type, their codes, and what these mean."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return [_CATEGORY, column.cat.codes.tolist(), column.cat.categories.tolist()]
+    kind = str(column.dtype) if column.dtype.kind in "biuf" else _TEXT
+    return [kind, [_value_to_plain(one) for one in column.tolist()]]
+
+
+def _value_to_plain(value: Any) -> Any:
+    """A value of a column; null is an unknown one, infinity a text."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
+
+
+def _column(kind: str, values: list[Any], meanings: list[Any] | None = None) -> Any:
+    if kind == _CATEGORY:
+        return _PANDAS.Categorical.from_codes(values, categories=meanings)
+    if kind != _TEXT:
+        values = [float(one) if one in _INFINITE else one for one in values]
+    return pd.Series(values, dtype=kind)

@@ -11,11 +11,10 @@ import contextlib
 import hashlib
 import io
 import json
-import math
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,18 +23,18 @@ import pandas as pd
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, write_bytes, write_text
 from ampsim.paths import read_regular
-from ampsim.study.outline import Outline
+from ampsim.study.outline import (
+    NUMBER_FIELDS,
+    TABLE_FIELDS,
+    Outline,
+    number_from_plain,
+    number_to_plain,
+)
 from ampsim.study.witness import Witness, agree, from_plain
 
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
 _IGNORE: Final = ".gitignore"
-_TABLES: Final = (
-    "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
-    "path_parts",
-)  # fmt: skip
-_NUMBERS: Final = tuple(one.name for one in fields(Outline) if one.name not in _TABLES)
-
 _UNREADABLE: Final = (
     FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
 )  # fmt: skip
@@ -49,7 +48,7 @@ def keys_of(what: Mapping[str, Any], witness: Witness, seeds: Iterable[int]) -> 
         witness: which stands for ampsim itself.
         seeds: of the runs.
     """
-    row = _hash({"inputs": what, "witness": witness.digest, "numbers": _NUMBERS})
+    row = _hash({"inputs": what, "witness": witness.digest, "numbers": NUMBER_FIELDS})
     return [hashlib.sha256(f"{row}, seed {seed}".encode()).hexdigest() for seed in seeds]
 
 
@@ -72,8 +71,10 @@ class RunStore:
         if not agree(from_plain(content["witness"]), witness):
             raise FileFormatError("what it learned is not what ampsim gives now")
         try:
-            tables: dict[str, Any] = {name: _table(place, name, content) for name in _TABLES}
-            numbers: dict[str, Any] = {name: _number(content["numbers"][name]) for name in _NUMBERS}
+            tables: dict[str, Any] = {name: _table(place, name, content) for name in TABLE_FIELDS}
+            numbers: dict[str, Any] = {
+                name: number_from_plain(content["numbers"][name]) for name in NUMBER_FIELDS
+            }
         except KeyError as error:
             raise FileFormatError(f"{NUMBERS} has no {error}") from None
         return Outline(**numbers, **tables), content["failure"]
@@ -89,12 +90,12 @@ class RunStore:
         place = prepare_folder(self.folder / key)
         (place / NUMBERS).unlink(missing_ok=True)
         hashes: dict[str, str] = {}
-        for name in _TABLES:
+        for name in TABLE_FIELDS:
             frame: pd.DataFrame = getattr(run, name)
             table = frame.to_parquet(None, engine="pyarrow", compression="zstd", index=False)
             write_bytes(place / f"{name}.parquet", table)
             hashes[name] = hashlib.sha256(table).hexdigest()
-        numbers = {name: _text(getattr(run, name)) for name in _NUMBERS}
+        numbers = {name: number_to_plain(getattr(run, name)) for name in NUMBER_FIELDS}
         content = {
             "numbers": numbers,
             "failure": failure,
@@ -146,14 +147,3 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 def _canonical(content: Mapping[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _text(value: Any) -> Any:
-    """A number as JSON has it; NaN is the text "nan", for null means that there is none."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    return "nan" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _number(value: Any) -> Any:
-    return math.nan if value == "nan" else value

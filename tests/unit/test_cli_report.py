@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,11 +43,52 @@ def test_a_report_is_made_checked_and_found_stale(call, recipe, small_recipe):
 
 
 @pytest.mark.slow
+def test_a_report_is_redrawn_without_its_runs(call, recipe):
+    call("report", "mine", "--quiet")
+    shutil.rmtree(recipe / ".runs")
+    (recipe / "throughput.png").unlink()
+    before = (recipe / "report.md").read_text()
+    redrawn = (0, "redrew reports/mine/report.md with its figures and tables\n", "")
+    for names in ([], ["mine"]):
+        assert call("report", *names, "--redraw") == redrawn
+    assert (recipe / "report.md").read_text() == before
+    assert call("report", "--check").out == "mine: follows\n"
+    ended = call("report", "mine", "--redraw", "--json", "-")
+    (row,) = json.loads(ended.out)["reports"]
+    assert (row["state"], row["faults"]) == ("redrawn", [])
+    (recipe / "report.md").write_text("mine")
+    ended = call("report", "mine", "--redraw")
+    assert (ended.code, ended.out) == (2, "")
+    assert "report.md: is not replaced, for it is not known as written" in ended.err
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_redrawn_is_told_and_the_next_is_redrawn(
+    call, recipe, small_recipe
+):
+    other = recipe.parent / "another"
+    other.mkdir()
+    (other / "recipe.toml").write_text(small_recipe)
+    call("report", "mine", "--quiet")
+    said = "ampsim: another: is not redrawn: it was never made: there is no manifest.toml\n"
+    redrawn = "redrew reports/mine/report.md with its figures and tables\n"
+    assert call("report", "--redraw") == (2, redrawn, said)
+    (recipe / "outlines.json").unlink()
+    said = "ampsim: mine: is not redrawn: outlines.json is missing\n"
+    assert call("report", "mine", "--redraw") == (2, "", said)
+    assert call("report", "mine", "--check").out == (
+        "mine: does not follow: outlines.json is missing\n"
+    )
+
+
+@pytest.mark.slow
 def test_out_leaves_the_recipes_folder_alone(call, recipe):
     assert call("report", "reports/mine", "--out", "there", "--quiet").code == 0
     assert [path.name for path in recipe.iterdir()] == ["recipe.toml"]
     assert (Path("there") / "mine" / "report.md").is_file()
     assert call("report", "mine", "--check", "--out", "there").out == "mine: follows\n"
+    redrawn = call("report", "mine", "--redraw", "--out", "there").out
+    assert redrawn == "redrew there/mine/report.md with its figures and tables\n"
 
 
 @pytest.mark.slow
@@ -76,6 +119,8 @@ def test_mistakes_are_one_line_each(mistake, recipe, monkeypatch, small_recipe):
     assert "no recipe named 'mien'; did you mean 'mine'?" in mistake("report", "mien")
     assert "no recipe in 'x/y'; expected a folder with recipe.toml" in mistake("report", "x/y")
     assert "--rerun belongs to --check; add it" in mistake("report", "mine", "--rerun")
+    said = "--redraw writes and --check does not; leave one of them out"
+    assert said in mistake("report", "mine", "--redraw", "--check")
     (recipe / "recipe.toml").write_text(small_recipe.replace("title", "titel"))
     said = "reports/mine/recipe.toml: unknown key 'titel'; did you mean 'title'?"
     for words in (["mine"], [], ["--check"]):

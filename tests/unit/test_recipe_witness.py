@@ -118,6 +118,19 @@ def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(eve
 
 
 @pytest.mark.slow
+def test_witnesses_stand_in_the_order_of_the_rows_whichever_ended_first(cells, monkeypatch):
+    before = (cells / FILE).read_bytes()
+    witnesses_of = running.witnesses_of
+
+    def reversed_witnesses(*given):
+        return dict(reversed(witnesses_of(*given).items()))
+
+    monkeypatch.setattr(running, "witnesses_of", reversed_witnesses)
+    make(cells)
+    assert (cells / FILE).read_bytes() == before
+
+
+@pytest.mark.slow
 def test_a_changed_flop_formula_is_seen_under_every_schedule(every_schedule, monkeypatch):
     rows = make_rows(read_recipe(every_schedule))
     before = {row.label: tiny_run(row, rows.goal, 0).witness for row in rows.rows}

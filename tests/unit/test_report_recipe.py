@@ -73,6 +73,7 @@ def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder, 
         "published.csv",
         "manifest.toml",
         "witness.json",
+        "outlines.json",
         ".runs",
     }
     assert names == pictures | others

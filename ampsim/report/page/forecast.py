@@ -38,6 +38,9 @@ INDEX: Final = "index.html"
 FILES: Final = (TABLE, PAGE, INDEX)
 """Files of every forecast, beside its manifest."""
 
+TOGETHER: Final = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
+"""The one figure of a report that spans are needed for."""
+
 _KIND: Final = "forecast"
 _FORMAT: Final = 1
 _INSTANCES = 4  # as in the paper's Figure 1
@@ -96,8 +99,7 @@ def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple
         window_s=choose_window(_spans(shown), _INSTANCES, until_s),
         devices=devices_of(forecast),
     )
-    picture = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
-    return [(picture, together)]
+    return [(TOGETHER, together)]
 
 
 def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Picture, Figure]]:

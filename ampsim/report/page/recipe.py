@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from ampsim.report.forecast import Forecast, runs_by_row
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
-from ampsim.report.page.forecast import gantt_together
+from ampsim.report.page.forecast import TOGETHER, gantt_together
 from ampsim.report.page.text import (
     LEGEND,
     Picture,
@@ -37,6 +38,7 @@ PAGE = "report.md"
 TABLE = "report.csv"
 PUBLISHED = "published.csv"
 WITNESS = "witness.json"
+OUTLINES = "outlines.json"
 FILES = (TABLE, PAGE)
 """Files of every report, beside its manifest."""
 
@@ -84,7 +86,7 @@ class File(Protocol):
         ...
 
 
-class Findings(Forecast, Protocol):
+class Results(Forecast, Protocol):
     """Results of a recipe: a forecast, and published numbers."""
 
     @property
@@ -92,9 +94,18 @@ class Findings(Forecast, Protocol):
         """One row a published number."""
         ...
 
+
+class Findings(Results, Protocol):
+    """Results of runs that were made now, with what a report holds for later."""
+
     @property
     def witnesses(self) -> str:
         """Records of short runs of the rows, as text."""
+        ...
+
+    @property
+    def outlines(self) -> str:
+        """Numbers and small tables of the runs, as text."""
         ...
 
 
@@ -102,40 +113,86 @@ def write_report(findings: Findings, file: File, folder: str | os.PathLike[str])
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
     These are report.csv, epochs.csv, published.csv where there is something to compare with,
-    witness.json, the figures that the recipe names and there are data for, report.md, and last
-    manifest.toml with the hashes of the others. They appear together, and take the place of an
-    earlier report; see `ampsim.output_folder`.
+    witness.json, outlines.json, the figures that the recipe names and there are data for,
+    report.md, and last manifest.toml with the hashes of the others. They appear together, and take
+    the place of an earlier report; see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
             written by another process.
     """
     with staged(folder, "report") as place:
-        written = _write(findings, file, place)
+        written = _write_tables(findings, place)
+        for name, content in ((WITNESS, findings.witnesses), (OUTLINES, findings.outlines)):
+            written.append(place / name)
+            write_text(written[-1], content)
+        written += _write_page(findings, file, place, _figures(findings, file), [])
         files = {path.name: sha256_of(path) for path in written}
         write_text(place / MANIFEST, to_toml({**findings.manifest, "files": files}))
     return [expanded(folder) / name for name in (*files, MANIFEST)]
 
 
-def _write(findings: Findings, file: File, place: Path) -> list[Path]:
-    """Write everything but the manifest."""
-    written = [place / TABLE, *write_epochs(findings, place)]
-    write_text(place / TABLE, to_csv(findings.table))
-    if len(findings.comparison):
+def redraw_report(
+    results: Results, file: File, folder: str | os.PathLike[str], before: Mapping[str, str]
+) -> list[Path]:
+    """Writes page, tables and figures of a report again, and their hashes into its manifest.
+
+    Witnesses, outlines and the Gantt chart, which needs spans, stay as they are, and so does
+    all else that the manifest says.
+
+    Args:
+        results: what the report was made of; its runs have no spans.
+        file: the recipe's.
+        folder: where the report lies.
+        before: hash of each of its files, by name, as its manifest has them.
+
+    Raises:
+        OutputError: as for `write_report`.
+    """
+    kept = {name: before[name] for name in (WITNESS, OUTLINES, TOGETHER.file) if name in before}
+    with staged(folder, "report") as place:
+        for name, digest in kept.items():
+            _copy(expanded(folder) / name, digest, place)
+        written = _write_tables(results, place)
+        charts = [TOGETHER] if TOGETHER.file in kept else []
+        written += _write_page(results, file, place, _figures(results, file), charts)
+        files = {**kept, **{path.name: sha256_of(path) for path in written}}
+        order = [*(name for name in before if name in files), *files]
+        manifest = {**results.manifest, "files": {name: files[name] for name in order}}
+        write_text(place / MANIFEST, to_toml(manifest))
+    return [expanded(folder) / path.name for path in (*written, place / MANIFEST)]
+
+
+def _copy(path: Path, digest: str, place: Path) -> None:
+    """Take a file along, unless it is not the one that was written: that is left where it is."""
+    if os.path.isfile(path) and sha256_of(path) == digest:
+        shutil.copyfile(path, place / path.name)
+
+
+def _write_tables(results: Results, place: Path) -> list[Path]:
+    written = [place / TABLE, *write_epochs(results, place)]
+    write_text(place / TABLE, to_csv(results.table))
+    if len(results.comparison):
         written.append(place / PUBLISHED)
-        write_text(written[-1], to_csv(findings.comparison))
-    written.append(place / WITNESS)
-    write_text(written[-1], findings.witnesses)
-    pictures: list[Picture] = []
-    for picture, figure in _figures(findings, file):
-        written.append(save(figure, place / picture.file))
-        pictures.append(picture)
-    written.append(place / PAGE)
-    write_text(written[-1], page(findings, file, pictures))
+        write_text(written[-1], to_csv(results.comparison))
     return written
 
 
-def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
+def _write_page(
+    results: Results,
+    file: File,
+    place: Path,
+    figures: list[tuple[Picture, Figure]],
+    charts: list[Picture],
+) -> list[Path]:
+    """Write figures and a page that shows them, and behind them charts that are there already."""
+    written = [save(figure, place / picture.file) for picture, figure in figures]
+    written.append(place / PAGE)
+    write_text(written[-1], page(results, file, [*(picture for picture, _ in figures), *charts]))
+    return written
+
+
+def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     """The page in Markdown; the recipe's own text is taken as it is."""
     model, cluster = markdown.escape(findings.model), markdown.escape(findings.cluster)
     compared = _comparison(findings.comparison)
@@ -154,7 +211,7 @@ def page(findings: Findings, file: File, pictures: list[Picture]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _judged(findings: Findings) -> DataFrame:
+def _judged(findings: Results) -> DataFrame:
     """The rows that the verdict compares: those that were measured, unless none was."""
     table: Any = findings.table
     measured = ~_is_nan(floats(table, findings.metric.best_column))
@@ -200,7 +257,7 @@ def _line(record: Row) -> list[str]:
     ]
 
 
-def _figures(findings: Findings, file: File) -> list[tuple[Picture, Figure]]:
+def _figures(findings: Results, file: File) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
     wanted = set(file.figures)
     figures = list(result_figures(findings, wanted=wanted, names=line_names(file)))

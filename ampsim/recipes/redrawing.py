@@ -1,0 +1,96 @@
+"""A report's results from what lies beside it: recipe, manifest and outlines, and no run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ampsim.errors import FileFormatError
+from ampsim.files import sha256_of
+from ampsim.metric import Goal
+from ampsim.output_folder import MANIFEST
+from ampsim.recipes.checking import read_manifest
+from ampsim.recipes.outlines_file import FILE, read_outlines
+from ampsim.recipes.published import compare
+from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.results import Results, table_of
+from ampsim.study.finished_run import FinishedRun
+from ampsim.toml_text import mapping
+
+_LAST: Final = (
+    "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "model", "cluster",
+    "schedules", "data", "costs",
+)  # fmt: skip
+"""Keys of a manifest that come last, in this order, when a report is made."""
+
+
+def read_results(recipe: Recipe, folder: Path) -> Results:
+    """The results that a report was made of.
+
+    Args:
+        recipe: what the report was made from.
+        folder: where it lies.
+
+    Raises:
+        FileFormatError: there are no outlines, they were edited, or they do not fit the recipe.
+    """
+    manifest = read_manifest(folder)
+    try:
+        return _read(recipe, folder, manifest)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"{MANIFEST} is not that of a report of this version") from error
+
+
+def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
+    digest = mapping(manifest["files"]).get(FILE)
+    if digest is None:
+        raise FileFormatError(f"it has no {FILE} to redraw it from; run it again")
+    outlines = read_outlines(folder)
+    if sha256_of(folder / FILE) != digest:
+        raise FileFormatError(f"{FILE} is not as it was written; run it again")
+    if manifest["recipe"]["sha256"] != recipe.sha256:
+        raise FileFormatError(f"the recipe has changed since {FILE} was written; run it again")
+    _require_fit(recipe, outlines.runs)
+    file = recipe.file
+    table = table_of(recipe, Goal(outlines.metric, file.target), outlines.runs)
+    cluster = manifest["cluster"]
+    return Results(
+        recipe=recipe,
+        table=table,
+        comparison=compare(table, file.published),
+        runs=outlines.runs,
+        target=file.target,
+        metric=outlines.metric,
+        model=str(manifest["model"]["name"]),
+        cluster=str(cluster["name"]),
+        workers=int(cluster["workers"]),
+        manifest=_as_made({key: one for key, one in manifest.items() if key != "files"}),
+    )
+
+
+def _require_fit(recipe: Recipe, runs: Sequence[FinishedRun]) -> None:
+    """Refuse outlines of other runs than the recipe asks for."""
+    wanted = [
+        (entry.title, repeat, seed)
+        for entry in recipe.file.schedules
+        for repeat, seed in enumerate(recipe.file.seeds, 1)
+    ]
+    if [(run.schedule, run.repeat, run.seed) for run in runs] != wanted:
+        raise FileFormatError(f"{FILE} has other runs than the recipe asks for; run it again")
+
+
+def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest in the order in which a page tells of it; TOML has tables behind plain values.
+
+    >>> list(_as_made({"code": "c", "seeds": [0], "recipe": {}, "cluster": {}}))
+    ['code', 'recipe', 'seeds', 'cluster']
+    """
+    cluster = _with_last(manifest["cluster"], ("devices", "groups"))
+    return _with_last({**manifest, "cluster": cluster}, _LAST)
+
+
+def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:
+    """The table with some keys, as far as it has them, behind all others."""
+    first = [name for name in table if name not in last]
+    return {name: table[name] for name in (*first, *(one for one in last if one in table))}

@@ -1,0 +1,71 @@
+"""What a recipe's runs gave, whether they were made now or read from outlines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from ampsim.metric import Goal, Metric
+from ampsim.recipes.recipe import Recipe
+from ampsim.study.finished_run import FinishedRun
+from ampsim.study.row import row_of
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a page is made of.
+
+    Attributes:
+        recipe: what was asked.
+        table: one row a schedule, as in a forecast.
+        comparison: published numbers beside simulated ones; see `compare`.
+        runs: every run, in order.
+        target: value of the metric aimed at; None without one.
+        metric: what was measured.
+        model: the model's name.
+        cluster: the cluster's name.
+        workers: how many workers.
+        manifest: where it came from, all but the hashes of what is written.
+    """
+
+    recipe: Recipe
+    table: pd.DataFrame
+    comparison: pd.DataFrame
+    runs: tuple[FinishedRun, ...] = field(repr=False)
+    target: float | None
+    metric: Metric
+    model: str
+    cluster: str
+    workers: int
+    manifest: dict[str, Any] = field(repr=False)
+
+    @property
+    def failures(self) -> list[str]:
+        """One sentence for each run that failed."""
+        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+
+
+def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.DataFrame:
+    """A row for each schedule of a recipe.
+
+    Args:
+        recipe: what was asked.
+        goal: what is measured, and the value aimed at.
+        runs: every run, at least one of each row.
+    """
+    modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
+    return pd.DataFrame([_row(label, modes, goal, runs) for label in modes])
+
+
+def _row(
+    label: str, modes: dict[str, str], goal: Goal, runs: Sequence[FinishedRun]
+) -> dict[str, Any]:
+    mine = [run for run in runs if run.schedule == label]
+    failures = [run.failure for run in mine if run.failure]
+    made = row_of(label, goal, [run.outline for run in mine], failures)
+    if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
+        made["note"] = "throughput only: one epoch without numbers"
+    return made
