@@ -14,7 +14,7 @@ from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Route
+from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, plain
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
@@ -195,16 +195,17 @@ class Assembly:
         for placed, targets, sources in zip(
             placed_nodes, graph.targets, graph.sources, strict=True
         ):
-            placed.forward_routes = [
+            placed.forward_routes = plain(
                 self._route(placed.worker, placed_nodes[target], port, Direction.FORWARD)
                 for target, port in targets
-            ]
-            placed.backward_routes = [
+            )
+            backward_routes = [
                 self._route(placed.worker, placed_nodes[source], port, Direction.BACKWARD)
                 for source, port in sources
             ]
+            placed.backward_routes = plain(backward_routes)
             if placed.is_loss:  # it turns the message around: what it sends goes to its inputs
-                placed.gradient_routes = self._held(placed.backward_routes, placed.index)
+                placed.gradient_routes = plain(self._held(backward_routes, placed.index))
                 placed.report_routes = [self._to_controller(placed, self.controller.receive)]
             elif placed.learner is not None:
                 placed.report_routes = [self._to_controller(placed, self.controller.acknowledged)]

@@ -24,7 +24,7 @@ from ampsim.ir import (
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
 from ampsim.model_parallel.passes import PassTotals
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, send
+from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, Routes, send
 from ampsim.model_parallel.pump import Pump, by_number
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.schedules.turns import Admitted
@@ -61,7 +61,7 @@ class Controller:
         self._clock = clock
         self._recorder = recorder
         self.budget: Budget | None = None
-        self.routes: Sequence[Route] = ()
+        self.routes: Routes = ()
         self.update_routes: list[tuple[PlacedNode, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.element_bytes = SINGLE_BYTES
