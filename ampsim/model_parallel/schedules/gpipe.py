@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
-from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
-from ampsim.options import Count
+from ampsim.model_parallel.schedules.draining import Draining
+from ampsim.model_parallel.schedules.values import Order
 
 
 @dataclass(frozen=True)
-class GPipe:
+class GPipe(Draining):
     """Synchronous pipeline of m micro-batches, forwards first.
 
     A gradient leaves its loss when the forward steps of all micro-batches have ended, that of the
@@ -30,17 +29,5 @@ class GPipe:
         OptionError: m is below 1.
     """
 
-    max_active_keys: Count = 8
     name: ClassVar[str] = "gpipe"
     order = Order(holds_gradients=True)
-    updates = AT_DRAIN
-    weights = LATEST
-
-    def __post_init__(self) -> None:
-        """Check the option."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """At most m micro-batches, which drain before the next m."""
-        return Admission(self.max_active_keys, drains=True)

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
+from ampsim.model_parallel.schedules.draining import Draining
 from ampsim.model_parallel.schedules.turns import Admitted, Script, Turn, WorkerStages
-from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
-from ampsim.options import Count
+from ampsim.model_parallel.schedules.values import Order
 
 
 @dataclass(frozen=True)
-class InterleavedOneFOneB:
+class InterleavedOneFOneB(Draining):
     """Synchronous pipeline of m micro-batches over W workers with v stages each.
 
     Worker w has stages w, W + w, 2W + w and so on. It serves a stage for W micro-batches, then the
@@ -35,19 +34,7 @@ class InterleavedOneFOneB:
         OptionError: m is below 1.
     """
 
-    max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b-interleaved"
-    updates = AT_DRAIN
-    weights = LATEST
-
-    def __post_init__(self) -> None:
-        """Check the option."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """At most m micro-batches, which drain before the next m."""
-        return Admission(self.max_active_keys, drains=True)
 
     @property
     def order(self) -> Order:

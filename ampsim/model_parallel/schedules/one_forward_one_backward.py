@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
+from ampsim.model_parallel.schedules.draining import Draining
 from ampsim.model_parallel.schedules.turns import (
     Admitted,
     OneForwardOneBackward,
     WorkerStages,
     one_stage_a_worker,
 )
-from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
-from ampsim.options import Count
+from ampsim.model_parallel.schedules.values import Order
 
 
 @dataclass(frozen=True)
-class OneFOneB:
+class OneFOneB(Draining):
     """Synchronous pipeline of m micro-batches; each stage alternates forward and backward.
 
     Stage s of p first serves p − s forwards, then one backward and one forward in turn, and holds
@@ -34,19 +33,7 @@ class OneFOneB:
         OptionError: m is below 1.
     """
 
-    max_active_keys: Count = 8
     name: ClassVar[str] = "1f1b"
-    updates = AT_DRAIN
-    weights = LATEST
-
-    def __post_init__(self) -> None:
-        """Check the option."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """At most m micro-batches, which drain before the next m."""
-        return Admission(self.max_active_keys, drains=True)
 
     @property
     def order(self) -> Order:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
-from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
-from ampsim.options import Count
+from ampsim.model_parallel.schedules.draining import Draining
+from ampsim.model_parallel.schedules.values import Order
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Draining):
     """Synchronous pipelined model parallelism.
 
     The controller sends the updates at the drain; each node applies the mean, over the instances
@@ -25,17 +24,5 @@ class Pipeline:
         OptionError: m is below 1.
     """
 
-    max_active_keys: Count = 8
     name: ClassVar[str] = "pipeline"
     order = Order()
-    updates = AT_DRAIN
-    weights = LATEST
-
-    def __post_init__(self) -> None:
-        """Check the option."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """At most m instances, which drain before the next m."""
-        return Admission(self.max_active_keys, drains=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
 from ampsim.ir import Direction
+from ampsim.model_parallel.schedules.draining import Draining
 from ampsim.model_parallel.schedules.turns import (
     Admitted,
     Script,
@@ -14,12 +14,11 @@ from ampsim.model_parallel.schedules.turns import (
     WorkerStages,
     one_stage_a_worker,
 )
-from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
-from ampsim.options import Count
+from ampsim.model_parallel.schedules.values import Order
 
 
 @dataclass(frozen=True)
-class ZeroBubbleH1:
+class ZeroBubbleH1(Draining):
     """Synchronous pipeline of m micro-batches; a `Linear` forms its weight gradient later.
 
     The stage before needs only the gradient of the input. Stage s of p forms a weight gradient s
@@ -36,19 +35,7 @@ class ZeroBubbleH1:
         OptionError: m is below 1.
     """
 
-    max_active_keys: Count = 8
     name: ClassVar[str] = "zb-h1"
-    updates = AT_DRAIN
-    weights = LATEST
-
-    def __post_init__(self) -> None:
-        """Check the option."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """At most m micro-batches, which drain before the next m."""
-        return Admission(self.max_active_keys, drains=True)
 
     @property
     def order(self) -> Order:
