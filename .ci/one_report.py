@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -32,10 +31,6 @@ HEAD = "# When each report was last run again in full, and what was found: .ci/o
 SECONDS_MAX = 60.0  # chosen: so that CI stays under half an hour on two cores
 GRACE_S = 10.0  # chosen: a run that is interrupted ends within a second or two
 FOLLOWS, STALE, FAILED = 0, 1, 2
-
-KERNELS = {"OPENBLAS_CORETYPE": "Haswell"} if platform.machine() in ("x86_64", "AMD64") else {}
-"""Kernels of linear algebra that the reports were made with: others round otherwise, which moves
-the epochs to a target by up to three in `forecast-1tflops`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,6 @@ def run_again(name: str, root: Path, seconds_max: float) -> tuple[int, str]:
     with subprocess.Popen(
         [*command, "--quiet", "--json", "-"],
         cwd=root,
-        env={**os.environ, **KERNELS},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -97,6 +97,20 @@ def _is_limit_per_thread() -> bool:
     )
 
 
+@cache
+def linear_algebra() -> str:
+    """What computes NumPy's matrix products: library, version and the kernels that it chose.
+
+    Kernels follow the processor (or `OPENBLAS_CORETYPE`) and round each in their own way, so that
+    what a run learns is the same to the last bit with the same kernels only.
+    """
+    untyped: Any = threadpoolctl
+    found = [one for one in untyped.threadpool_info() if one["user_api"] == "blas"]
+    own = [one for one in found if "numpy" in one["filepath"]] or found
+    keys = ("internal_api", "version", "architecture")
+    return ", ".join(" ".join(str(one[key]) for key in keys if one.get(key)) for one in own)
+
+
 _BLAS: Final = ProcessSetting(_one_blas_thread)
 _COLLECTION: Final = ProcessSetting(_rare_collection)
 

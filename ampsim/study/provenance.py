@@ -23,6 +23,7 @@ from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, charges
 from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.model import Model
+from ampsim.study.process_settings import linear_algebra
 
 
 def origin_of(
@@ -49,6 +50,7 @@ def software() -> dict[str, Any]:
         "commit": commit() or "unknown",
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "linear_algebra": linear_algebra() or "unknown",
         "simpy": version("simpy"),
     }
 

@@ -18,7 +18,7 @@ from ampsim.study.result import Result
 from ampsim.study.row import row_of
 from ampsim.study.row_plan import Row
 from ampsim.study.task import Task
-from ampsim.study.witness import Witness, condense, difference
+from ampsim.study.witness import TOLERANCE, Witness, condense, difference
 
 TRAINED_MIN: Final = 24
 """Training instances of a tiny run at least (chosen: nodes update themselves several times)."""
@@ -84,9 +84,9 @@ class TinyRun:
     witness: Witness
     frames: Mapping[str, pd.DataFrame]
 
-    def difference(self, before: Witness) -> str | None:
+    def difference(self, before: Witness, tolerance: float = TOLERANCE) -> str | None:
         """Name the first record in which the run differs from another; None where none does."""
-        return difference(before, self.frames, self.witness)
+        return difference(before, self.frames, self.witness, tolerance)
 
 
 def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:

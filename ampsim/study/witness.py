@@ -21,6 +21,10 @@ TOLERANCE: Final = 1e-6
 """Relative difference of a number that is computed and not timed; chosen: far above the rounding of
 double precision, and below whatever a reader of a report would notice."""
 
+ROUNDING: Final = 1e-3
+"""The same where other kernels of linear algebra computed it; chosen: a hundred times what a tiny
+run of the reports was seen to differ by, 8e-6 of a loss."""
+
 HEAD: Final = 8
 """Leading records that are kept in full (chosen: a changed cost shows within the first steps)."""
 
@@ -124,11 +128,18 @@ def from_plain(plain: Any) -> Witness:
 
 
 def agree(first: Witness, second: Witness) -> bool:
-    """Whether two witnesses of the same columns tell of the same run."""
-    return first.digest == second.digest and not list(_numbers(first.numbers, second.numbers))
+    """Whether two witnesses of the same columns tell of the same run, by the same kernels."""
+    return first.digest == second.digest and not list(
+        _numbers(first.numbers, second.numbers, TOLERANCE)
+    )
 
 
-def difference(before: Witness, frames: Mapping[str, pd.DataFrame], now: Witness) -> str | None:
+def difference(
+    before: Witness,
+    frames: Mapping[str, pd.DataFrame],
+    now: Witness,
+    tolerance: float = TOLERANCE,
+) -> str | None:
     """Name the first record that differs; None where none does.
 
     Columns, tables and numbers that `before` does not have do not count.
@@ -137,6 +148,7 @@ def difference(before: Witness, frames: Mapping[str, pd.DataFrame], now: Witness
         before: the witness that was kept.
         frames: the tables of the run that `now` tells of.
         now: the witness of now.
+        tolerance: relative difference of numbers that is none.
     """
     for name, was in before.tables.items():
         if name not in frames:
@@ -149,7 +161,7 @@ def difference(before: Witness, frames: Mapping[str, pd.DataFrame], now: Witness
             return _record_that_differs(name, was, frame)
     if before.failure != now.failure:
         return f"it {_ended(before)}, and now {_ended(now)}"
-    return next(_numbers(before.numbers, now.numbers), None)
+    return next(_numbers(before.numbers, now.numbers, tolerance), None)
 
 
 def _record_that_differs(name: str, was: Records, frame: pd.DataFrame) -> str:
@@ -211,21 +223,21 @@ def _ended(witness: Witness) -> str:
     return f"failed ({witness.failure})" if witness.failure else "did not fail"
 
 
-def _numbers(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _numbers(before: Mapping[str, Any], now: Mapping[str, Any], tolerance: float) -> Iterator[str]:
     """Numbers that are not what they were, a few words each."""
     for name, was in before.items():
         if name not in now:
             yield f"there is no {name} any more"
-        elif not _is_close(was, now[name]):
+        elif not _is_close(was, now[name], tolerance):
             yield f"{name} was {was} and is {now[name]}"
 
 
-def _is_close(before: Any, now: Any) -> bool:
+def _is_close(before: Any, now: Any, tolerance: float) -> bool:
     if not isinstance(before, int | float) or not isinstance(now, int | float):
         return before == now
     if math.isnan(before) or math.isnan(now):
         return math.isnan(before) and math.isnan(now)
-    return math.isclose(before, now, rel_tol=TOLERANCE)
+    return math.isclose(before, now, rel_tol=tolerance)
 
 
 def _text(value: Any) -> Any:
