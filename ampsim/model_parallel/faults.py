@@ -26,7 +26,7 @@ def fault_of(sends: Any, ports: int | Sequence[str]) -> str | None:
             return f"expected (port, state, payload) in the list, got {shown}"
         port, state, payload = cast("tuple[Any, Any, Any]", send)
         count = ports if isinstance(ports, int) else len(ports)
-        if port not in range(count):
+        if not isinstance(port, int | np.integer) or not 0 <= port < count:
             known = "" if isinstance(ports, int) else f" or one of {', '.join(ports)}"
             return f"expected a port below {count}{known}, got {short(port)}"
         if payload is not None and not hasattr(payload, "nbytes"):

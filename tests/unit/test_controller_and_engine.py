@@ -71,6 +71,11 @@ def fails(sends):
         (lambda sends: None, "expected a list of (port, state, payload), got NoneType"),
         (lambda sends: [7], "expected (port, state, payload) in the list, got 7"),
         (lambda sends: [(1, *sends[0][1:])], "expected a port below 1, got 1"),
+        (lambda sends: [(0.0, *sends[0][1:])], "expected a port below 1, got 0.0"),
+        (
+            lambda sends: [(np.array([0, 1]), *sends[0][1:])],
+            "expected a port below 1, got array([0, 1])",
+        ),
     ],
 )
 def test_a_failing_node_is_told_with_state_and_time(run, how, what):
@@ -167,6 +172,10 @@ def test_a_node_that_swallows_messages_leaves_others_waiting(run):
         (
             lambda i, batch: [(5, One(i), None)],
             "expected a port below 2 or one of values, label, got 5",
+        ),
+        (
+            lambda i, batch: [(np.array([0, 1]), One(i), None)],
+            "expected a port below 2 or one of values, label, got array([0, 1])",
         ),
         (
             lambda i, batch: [(0, One(i), [1, 2])],
