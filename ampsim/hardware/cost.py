@@ -1,11 +1,12 @@
 """How long a step occupies its device, and how long a message waits for its link.
 
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
-Appendix C). A device that names its memory bandwidth or its overhead departs from it: each step,
-heavy or light, then lasts the overheads of its operations plus the larger of arithmetic and memory
-traffic (the roofline of Williams, Waterman and Patterson, 2009). A device may name which fraction
-of its rate a step on few rows reaches, and a cache: where the weights that a worker hosts fit into
-it, its steps read them at the cache's bandwidth. `docs/decisions/0003-costs.md` has the reasons.
+Appendix C). A device that names its memory bandwidth or an overhead departs from it: each step,
+heavy or light, then lasts its own overhead and those of its operations plus the larger of
+arithmetic and memory traffic (the roofline of Williams, Waterman and Patterson, 2009). A device may
+name which fraction of its rate a step on few rows or with a small matrix reaches, a bandwidth of
+light steps, and a cache: where the weights that a worker hosts fit into it, its steps read them at
+the cache's bandwidth. `docs/decisions/0003-costs.md` has the reasons.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ampsim.hardware.device import NUMBERS, Device
-from ampsim.hardware.efficiency import fraction_at
+from ampsim.hardware.device import Device
+from ampsim.hardware.efficiency import CURVES, fraction_at
 from ampsim.hardware.link import Link
 from ampsim.ir.work import Work
 
@@ -35,7 +36,8 @@ class Charge(NamedTuple):
 
 def light_is_free(device: Device) -> bool:
     """Whether steps without heavy work cost nothing, as in the paper."""
-    return device.memory_bandwidth_bytes_per_s is None and device.operation_overhead_s == 0
+    has_overhead = device.operation_overhead_s > 0 or device.step_overhead_s > 0
+    return device.memory_bandwidth_bytes_per_s is None and not has_overhead
 
 
 def occupancy_s(
@@ -45,6 +47,7 @@ def occupancy_s(
     is_light: bool,
     rows: int | None = None,
     resident_bytes: int | None = None,
+    matrix_elements: int | None = None,
 ) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
@@ -56,21 +59,30 @@ def occupancy_s(
             then reaches the whole FLOP rate.
         resident_bytes: weights that must fit into the device's cache for the step to read its own
             from there; None where no cache helps it.
+        matrix_elements: size of the step's weight matrix; None where it has none, as in a light
+            step, or multiplies by none, as in an update.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
     """
     if is_light and light_is_free(device):
         return 0.0
-    compute_s = work.flop / rate_flop_per_s(device, rows)
-    memory_s = _memory_s(device, work, resident_bytes)
-    return work.operations * device.operation_overhead_s + max(compute_s, memory_s)
+    compute_s = work.flop / rate_flop_per_s(device, rows, matrix_elements)
+    memory_s = _memory_s(device, work, resident_bytes, is_light=is_light)
+    overhead_s = device.step_overhead_s + work.operations * device.operation_overhead_s
+    return overhead_s + max(compute_s, memory_s)
 
 
-def rate_flop_per_s(device: Device, rows: int | None) -> float:
-    """Return the FLOP per second that a step on `rows` rows reaches; None for any number."""
-    if device.efficiency is None or rows is None:
-        return device.flop_per_s
-    return device.flop_per_s * fraction_at(device.efficiency, rows)
+def rate_flop_per_s(device: Device, rows: int | None, matrix_elements: int | None = None) -> float:
+    """Return the FLOP per second that a step reaches on `rows` rows with a matrix of that size.
+
+    None stands for any number of them.
+    """
+    rate = device.flop_per_s
+    if device.efficiency is not None and rows is not None:
+        rate *= fraction_at(device.efficiency, rows)
+    if device.matrix_efficiency is not None and matrix_elements is not None:
+        rate *= fraction_at(device.matrix_efficiency, matrix_elements)
+    return rate
 
 
 def serialization_s(link: Link, payload_bytes: int) -> float:
@@ -90,20 +102,20 @@ def charges(device: Device) -> list[Charge]:
     Returns: the rule for heavy steps, the rule for light steps, then one row for each number.
     """
     rows = [_heavy_rule(device), _light_rule(device)]
-    for key in NUMBERS:
-        value = getattr(device, key)
-        if value:
-            source = device.source(key)
-            told = f"{value:g}" if isinstance(value, float) else _points(value)
-            rows.append(Charge(f"{key} = {told}", source.kind, source.text))
+    for key, value in device.numbers.items():
+        source = device.source(key)
+        told = _points(value, CURVES[key]) if key in CURVES else _number(value)
+        rows.append(Charge(f"{key} = {told}", source.kind, source.text))
     return rows
 
 
-def _memory_s(device: Device, work: Work, resident_bytes: int | None) -> float:
+def _memory_s(device: Device, work: Work, resident_bytes: int | None, *, is_light: bool) -> float:
     """Seconds in which a step's bytes are read and written, its weights from the cache if kept."""
     memory, cache = device.memory_bandwidth_bytes_per_s, device.cache_bandwidth_bytes_per_s
     if memory is None:
         return 0.0
+    if is_light and device.light_bandwidth_bytes_per_s is not None:
+        return work.bytes / device.light_bandwidth_bytes_per_s
     size = device.cache_bytes
     if size is None or cache is None or resident_bytes is None or resident_bytes > size:
         return work.bytes / memory
@@ -112,7 +124,7 @@ def _memory_s(device: Device, work: Work, resident_bytes: int | None) -> float:
 
 def _heavy_rule(device: Device) -> Charge:
     """How steps that Appendix C prices are charged."""
-    formula = _formula(device)
+    formula = _formula(device, is_light=False)
     if light_is_free(device):
         return Charge("heavy steps", "formula", f"{formula} (AMPNet, Appendix C)")
     text = f"roofline over the FLOP of AMPNet, Appendix C: {formula}"
@@ -123,27 +135,42 @@ def _light_rule(device: Device) -> Charge:
     """How all other steps are charged."""
     if light_is_free(device):
         return Charge("light steps", "assumed", "free, as no bandwidth or overhead is named")
-    return Charge("light steps", "formula", _formula(device))
+    return Charge("light steps", "formula", _formula(device, is_light=True))
 
 
-def _formula(device: Device) -> str:
+def _formula(device: Device, *, is_light: bool) -> str:
     """The device's duration of a step in words."""
-    rate = "flop_per_s" if device.efficiency is None else "(flop_per_s x efficiency of the rows)"
-    if device.memory_bandwidth_bytes_per_s is None:
-        step = f"FLOP / {rate}"
-    else:
-        step = f"max(FLOP / {rate}, bytes / memory_bandwidth_bytes_per_s)"
-    if device.cache_bytes is not None:
+    has_own_bandwidth = is_light and device.light_bandwidth_bytes_per_s is not None
+    memory = "light" if has_own_bandwidth else "memory"
+    step = f"FLOP / {_rate(device, is_light=is_light)}"
+    if device.memory_bandwidth_bytes_per_s is not None:
+        step = f"max({step}, bytes / {memory}_bandwidth_bytes_per_s)"
+    if device.cache_bytes is not None and not has_own_bandwidth:
         step += (
             "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
             "without sparse tables, fit into cache_bytes"
         )
-    return f"operations x operation_overhead_s + {step}" if device.operation_overhead_s else step
+    if device.operation_overhead_s:
+        step = f"operations x operation_overhead_s + {step}"
+    return f"step_overhead_s + {step}" if device.step_overhead_s else step
 
 
-def _points(curve: int | Sequence[tuple[int, float]]) -> str:
-    """A curve's ends; a count as it is."""
-    if isinstance(curve, int):
-        return str(curve)
+def _rate(device: Device, *, is_light: bool) -> str:
+    """The FLOP rate that a step reaches, in words."""
+    parts = ["flop_per_s"]
+    if device.efficiency is not None:
+        parts.append("efficiency of the rows")
+    if device.matrix_efficiency is not None and not is_light:
+        parts.append("matrix_efficiency of the elements")
+    return parts[0] if len(parts) == 1 else f"({' x '.join(parts)})"
+
+
+def _number(value: float) -> str:
+    """A count as it is, another number in a few digits."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def _points(curve: Sequence[tuple[int, float]], noun: str) -> str:
+    """A curve's ends."""
     (few, low), (many, high) = curve[0], curve[-1]
-    return f"{low:g} at {few} to {high:g} at {many} rows"
+    return f"{low:g} at {few} to {high:g} at {many} {noun}"

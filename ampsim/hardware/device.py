@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Final, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from ampsim.hardware.efficiency import Efficiency
-from ampsim.hardware.record import UNSOURCED, Bytes, Rate, Seconds, Source, digest_of
+from ampsim.hardware.efficiency import Efficiency, MatrixEfficiency
+from ampsim.hardware.record import (
+    UNSOURCED,
+    Bytes,
+    Power,
+    Price,
+    Rate,
+    Seconds,
+    Source,
+    Variation,
+    digest_of,
+)
 from ampsim.toml_file import Record, Text
 
 
@@ -21,10 +31,21 @@ class Sources(Record):
     cache_bytes: Source | None = None
     cache_bandwidth_bytes_per_s: Source | None = None
     efficiency: Source | None = None
+    step_overhead_s: Source | None = None
+    light_bandwidth_bytes_per_s: Source | None = None
+    matrix_efficiency: Source | None = None
+    memory_bytes: Source | None = None
+    jitter_cv: Source | None = None
+    idle_power_w: Source | None = None
+    busy_power_w: Source | None = None
+    price_usd_per_h: Source | None = None
 
 
 NUMBERS = tuple(Sources.model_fields)
 """The keys of a device that need a source where a file gives them."""
+
+_ALWAYS_IN_DIGEST: Final = NUMBERS[: NUMBERS.index("efficiency") + 1]
+"""Keys that count in a digest even where they are not set, as they did in published manifests."""
 
 
 class Device(Record):
@@ -44,6 +65,18 @@ class Device(Record):
         cache_bandwidth_bytes_per_s: that bandwidth, at least the memory's.
         efficiency: points (rows, fraction): a step on that many rows reaches that fraction of
             `flop_per_s`; see `ampsim.hardware.efficiency`. None where it always reaches all of it.
+        step_overhead_s: what each step that the device serves costs once, before its operations.
+        light_bandwidth_bytes_per_s: rate at which light steps read and write their bytes, in place
+            of the memory's; None where it is the memory's.
+        matrix_efficiency: points (elements, fraction): a heavy step of a node with so many
+            parameters reaches that fraction, times that of `efficiency`. None where every size
+            reaches the same.
+        memory_bytes: capacity; None where it is unlimited.
+        jitter_cv: coefficient of variation of a step's seconds, which are lognormal around their
+            mean; 0 where a step always takes the same time.
+        idle_power_w: electrical power while no step occupies the device.
+        busy_power_w: the same while one does, at least `idle_power_w`; None where it is unknown.
+        price_usd_per_h: what the device costs for an hour, idle or busy; None where it is unknown.
         sources: where each number comes from; a file must say for each that it gives.
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
@@ -57,39 +90,82 @@ class Device(Record):
     cache_bytes: Bytes | None = None
     cache_bandwidth_bytes_per_s: Rate | None = None
     efficiency: Efficiency = None
+    step_overhead_s: Seconds = 0.0
+    light_bandwidth_bytes_per_s: Rate | None = None
+    matrix_efficiency: MatrixEfficiency = None
+    memory_bytes: Bytes | None = None
+    jitter_cv: Variation = 0.0
+    idle_power_w: Power | None = None
+    busy_power_w: Power | None = None
+    price_usd_per_h: Price | None = None
     sources: Sources = Sources()
 
     @model_validator(mode="after")
     def _check_cache(self) -> Self:
         """A cache has a size and a bandwidth, and lies before a memory that is no faster."""
-        size, rate = self.cache_bytes, self.cache_bandwidth_bytes_per_s
-        memory = self.memory_bandwidth_bytes_per_s
-        if (size is None) != (rate is None):
-            given, absent = "cache_bytes", "cache_bandwidth_bytes_per_s"
-            if size is None:
-                given, absent = absent, given
-            raise _wrong_cache(f"{given} has no effect without {absent}; add {absent}")
+        rate, memory = self.cache_bandwidth_bytes_per_s, self.memory_bandwidth_bytes_per_s
+        self._check_pair("cache_bytes", "cache_bandwidth_bytes_per_s")
         if rate is not None and memory is None:
-            raise _wrong_cache(
+            raise _wrong(
                 "cache_bytes has no effect without memory_bandwidth_bytes_per_s, the rate of what "
                 "does not fit; add memory_bandwidth_bytes_per_s"
             )
         if rate is not None and memory is not None and rate < memory:
-            raise _wrong_cache(
+            raise _wrong(
                 f"cache_bandwidth_bytes_per_s must be >= {memory:g}, "
                 f"memory_bandwidth_bytes_per_s, got {rate:g}"
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        """A cache is no larger than its memory, and a way beside the memory needs one."""
+        size, cache = self.memory_bytes, self.cache_bytes
+        if size is not None and cache is not None and cache > size:
+            raise _wrong(f"cache_bytes must be <= {size}, memory_bytes, got {cache}")
+        light = self.light_bandwidth_bytes_per_s
+        if light is not None and self.memory_bandwidth_bytes_per_s is None:
+            raise _wrong(
+                "light_bandwidth_bytes_per_s has no effect without memory_bandwidth_bytes_per_s, "
+                "the rate of heavy steps; add memory_bandwidth_bytes_per_s"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_power(self) -> Self:
+        """Power is known idle and busy, or not at all, and work takes no less than rest."""
+        idle, busy = self.idle_power_w, self.busy_power_w
+        self._check_pair("idle_power_w", "busy_power_w")
+        if idle is not None and busy is not None and busy < idle:
+            raise _wrong(f"busy_power_w must be >= {idle:g}, idle_power_w, got {busy:g}")
+        return self
+
+    def _check_pair(self, first: str, second: str) -> None:
+        """Two keys are given together or not at all."""
+        for given, absent in ((first, second), (second, first)):
+            if getattr(self, given) is not None and getattr(self, absent) is None:
+                raise _wrong(f"{given} has no effect without {absent}; add {absent}")
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers that differ from the defaults, by key, in the order of the file's keys."""
+        fields = type(self).model_fields
+        values = {key: getattr(self, key) for key in NUMBERS}
+        return {key: value for key, value in values.items() if value != fields[key].default}
+
     @property
     def digest(self) -> str:
         """SHA-256 of what the device says, 64 hexadecimal digits; independent of its file."""
-        return digest_of(self.model_dump(mode="json"))
+        content = self.model_dump(mode="json")
+        given = {*_ALWAYS_IN_DIGEST, *self.numbers}
+        sources = {key: told for key, told in content["sources"].items() if told or key in given}
+        kept = {key: value for key, value in content.items() if key not in NUMBERS or key in given}
+        return digest_of({**kept, "sources": sources})
 
     def source(self, key: str) -> Source:
         """Where the number `key` comes from."""
         return getattr(self.sources, key) or UNSOURCED
 
 
-def _wrong_cache(text: str) -> PydanticCustomError:
-    return PydanticCustomError("cache", "{text}", {"text": text})
+def _wrong(text: str) -> PydanticCustomError:
+    return PydanticCustomError("device", "{text}", {"text": text})

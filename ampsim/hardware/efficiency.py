@@ -1,9 +1,9 @@
-"""Batch efficiency: the fraction of its FLOP rate that a device reaches on few rows."""
+"""Efficiency: the fraction of its FLOP rate that a device reaches on few rows or a small matrix."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -12,14 +12,14 @@ from pydantic_core import PydanticCustomError
 
 from ampsim.shown import short
 
-ROWS_MAX = 1_000_000_000
-"""Most rows that a point of a curve may name; chosen, to catch a slip."""
+COUNT_MAX = 1_000_000_000
+"""Most rows or elements that a point of a curve may name; chosen, to catch a slip."""
 
 
-def fraction_at(curve: Sequence[tuple[int, float]], rows: int) -> float:
-    """Return the fraction of the FLOP rate that a step on `rows` rows reaches.
+def fraction_at(curve: Sequence[tuple[int, float]], count: int) -> float:
+    """Return the fraction of the FLOP rate that a step reaches on `count` rows or elements.
 
-    Linear in the logarithm of the rows between two points of the curve; below the first point and
+    Linear in the logarithm of the count between two points of the curve; below the first point and
     above the last it is theirs.
 
     >>> fraction_at([(1, 0.1), (100, 0.9)], 10)
@@ -27,40 +27,45 @@ def fraction_at(curve: Sequence[tuple[int, float]], rows: int) -> float:
     >>> [fraction_at([(4, 0.25), (64, 1.0)], rows) for rows in (0, 1, 64, 10_000)]
     [0.25, 0.25, 1.0, 1.0]
     """
-    below = [point for point in curve if point[0] <= rows]
-    above = [point for point in curve if point[0] >= rows]
+    below = [point for point in curve if point[0] <= count]
+    above = [point for point in curve if point[0] >= count]
     if not below or not above:
         return curve[0][1] if above else curve[-1][1]
     (low, start), (high, end) = below[-1], above[0]
     if low == high:
         return start
-    return start + (end - start) * math.log(rows / low) / math.log(high / low)
+    return start + (end - start) * math.log(count / low) / math.log(high / low)
 
 
-def _checked(value: Any) -> tuple[tuple[int, float], ...] | None:
-    """A curve as a file or a caller gives it."""
-    if value is None:
-        return None
-    points = _parts(value)
-    if not points:
-        raise _wrong("a list of [rows, fraction] such as [[1, 0.1], [64, 0.9]]", short(value))
-    checked = tuple(_point(point) for point in points)
-    for before, after in pairwise(checked):
-        if before[0] >= after[0]:
-            raise _wrong("rows that ascend", f"{after[0]} after {before[0]}")
+def _curve_over(noun: str) -> Callable[[Any], tuple[tuple[int, float], ...] | None]:
+    """Return what checks a curve over rows or elements, as a file or a caller gives it."""
+
+    def checked(value: Any) -> tuple[tuple[int, float], ...] | None:
+        if value is None:
+            return None
+        points = _parts(value)
+        if not points:
+            example = f"a list of [{noun}, fraction] such as [[1, 0.1], [64, 0.9]]"
+            raise _wrong(example, short(value))
+        curve = tuple(_point(point, noun) for point in points)
+        for before, after in pairwise(curve):
+            if before[0] >= after[0]:
+                raise _wrong(f"{noun} that ascend", f"{after[0]} after {before[0]}")
+        return curve
+
     return checked
 
 
-def _point(value: Any) -> tuple[int, float]:
+def _point(value: Any, noun: str) -> tuple[int, float]:
     parts = _parts(value)
     if len(parts) != 2:
-        raise _wrong("[rows, fraction] in each place", short(value))
-    rows, fraction = parts
-    if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
-        raise _wrong(f"rows as a whole number, 1 to {ROWS_MAX}", short(rows))
+        raise _wrong(f"[{noun}, fraction] in each place", short(value))
+    count, fraction = parts
+    if type(count) is not int or not 1 <= count <= COUNT_MAX:
+        raise _wrong(f"{noun} as a whole number, 1 to {COUNT_MAX}", short(count))
     if type(fraction) not in (int, float) or not 0 < fraction <= 1:
         raise _wrong("a fraction above 0 and at most 1", short(fraction))
-    return (rows, float(fraction))
+    return (count, float(fraction))
 
 
 def _parts(value: Any) -> Sequence[Any]:
@@ -73,6 +78,16 @@ def _wrong(expected: str, got: str) -> PydanticCustomError:
     )
 
 
-Efficiency: TypeAlias = Annotated[tuple[tuple[int, float], ...] | None, BeforeValidator(_checked)]
+Efficiency: TypeAlias = Annotated[
+    tuple[tuple[int, float], ...] | None, BeforeValidator(_curve_over("rows"))
+]
 """Points (rows, fraction of the FLOP rate), rows ascending; None where the rate is always reached.
 """
+
+MatrixEfficiency: TypeAlias = Annotated[
+    tuple[tuple[int, float], ...] | None, BeforeValidator(_curve_over("elements"))
+]
+"""Points (elements of the weight matrix, fraction), elements ascending; None as `Efficiency`."""
+
+CURVES = {"efficiency": "rows", "matrix_efficiency": "elements"}
+"""The keys of a device that are curves, each with what its points count."""

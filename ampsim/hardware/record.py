@@ -27,6 +27,16 @@ SECONDS_MAX = 1e9
 """Longest delay that a file may name, thirty years; chosen, to catch wrong units."""
 
 
+POWER_W_MAX = 1e9
+"""Largest power that a file may name, a gigawatt; chosen, to catch wrong units."""
+
+PRICE_USD_PER_H_MAX = 1e6
+"""Largest price that a file may name; chosen, to catch wrong units."""
+
+VARIATION_MAX = 10.0
+"""Largest coefficient of variation; chosen: beyond it a few steps would be most of the time."""
+
+
 def _check_rate(value: float) -> float:
     """A rate that is no slip; apart from `gt`, so that -1 is told that it must be > 0."""
     if value < RATE_MIN:
@@ -37,6 +47,9 @@ def _check_rate(value: float) -> float:
 Rate = Annotated[float, Field(gt=0, le=NUMBER_MAX), AfterValidator(_check_rate)]
 Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
 Bytes = Annotated[int, Field(ge=1, le=BYTES_MAX)]
+Power = Annotated[float, Field(ge=0, le=POWER_W_MAX)]
+Price = Annotated[float, Field(ge=0, le=PRICE_USD_PER_H_MAX)]
+Variation = Annotated[float, Field(ge=0, le=VARIATION_MAX)]
 
 
 class Source(Record):

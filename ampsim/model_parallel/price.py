@@ -61,8 +61,8 @@ class Prices:
     """
 
     __slots__ = (
-        "_by_need", "_device", "_kinds", "_node", "_place", "_prices", "_resident_bytes", "_work",
-        "_worker", "free", "is_free",
+        "_by_need", "_device", "_elements", "_kinds", "_node", "_place", "_prices",
+        "_resident_bytes", "_work", "_worker", "free", "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class Prices:
         self._node, self._place, self._worker, self._device = node, place, worker, device
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
         self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
+        self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
         self._prices: dict[tuple[Direction, Extents], Price] = {}
         self._by_need = {node.input_needs_gradient: self._prices}
@@ -140,7 +141,12 @@ class Prices:
             return self.free[direction]
         is_light = not self._node.is_parameterized
         seconds = occupancy_s(
-            self._device, work, is_light=is_light, rows=rows, resident_bytes=self._resident_bytes
+            self._device,
+            work,
+            is_light=is_light,
+            rows=rows,
+            resident_bytes=self._resident_bytes,
+            matrix_elements=None if direction is Direction.UPDATE else self._elements,
         )
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)
@@ -164,6 +170,13 @@ def resident_bytes(nodes: Sequence[Node], placement: Sequence[int]) -> dict[int,
         if isinstance(node, ParameterizedNode) and not node.is_sparse:
             kept[worker] += node.parameter_count * node.theta.itemsize
     return kept
+
+
+def _matrix_elements(node: Node) -> int | None:
+    """Size of the matrix that a node multiplies by; a sparse table is none, its rows are read."""
+    if isinstance(node, ParameterizedNode) and not node.is_sparse:
+        return node.parameter_count
+    return None
 
 
 def _by_rows(shapes: Sequence[Extents]) -> list[Extents]:
