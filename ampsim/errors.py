@@ -72,6 +72,10 @@ class StuckError(SimulationError):
     """Nothing is left to do, yet something is still waited for."""
 
 
+class OutOfMemoryError(SimulationError):
+    """A device's memory has no room for what has to lie there."""
+
+
 class PlacementWarning(UserWarning):
     """The default placement is slower than another one on this cluster."""
 

@@ -99,6 +99,22 @@ class Node(ABC):
         """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
         return NO_WORK
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """Bytes that a forward step of training has kept for its backward step.
+
+        A node without parameters keeps nothing unless it says so. Control information, such as a
+        count of rows, does not count.
+
+        Args:
+            state: of the message that was served last.
+            taken_bytes: of the payloads that the step took, those that had waited among them.
+        """
+        return 0
+
+    def joins(self, direction: Direction, state: State) -> State:
+        """Name what a message waits for at this node: messages of one name are served together."""
+        return state
+
     def gradients_needed(self, state: State) -> tuple[bool, ...]:
         """For each input port, whether any parameter lies upstream of what came with `state`.
 
@@ -254,6 +270,10 @@ class ParameterizedNode(Node):
         if staleness > self.staleness_max:
             self.staleness_max = staleness
         self.instances.add(state[0])
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """What it took: a gradient of weights needs the input."""
+        return taken_bytes
 
     @property
     def is_update_due(self) -> bool:

@@ -9,12 +9,13 @@ from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Graph
-from ampsim.machine import Fabric, Instant, Processor
+from ampsim.machine import Fabric, Instant, Memory, Processor
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
+from ampsim.model_parallel.footprint import CATEGORIES, Footprint, change_stash
 from ampsim.model_parallel.grouping import GroupingWorker
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, plain
+from ampsim.model_parallel.placed_node import Memories, Message, PlacedNode, Route, plain
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
@@ -57,12 +58,14 @@ class Assembly:
         clock: whose time passes.
         recorder: who writes down what happens.
         is_abstract: `sleep` mode: shapes instead of numbers.
+        counts_memory: whether what lies in the workers' memories is counted.
 
     Attributes:
         controller: admits instances.
         updater: applies gradients.
         instant: what is done at once.
         workers: one for each device.
+        memories: one for each device; none where nobody counts.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
 
@@ -80,6 +83,7 @@ class Assembly:
         clock: Clock,
         recorder: Recorder,
         is_abstract: bool,
+        counts_memory: bool,
     ) -> None:
         self._graph = job.graph
         self._cluster, self._placement = cluster, placement
@@ -93,6 +97,7 @@ class Assembly:
         self.instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, self.instant.settle)
         self.workers = self._workers(schedule)
+        self.memories = self._memories() if counts_memory else []
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
         self._stages = {place: stage for stage, place in enumerate(stages)}
         if stages:
@@ -128,6 +133,17 @@ class Assembly:
             for index in range(self._cluster.workers)
         ]
 
+    def _memories(self) -> list[Memory]:
+        """One for each device."""
+        return [
+            Memory(f"worker {index} ({device.name})", CATEGORIES, self._clock, device.memory_bytes)
+            for index, device in enumerate(self._cluster.devices)
+        ]
+
+    def _memory(self, worker: int) -> Memory | None:
+        """The memory of a worker; None for the host's, or where nobody counts."""
+        return self.memories[worker] if self.memories and worker >= 0 else None
+
     def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
         asked = self._asked(schedule.weights, stages)
@@ -141,8 +157,10 @@ class Assembly:
         for place, node in enumerate(self._graph.nodes):
             if schedule.order.splits_backward and place in self._stages:
                 first, second = split_steps_of(node)
+                placed = self._placed_node(place, first)
                 self._seconds[place] = self._placed_node(place, second)
-                placed_nodes.append(self._placed_node(place, first))
+                self._split_footprint(placed, self._seconds[place])
+                placed_nodes.append(placed)
             else:
                 placed_nodes.append(self._placed_node(place, steps_of(node, asked[place])))
         return placed_nodes
@@ -159,7 +177,16 @@ class Assembly:
     def _note_of(self, place: int) -> Callable[[int], None]:
         """Return who records how many bytes the node at `place` has stashed from now on."""
         record, clock = self._recorder.stashes.append, self._clock
-        return lambda size_bytes: record((place, clock.now, size_bytes))
+        memory = self._memory(self._placement[place])
+
+        def note(size_bytes: int) -> None:
+            record((place, clock.now, size_bytes))
+            if memory is not None:
+                stashed[0], before = size_bytes, stashed[0]
+                change_stash(memory, before, size_bytes)
+
+        stashed = [0]
+        return note
 
     def _placed_node(self, place: int, steps: Steps) -> PlacedNode:
         """Put the node at `place` where it runs."""
@@ -174,9 +201,18 @@ class Assembly:
             resident_bytes=self._resident_bytes[worker],
         )
         placed = PlacedNode(node, place, worker, steps, prices)
+        memory = self._memory(worker)
+        placed.footprint = None if memory is None else Footprint(node, memory)
         has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
+
+    def _split_footprint(self, first: PlacedNode, second: PlacedNode) -> None:
+        """Let the second half of a backward step free what the forward step kept."""
+        if first.footprint is not None:
+            node, memory = first.node, first.footprint.memory
+            first.footprint = Footprint(node, memory, frees=False)
+            second.footprint = Footprint(node, memory, first=first.footprint)
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
@@ -225,7 +261,8 @@ class Assembly:
         """
         stage = len(self._stages) + self._stages[first.index]
         accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
-        hand_on = Route(accept, second, 0, None, is_free=False, channel=None)
+        memories = self._memories_of(first.worker, second.worker)
+        hand_on = Route(accept, second, 0, None, False, None, memories)
         first.backward_routes = [*first.backward_routes, hand_on]
         receive = self.controller.receive
         second.backward_routes = [Route(receive, second, 0, None, is_free=True, channel=None)]
@@ -245,18 +282,24 @@ class Assembly:
     def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
         """The route from `placed` to the controller, whose method `accept` takes the message."""
         channel = self._fabric.channel(placed.worker, HOST)
-        return Route(accept, self.placed_nodes[0], 0, None, is_free=True, channel=channel)
+        memories = self._memories_of(placed.worker, HOST)
+        return Route(accept, self.placed_nodes[0], 0, None, True, channel, memories)
+
+    def _memories_of(self, source: int, target: int) -> Memories | None:
+        """Where a message between two workers lies; None where nobody counts."""
+        return (self._memory(source), self._memory(target)) if self.memories else None
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
         """The route from worker `source` to a port of `placed`."""
         channel = self._fabric.channel(source, placed.worker)
+        memories = self._memories_of(source, placed.worker)
         if placed.worker == HOST:
-            return Route(self.controller.receive, placed, port, None, is_free=True, channel=channel)
+            return Route(self.controller.receive, placed, port, None, True, channel, memories)
         if placed.has_turns and direction is not Direction.UPDATE:
             stage = self._stages[placed.index]
             accept = self._turn_queue(placed).acceptor(placed, stage, direction)
-            return Route(accept, placed, port, None, is_free=False, channel=channel)
+            return Route(accept, placed, port, None, False, channel, memories)
         worker = self.workers[placed.worker]
         accept = worker.queue(placed, direction).append
         is_free = placed.is_free and direction is not Direction.UPDATE
-        return Route(accept, placed, port, worker.processor, is_free, channel)
+        return Route(accept, placed, port, worker.processor, is_free, channel, memories)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ampsim.model_parallel.footprint import MESSAGES
 from ampsim.model_parallel.placed_node import Message, Route, send
 from ampsim.trace import Cause
 
@@ -17,16 +18,23 @@ class Barrier:
         self._held: list[tuple[Route, int, Message]] = []
 
     def before(self, route: Route, source: int) -> Route:
-        """Return a route from node `source` that ends here instead of where `route` does."""
+        """Return a route from node `source` that ends here instead of where `route` does.
+
+        What is held lies in the memory of its sender.
+        """
 
         def accept(message: Message) -> None:
             self._held.append((route, source, message))
 
-        return Route(accept, route.placed, route.port, None, is_free=False, channel=None)
+        memories = None if route.memories is None else (None, route.memories[0])
+        return Route(accept, route.placed, route.port, None, False, None, memories)
 
     def let_go(self, cause: Cause) -> bool:
         """Send what is held, the last first, after `cause`; tell whether there was anything."""
         held, self._held = self._held, []
         for route, source, (_placed_node, _port, state, payload, _cause) in reversed(held):
+            memory = None if route.memories is None else route.memories[0]
+            if memory is not None and payload is not None:
+                memory.give(MESSAGES, payload.nbytes)
             send([route], source, ((0, state, payload),), cause)
         return bool(held)

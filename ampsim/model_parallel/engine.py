@@ -10,6 +10,7 @@ from ampsim.errors import StuckError
 from ampsim.hardware import Cluster
 from ampsim.model_parallel.assembly import Assembly, Job
 from ampsim.model_parallel.diagnosis import why_stuck
+from ampsim.model_parallel.footprint import ACTIVATIONS, CATEGORIES, MESSAGES, take_parameters
 from ampsim.model_parallel.passes import PassReport
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.trace import Cause, Recorder
@@ -26,6 +27,7 @@ class Engine:
         clock: whose time passes.
         recorder: who writes down what happens.
         is_abstract: `sleep` mode: shapes instead of numbers.
+        counts_memory: whether what lies in the workers' memories is counted.
 
     Raises:
         OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
@@ -43,6 +45,7 @@ class Engine:
         clock: Clock,
         recorder: Recorder,
         is_abstract: bool = False,
+        counts_memory: bool = False,
     ) -> None:
         """Put everything together; no time passes yet."""
         assembly = Assembly(
@@ -53,6 +56,7 @@ class Engine:
             clock=clock,
             recorder=recorder,
             is_abstract=is_abstract,
+            counts_memory=counts_memory,
         )
         self._graph = job.graph
         self._clock = clock
@@ -61,6 +65,8 @@ class Engine:
         self._barrier = assembly.barrier
         self.controller, self.updater = assembly.controller, assembly.updater
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
+        self.memories = assembly.memories
+        self._has_parameters = False
         for worker in self.workers:
             clock.start(worker.processor.work(worker), f"worker-{worker.index}")
         clock.run()
@@ -73,6 +79,7 @@ class Engine:
         Raises:
             StuckError: nothing is left to do, but instances are unfinished or caches not empty.
             DivergenceError: a loss or a weight stopped being finite.
+            OutOfMemoryError: a device's memory has no room for what has to lie there.
             SimulationError: a node's step failed; the message says where and when.
         """
         for node in self._graph.nodes:
@@ -83,8 +90,9 @@ class Engine:
                     placed.gradient_routes if is_training else placed.report_routes
                 )
         start_s = self._clock.now
-        self.controller.start_pass(batches, is_training, self._latest())
         try:
+            self._take_parameters()
+            self.controller.start_pass(batches, is_training, self._latest())
             self._run()
         finally:
             self._note_peaks()
@@ -93,6 +101,16 @@ class Engine:
             self.controller.send_updates(self._latest())
             self._run()
         return PassReport(start_s, self._clock.now, self.controller.totals)
+
+    def _take_parameters(self) -> None:
+        """Let all parameters lie in memory, before the first pass."""
+        if self._has_parameters:
+            return
+        self._has_parameters = True
+        for placed in self.placed_nodes:
+            if placed.footprint is not None and placed.learner is not None:
+                is_predicted = placed.steps.prediction is not None
+                take_parameters(placed.learner, placed.footprint.memory, is_predicted=is_predicted)
 
     def _run(self) -> None:
         """Let everything happen; gradients go on when nothing else is left, if they are held."""
@@ -110,6 +128,11 @@ class Engine:
 
     def _note_peaks(self) -> None:
         summary = self._recorder.summary
+        self._recorder.memory = [
+            (worker, *sample.bytes, sample.time_s)
+            for worker, memory in enumerate(self.memories)
+            for sample in memory.timeline
+        ]
         for placed in self.placed_nodes:
             activations, stash = placed.steps.activations, placed.steps.stash
             if activations is not None:
@@ -119,7 +142,7 @@ class Engine:
                 )
 
     def _require_drained(self) -> None:
-        """Check that nothing is left anywhere."""
+        """Check that nothing is left anywhere, and that all memory was given back."""
         turn_queues = [
             worker.turn_queue for worker in self.workers if worker.turn_queue is not None
         ]
@@ -128,3 +151,10 @@ class Engine:
             raise StuckError(
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {why}"
             )
+        for placed in self.placed_nodes:
+            if placed.footprint is not None:
+                placed.footprint.free_rest()
+        for worker, memory in enumerate(self.memories):
+            for category in (ACTIVATIONS, MESSAGES):
+                left = memory.held(category)
+                assert not left, f"worker {worker}: {left} bytes of {CATEGORIES[category]} are left"

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Send, Sends, State
-from ampsim.machine import Channel, Processor
+from ampsim.machine import Channel, Memory, Processor
+from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.price import WAITS, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.steps import Steps
@@ -31,6 +32,8 @@ class Route(NamedTuple):
         processor: whom to wake for them; None where `accept` sees to that.
         is_free: whether serving them there costs nothing.
         channel: what they cross; None where the way costs nothing.
+        memories: those of the sender and of the receiver, None for a host's; None where nobody
+            counts what lies there.
     """
 
     accept: Callable[[Message], Any]
@@ -39,10 +42,14 @@ class Route(NamedTuple):
     processor: Processor | None
     is_free: bool
     channel: Channel | None
+    memories: Memories | None = None
 
+
+Memories: TypeAlias = "tuple[Memory | None, Memory | None]"
 
 _Plain: TypeAlias = (
-    "tuple[Callable[[Message], Any], PlacedNode, int, Processor | None, bool, Channel | None]"
+    "tuple[Callable[[Message], Any], PlacedNode, int, Processor | None, bool, Channel | None, "
+    "Memories | None]"
 )
 
 Routes: TypeAlias = "Sequence[_Plain]"
@@ -53,8 +60,8 @@ one in a third of the time."""
 def plain(routes: Iterable[Route]) -> Routes:
     """Routes as `send` reads them."""
     return [
-        (accept, placed, port, processor, is_free, channel)
-        for accept, placed, port, processor, is_free, channel in routes
+        (accept, placed, port, processor, is_free, channel, memories)
+        for accept, placed, port, processor, is_free, channel, memories in routes
     ]
 
 
@@ -79,14 +86,15 @@ class PlacedNode:
         report_routes: to the controller, where word goes that an update of the controller's, or in
             validation a loss, has ended.
         optimizer_state: what the optimizer remembers of this node's parameters.
+        footprint: what it holds of the worker's memory; None where nobody counts.
         forward, backward: serve a message.
         is_free: whether no step of the node ever takes device time.
         free_kinds: for each direction, the number of the kind of a span that costs nothing.
     """
 
     __slots__ = (
-        "_backward", "backward", "backward_routes", "forward", "forward_routes", "free_kinds",
-        "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner", "node",
+        "_backward", "backward", "backward_routes", "footprint", "forward", "forward_routes",
+        "free_kinds", "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner", "node",
         "optimizer_state", "prices", "report_routes", "steps", "worker",
     )  # fmt: skip
 
@@ -103,6 +111,7 @@ class PlacedNode:
         self.gradient_routes: Routes = ()
         self.report_routes: Routes = ()
         self.optimizer_state: Any = None
+        self.footprint: Footprint | None = None
         self.forward = steps.forward
         self.backward = self._backward = steps.backward
         if node.heeds_need and any(node.decided_by):
@@ -155,12 +164,16 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
     by the same route without it.
     """
     for port, state, payload in sends:
-        accept, placed, far_port, processor, is_free, channel = routes[port]
+        accept, placed, far_port, processor, is_free, channel, memories = routes[port]
         if channel is not None:
             size_bytes = 0 if payload is None else payload.nbytes
+            if memories is not None and memories[0] is not None:
+                memories[0].take(MESSAGES, size_bytes)
             arrive = partial(_arrive, routes[port], source, (0, state, payload))
             channel.send(size_bytes, (source, placed.index), cause, arrive)
             continue
+        if memories is not None and memories[1] is not None and payload is not None:
+            memories[1].take(MESSAGES, payload.nbytes)
         accept((placed, far_port, state, payload, cause))
         if processor is None:
             continue
@@ -174,5 +187,7 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
 
 def _arrive(route: _Plain, source: int, message: Send, cause: Cause) -> None:
     """Deliver a message that has crossed the channel of its route."""
-    accept, placed, port, processor, is_free, _channel = route
-    send(((accept, placed, port, processor, is_free, None),), source, (message,), cause)
+    accept, placed, port, processor, is_free, _channel, memories = route
+    if memories is not None and memories[0] is not None and message[2] is not None:
+        memories[0].give(MESSAGES, message[2].nbytes)
+    send(((accept, placed, port, processor, is_free, None, memories),), source, (message,), cause)

@@ -16,6 +16,7 @@ from ampsim.ir import Direction, Sends, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
+from ampsim.model_parallel.footprint import Ended
 from ampsim.model_parallel.placed_node import Message, PlacedNode, send
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
@@ -89,22 +90,24 @@ class Worker:
         message = queue.popleft()
         start_s = self._clock.now
         placed = message[0]
-        served = self.served(kind, message)
+        served, ended = self.counted(kind, message)
         try:
             price = placed.prices.price(kind, served.shape)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
             raise self.failed(placed, kind, message[2], error) from error
-        return price.seconds, (kind, message, served, start_s, price.kind)
+        return price.seconds, (kind, message, served, start_s, price.kind, ended)
 
     def end(self, task: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
-        seconds, (direction, message, served, start_s, kind) = task
+        seconds, (direction, message, served, start_s, kind, ended) = task
         placed, _port, state, _payload, cause = message
         end_s = self._clock.now if seconds else start_s
         self._record((kind, start_s, end_s, served.staleness, state, cause))
         number = self._number()
+        if ended is not None and placed.footprint is not None:
+            placed.footprint.settle(ended)
         if direction is UPDATE:
             if state is BY_CONTROLLER:
                 send(placed.report_routes, placed.index, ((0, state, None),), number)
@@ -134,7 +137,9 @@ class Worker:
             else:
                 return
             placed, port, state, payload, cause = message
+            footprint = placed.footprint
             try:
+                key = None if footprint is None else footprint.begin(direction, state, payload)
                 if placed.is_loss:
                     sends = self.served(direction, message).sends
                 elif direction is BACKWARD:
@@ -146,7 +151,24 @@ class Worker:
             except BaseException as error:
                 raise self.failed(placed, direction, state, error) from error
             record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
+            if footprint is not None and key is not None:
+                footprint.settle(footprint.ended(key, state, sends))
             self.send_on(placed, direction, state, sends, next_number())
+
+    def counted(self, direction: Direction, message: Message) -> tuple[Served, Ended | None]:
+        """Run the step of a message; beside it, what its end changes in memory, if it counts."""
+        placed, _port, state, payload, _cause = message
+        footprint = placed.footprint
+        if footprint is None or direction is UPDATE:
+            return self.served(direction, message), None
+        try:
+            key = footprint.begin(direction, state, payload)
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise self.failed(placed, direction, state, error) from error
+        served = self.served(direction, message)
+        return served, footprint.ended(key, state, served.sends)
 
     def served(self, direction: Direction, message: Message) -> Served:
         """Run the step of a message; an exception tells where and when it happened."""

@@ -146,6 +146,10 @@ class Product(Arithmetic):
             for place, is_needed in enumerate(self.input_needs_gradient)
         ]
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """All factors."""
+        return taken_bytes
+
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """For each input that needs a gradient, what the forward step costs."""
         needed = sum(self.input_needs_gradient)

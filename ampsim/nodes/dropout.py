@@ -53,6 +53,10 @@ class Dropout(Node):
             return ((0, state, gradient),)
         return ((0, state, gradient * mask),)
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """The mask, as large as what it is for."""
+        return taken_bytes
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
         return elementwise_work(shape, self.element_bytes)

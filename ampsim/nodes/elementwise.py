@@ -53,6 +53,10 @@ class Elementwise(Node):
             return ((0, state, gradient),)
         return ((0, state, self.pulled_back(output, gradient)),)
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """The value, as large as what it is of."""
+        return taken_bytes
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
         operations = self.operations[direction is Direction.BACKWARD]

@@ -99,6 +99,10 @@ class Group(Node):
             start += rows
         return sends
 
+    def joins(self, direction: Direction, state: State) -> State:
+        """Members wait for their group."""
+        return self._place(state)[0] if direction is Direction.FORWARD else state
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; send views of the gradient."""
         if direction is Direction.BACKWARD:

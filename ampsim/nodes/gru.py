@@ -158,6 +158,11 @@ class GRUCell(MatrixNode):
         r *= n
         return slopes
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """Both inputs, three gates, and what the state gives each of them."""
+        column_bytes = taken_bytes // sum(self.widths)
+        return taken_bytes + 6 * self.hidden * column_bytes
+
     def take_gradient(self) -> np.ndarray:
         """Form Xᵀ G and column sums of G for both products over all messages, flat."""
         flat = np.empty_like(self.theta)

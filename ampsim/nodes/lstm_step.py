@@ -229,6 +229,22 @@ class LSTMStep(MatrixNode):
             sends.append((port, state, back))
         return sends
 
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """All inputs, side by side too if there are several, the gates, and tanh of c.
+
+        With dropout also the mask, and the candidate that it was put on.
+        """
+        taken = sum(
+            2 * self.hidden if port in self._forget_of else width
+            for port, width in enumerate(self.widths)
+        )
+        kept = self.d_out + self.hidden
+        if len(self.widths) > 1:
+            kept += self.d_in
+        if self._masks is not None:
+            kept += 2 * self.hidden
+        return taken_bytes + taken_bytes // taken * kept
+
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
         flat = np.empty_like(self.theta)

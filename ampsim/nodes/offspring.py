@@ -48,6 +48,10 @@ class Offspring:
             self.missing[state] = count
         return states
 
+    def origin(self, state: State) -> State:
+        """The state that gave rise to `state`, whose gradient has not come back."""
+        return self._origin[state][0]
+
     def take(self, state: State, gradient: Payload) -> tuple[State, list[Payload]] | None:
         """Take one gradient; return (origin, all gradients by number) once the last has come."""
         origin, i = self._origin.pop(state)

@@ -54,6 +54,10 @@ class Replicate(Node):
             return ((0, origin, real[0] if real else None),)
         return ((0, origin, reduce(add, real)),)
 
+    def joins(self, direction: Direction, state: State) -> State:
+        """Gradients wait for those of the same origin."""
+        return self._offspring.origin(state) if direction is Direction.BACKWARD else state
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send the payload itself; read and write every element of the gradients once."""
         if direction is Direction.FORWARD:

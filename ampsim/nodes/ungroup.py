@@ -72,6 +72,10 @@ class Ungroup(Node):
         parts = [np.zeros_like(real) if part is None else part for part in gradients]
         return np.concatenate(parts).reshape(shape)
 
+    def joins(self, direction: Direction, state: State) -> State:
+        """Gradients wait for those of the same origin."""
+        return self._offspring.origin(state) if direction is Direction.BACKWARD else state
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send views; read and write every element of their gradients once."""
         if direction is Direction.FORWARD:

@@ -81,6 +81,7 @@ def run_to_keep(
         placement=options.placement,
         clock=options.clock,
         on_items=tracker.on_items,
+        counts_memory=True,
     )
     warn(simulation.advice)
     try:

@@ -50,6 +50,7 @@ class Simulation:
         clock: whose time passes; a new virtual clock unless given.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
+        counts_memory: as of `simulate`.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -69,6 +70,7 @@ class Simulation:
         clock: Clock | None = None,
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
+        counts_memory: bool | None = None,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
@@ -93,6 +95,7 @@ class Simulation:
             clock=clock,
             spans_kept=spans_kept,
             is_abstract=mode == "sleep",
+            counts_memory=_counts_memory(cluster, mode) if counts_memory is None else counts_memory,
         )
         if on_items is not None:
             self._training.tell_items(on_items)
@@ -165,6 +168,11 @@ class Simulation:
         )
 
 
+def _counts_memory(cluster: Cluster, mode: Mode) -> bool:
+    """Whether memory is counted where nobody says."""
+    return mode == "numeric" or any(one.memory_bytes is not None for one in cluster.devices)
+
+
 @checked
 def simulate(
     model: ModelLike,
@@ -178,6 +186,7 @@ def simulate(
     target: float | None = None,
     placement: PlacementLike | None = None,
     clock: Clock | None = None,
+    counts_memory: bool | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
 
@@ -195,13 +204,16 @@ def simulate(
             "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
             None is "paper"; `forecast` says where another one is faster.
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
+        counts_memory: whether to count what lies in the workers' memories, for
+            `Result.peak_bytes`. None is yes, but for mode "sleep" on devices without
+            `memory_bytes`, where counting takes a good part of the time.
 
     Raises:
         OptionError: an option has a value that it cannot have.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
         SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
-            failed, or nothing was left to do. Its `partial` is the `Result` so far.
+            failed, a memory overflowed, or nothing was left to do. Its `partial` is the `Result` so far.
     """
     model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
     target = model.measure.require_target(target)
@@ -214,6 +226,7 @@ def simulate(
         instances=instances,
         placement=DEFAULT if placement is None else placement,
         clock=clock,
+        counts_memory=counts_memory,
     )
     try:
         run_epochs(simulation, epochs, Goal(model.measure, target))

@@ -86,6 +86,7 @@ def run_task(
         placement=plan.placement,
         spans_kept=SPANS_KEPT,
         on_items=tracker.on_items,
+        counts_memory=True,
     )
     epochs = plan.max_epochs if plan.mode == "numeric" else 1
     try:

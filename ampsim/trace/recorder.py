@@ -63,6 +63,16 @@ ADMISSION_SCHEMA: Final[dict[str, Any]] = {
     "cause": np.int64,
     "is_limited": np.bool_,
 }
+MEMORY_SCHEMA: Final[dict[str, Any]] = {
+    "worker": np.int32,
+    "weights": np.int64,
+    "gradients": np.int64,
+    "optimizer": np.int64,
+    "stashes": np.int64,
+    "activations": np.int64,
+    "messages": np.int64,
+    "time_s": np.float64,
+}
 EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "epoch": np.int64,
     "time_s": np.float64,
@@ -92,6 +102,8 @@ class Recorder:
 
     Attributes:
         span_number: gives the number of the span that was added just now; to be called for each.
+        memory: (worker, bytes of each category, time) of the fullest moments; none where nobody
+            counts.
         closures: from when on instances were kept out that there were, or were not any more.
 
     Args:
@@ -124,6 +136,7 @@ class Recorder:
         if spans_kept is not None:  # else all is kept anyway
             self._logs = {name: Log(schema) for name, schema in LOG_SCHEMAS.items()}
         self.span_number: Callable[[], int] = count().__next__
+        self.memory: list[tuple[float, ...]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
         logs = [self._logs["spans"]] if self._logs else []
         sinks = (self._kept["spans"], self.summary, *logs, *span_sinks)
@@ -193,6 +206,10 @@ class Recorder:
     def columns(self, table: str) -> Columns:
         """Return what is kept of a table; its name is that of the attribute."""
         self.flush()
+        if table == "memory":
+            rows = zip(*self.memory, strict=True) if self.memory else [()] * len(MEMORY_SCHEMA)
+            columns = zip(MEMORY_SCHEMA.items(), rows, strict=True)
+            return {name: np.array(values, kind) for (name, kind), values in columns}
         return self._kept[table].columns()
 
     def frame(self, table: str) -> pd.DataFrame:

@@ -1,0 +1,120 @@
+"""Memory at work: what lies in a device's memory, by category, and the most there has been."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ampsim.clock import Clock
+from ampsim.errors import OutOfMemoryError
+from ampsim.units import format_bytes, format_seconds
+
+SAMPLES_MAX: Final = 512
+"""Samples of a timeline at most (chosen: more than a chart has pixels for)."""
+
+TAKES_PER_SAMPLE: Final = 16
+"""Takings that a sample covers at first (chosen: few enough to see the first instances)."""
+
+
+class Sample(NamedTuple):
+    """The fullest moment of a stretch of time.
+
+    Args:
+        time_s: when it was.
+        bytes: what lay in memory then, for each category.
+    """
+
+    time_s: float
+    bytes: tuple[int, ...]
+
+
+class Memory:
+    """The memory of one device.
+
+    Args:
+        name: what messages call the device.
+        categories: what bytes are counted as; elsewhere a category is its place here.
+        clock: whose time passes.
+        capacity_bytes: what there is room for; None where it never fills up.
+
+    Attributes:
+        total_bytes: what lies in it now.
+    """
+
+    __slots__ = (
+        "_capacity_bytes", "_categories", "_clock", "_crest", "_crest_bytes", "_held", "_left",
+        "_name", "_per_sample", "_samples", "total_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, categories: Sequence[str], clock: Clock, capacity_bytes: int | None
+    ) -> None:
+        """Begin empty."""
+        self._name, self._categories, self._clock = name, tuple(categories), clock
+        self._capacity_bytes = capacity_bytes
+        self._held = [0] * len(self._categories)
+        self.total_bytes = 0
+        self._samples: list[Sample] = []
+        self._per_sample = self._left = TAKES_PER_SAMPLE
+        self._start_sample()
+
+    def take(self, category: int, size_bytes: int) -> None:
+        """Let so many bytes lie in memory.
+
+        Raises:
+            OutOfMemoryError: there is no room for them.
+        """
+        self._held[category] += size_bytes
+        self.total_bytes = total_bytes = self.total_bytes + size_bytes
+        if total_bytes > self._crest_bytes:
+            self._crest_bytes = total_bytes
+            self._crest = Sample(self._clock.now, tuple(self._held))
+            if self._capacity_bytes is not None and total_bytes > self._capacity_bytes:
+                raise self._overflow(self._capacity_bytes)
+        self._left -= 1
+        if not self._left:
+            self._end_sample()
+
+    def give(self, category: int, size_bytes: int) -> None:
+        """Let so many bytes go that were taken."""
+        left = self._held[category] - size_bytes
+        assert left >= 0, f"{self._name}: gives {size_bytes} bytes that nobody took"
+        self._held[category] = left
+        self.total_bytes -= size_bytes
+
+    def held(self, category: int) -> int:
+        """What lies in memory now of one category, in bytes."""
+        return self._held[category]
+
+    @property
+    def peak(self) -> Sample:
+        """The fullest moment so far, of several the first."""
+        return max(self.timeline, key=lambda sample: sum(sample.bytes))
+
+    @property
+    def timeline(self) -> list[Sample]:
+        """The fullest moment of each stretch of time so far; no moment was fuller than these."""
+        return [*self._samples, self._crest]
+
+    def _start_sample(self) -> None:
+        self._crest_bytes = self.total_bytes
+        self._crest = Sample(self._clock.now, tuple(self._held))
+
+    def _end_sample(self) -> None:
+        """Begin another sample; where there are too many, let each cover twice as much."""
+        self._samples.append(self._crest)
+        if len(self._samples) == SAMPLES_MAX:
+            halves = zip(self._samples[::2], self._samples[1::2], strict=True)
+            self._samples = [max(pair, key=lambda sample: sum(sample.bytes)) for pair in halves]
+            self._per_sample *= 2
+        self._left = self._per_sample
+        self._start_sample()
+
+    def _overflow(self, capacity_bytes: int) -> OutOfMemoryError:
+        largest = sorted(zip(self._held, self._categories, strict=True), reverse=True)
+        parts = ", ".join(f"{name} {format_bytes(size)}" for size, name in largest if size)
+        return OutOfMemoryError(
+            f"{self._name} is out of memory at {format_seconds(self._clock.now)}: it needs "
+            f"{self.total_bytes:,} bytes of {capacity_bytes:,} ({parts}); try fewer instances in "
+            "flight, smaller batches, more workers, or a device with more memory_bytes"
+        )

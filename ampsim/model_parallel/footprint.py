@@ -1,0 +1,123 @@
+"""What a placed node holds of its worker's memory: weights, messages, activations, stashes.
+
+A message lies with the worker that sent it until it has arrived, and then with the one that it went
+to until the step that it was for has ended; a message that waits for others at its node lies there
+as long as they take. What a step keeps for its backward step (`Node.kept_bytes`) lies there from
+its own end to that of the backward step. Each node keeps its own: no tensor is shared.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
+from ampsim.machine import Memory
+
+CATEGORIES: Final = (
+    "weights", "gradients", "optimizer", "stashes", "activations", "messages",
+)  # fmt: skip
+"""What bytes are counted as. Stashes are weights other than the latest: old ones, and predicted."""
+
+WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(CATEGORIES))
+
+Ended: TypeAlias = tuple[int, int]
+"""What the end of a step changes: (bytes of messages that go, bytes of activations that come, or
+go where negative)."""
+
+_Key: TypeAlias = "tuple[Direction, State]"
+
+
+class Footprint:
+    """The memory of one placed node's messages and activations.
+
+    Args:
+        node: the operation.
+        memory: that of its worker.
+        first: the footprint of the first half of a split backward step, whose second half this is.
+        frees: whether a backward step frees what its forward step kept.
+    """
+
+    __slots__ = ("_arrived", "_frees", "_joins_otherwise", "_kept", "memory", "node")
+
+    def __init__(
+        self, node: Node, memory: Memory, *, first: Footprint | None = None, frees: bool = True
+    ) -> None:
+        self.node, self.memory = node, memory
+        self._arrived: dict[_Key, int] = {}
+        self._kept: dict[State, int] = {} if first is None else first._kept
+        self._frees = frees
+        self._joins_otherwise = type(node).joins is not Node.joins
+
+    def begin(self, direction: Direction, state: State, payload: Payload) -> _Key:
+        """Note which messages a step takes; to be called before the node runs it."""
+        key = (direction, self.node.joins(direction, state) if self._joins_otherwise else state)
+        size_bytes = 0 if payload is None else payload.nbytes
+        self._arrived[key] = self._arrived.get(key, 0) + size_bytes
+        return key
+
+    def ended(self, key: _Key, state: State, sends: Sends) -> Ended:
+        """What the step's end will change; nothing, where it only waits for more messages."""
+        if not sends:
+            return 0, 0
+        taken_bytes = self._arrived.pop(key)
+        if key[0] is Direction.BACKWARD:
+            return taken_bytes, -self._kept.pop(state, 0) if self._frees else 0
+        kept_bytes = self.node.kept_bytes(state, taken_bytes) if self.node.is_training else 0
+        if kept_bytes:
+            self._kept[sends[0][1]] = kept_bytes
+        return taken_bytes, kept_bytes
+
+    def settle(self, ended: Ended) -> None:
+        """Change the memory as the end of a step does.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+        """
+        messages, activations = ended
+        if messages:
+            self.memory.give(MESSAGES, messages)
+        if activations > 0:
+            self.memory.take(ACTIVATIONS, activations)
+        elif activations:
+            self.memory.give(ACTIVATIONS, -activations)
+
+    def free_rest(self) -> None:
+        """Let go, at the end of a pass, what no step has freed under its own state.
+
+        That is nothing, unless a node of a user's own changes states and has no `joins` that says
+        how.
+        """
+        self.memory.give(MESSAGES, sum(self._arrived.values()))
+        self.memory.give(ACTIVATIONS, sum(self._kept.values()))
+        self._arrived.clear()
+        self._kept.clear()
+
+
+def change_stash(memory: Memory, before_bytes: int, now_bytes: int) -> None:
+    """Let a node's stash grow or shrink.
+
+    Raises:
+        OutOfMemoryError: there is no room.
+    """
+    if now_bytes > before_bytes:
+        memory.take(STASHES, now_bytes - before_bytes)
+    else:
+        memory.give(STASHES, before_bytes - now_bytes)
+
+
+def take_parameters(node: ParameterizedNode, memory: Memory, *, is_predicted: bool) -> None:
+    """Take what a node's parameters need throughout: each of an array of their size.
+
+    Gradients are accumulated in one such array; those of a sparse table are few rows, which are
+    left out. Predicted weights need two: what the prediction rests on, and the prediction.
+
+    Raises:
+        OutOfMemoryError: there is no room.
+    """
+    size_bytes = node.parameter_count * node.theta.itemsize
+    memory.take(WEIGHTS, size_bytes)
+    memory.take(OPTIMIZER, node.state_arrays * size_bytes)
+    if not node.is_sparse:
+        memory.take(GRADIENTS, size_bytes)
+        if is_predicted:
+            memory.take(STASHES, 2 * size_bytes)
