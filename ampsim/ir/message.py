@@ -6,6 +6,7 @@ loop counters, and is the key of every cache, so that nodes can serve messages i
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -51,10 +52,7 @@ class Standin:
     @property
     def nbytes(self) -> int:
         """Bytes that the array would take."""
-        size = self.itemsize
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape) * self.itemsize
 
     def __repr__(self) -> str:
         """Show the shape."""

@@ -20,6 +20,8 @@ CATEGORIES: Final = (
 
 WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(CATEGORIES))
 
+BACKWARD: Final = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
+
 Ended: TypeAlias = tuple[int, int]
 """What the end of a step changes: (bytes of messages that go, bytes of activations that come, or
 go where negative)."""
@@ -35,9 +37,13 @@ class Footprint:
         memory: that of its worker.
         first: the footprint of the first half of a split backward step, whose second half this is.
         frees: whether a backward step frees what its forward step kept.
+
+    Attributes:
+        renames: whether messages that are served together may have different states: then `name`
+            says, before a step, what its message waits for.
     """
 
-    __slots__ = ("_arrived", "_frees", "_joins_otherwise", "_kept", "memory", "node")
+    __slots__ = ("_arrived", "_frees", "_kept", "memory", "node", "renames")
 
     def __init__(
         self, node: Node, memory: Memory, *, first: Footprint | None = None, frees: bool = True
@@ -46,21 +52,32 @@ class Footprint:
         self._arrived: dict[_Key, int] = {}
         self._kept: dict[State, int] = {} if first is None else first._kept
         self._frees = frees
-        self._joins_otherwise = type(node).joins is not Node.joins
+        self.renames = type(node).joins is not Node.joins
 
-    def begin(self, direction: Direction, state: State, payload: Payload) -> _Key:
-        """Note which messages a step takes; to be called before the node runs it."""
-        key = (direction, self.node.joins(direction, state) if self._joins_otherwise else state)
-        size_bytes = 0 if payload is None else payload.nbytes
-        self._arrived[key] = self._arrived.get(key, 0) + size_bytes
-        return key
+    def name(self, direction: Direction, state: State) -> State:
+        """What a message waits for at this node; to be asked before its step."""
+        return self.node.joins(direction, state) if self.renames else state
 
-    def ended(self, key: _Key, state: State, sends: Sends) -> Ended:
-        """What the step's end will change; nothing, where it only waits for more messages."""
+    def ended(
+        self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
+    ) -> Ended:
+        """What a step's end will change; nothing, where it only waits for more messages.
+
+        Args:
+            direction: of the message that it served.
+            name: what the message waits for.
+            state: of the message.
+            payload: of the message.
+            sends: what the step sends.
+        """
+        taken_bytes = 0 if payload is None else payload.nbytes
         if not sends:
+            key = (direction, name)
+            self._arrived[key] = self._arrived.get(key, 0) + taken_bytes
             return 0, 0
-        taken_bytes = self._arrived.pop(key)
-        if key[0] is Direction.BACKWARD:
+        if self._arrived:
+            taken_bytes += self._arrived.pop((direction, name), 0)
+        if direction is BACKWARD:
             return taken_bytes, -self._kept.pop(state, 0) if self._frees else 0
         kept_bytes = self.node.kept_bytes(state, taken_bytes) if self.node.is_training else 0
         if kept_bytes:

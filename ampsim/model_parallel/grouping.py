@@ -149,7 +149,11 @@ class GroupingWorker(Worker):
     def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
         placed, _port, state, _payload, cause = message
-        served, ended = self.counted(direction, message)
+        ended = None
+        if placed.footprint is None:
+            served = self.served(direction, message)
+        else:
+            served, ended = self.counted(direction, message, placed.footprint)
         member = _Member(state, served, placed.prices.needed, cause, ended)
         if served.shape is not WAITS:
             return [member]

@@ -21,6 +21,13 @@ Message: TypeAlias = "tuple[PlacedNode, int, State, Payload, Cause]"
 says its direction; the cause is what brought it there, a number of `ampsim.trace.causes`. It is a
 plain tuple because one is made for every message: a class of its own takes three times as long."""
 
+Accept: TypeAlias = Callable[[Message], Any]
+"""Takes a message."""
+
+
+Memories: TypeAlias = "tuple[Memory | None, Memory | None]"
+"""Where a message lies: with its sender until it has arrived, and then with its receiver."""
+
 
 class Route(NamedTuple):
     """Where the messages of one port go.
@@ -36,7 +43,7 @@ class Route(NamedTuple):
             counts what lies there.
     """
 
-    accept: Callable[[Message], Any]
+    accept: Accept
     placed: PlacedNode
     port: int
     processor: Processor | None
@@ -45,11 +52,8 @@ class Route(NamedTuple):
     memories: Memories | None = None
 
 
-Memories: TypeAlias = "tuple[Memory | None, Memory | None]"
-
 _Plain: TypeAlias = (
-    "tuple[Callable[[Message], Any], PlacedNode, int, Processor | None, bool, Channel | None, "
-    "Memories | None]"
+    "tuple[Accept, PlacedNode, int, Processor | None, bool, Channel | None, Memories | None]"
 )
 
 Routes: TypeAlias = "Sequence[_Plain]"
@@ -94,8 +98,8 @@ class PlacedNode:
 
     __slots__ = (
         "_backward", "backward", "backward_routes", "footprint", "forward", "forward_routes",
-        "free_kinds", "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner", "node",
-        "optimizer_state", "prices", "report_routes", "steps", "worker",
+        "free_kinds", "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner",
+        "node", "optimizer_state", "prices", "report_routes", "steps", "worker",
     )  # fmt: skip
 
     def __init__(self, node: Node, place: int, worker: int, steps: Steps, prices: Prices) -> None:

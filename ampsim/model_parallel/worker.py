@@ -16,7 +16,7 @@ from ampsim.ir import Direction, Sends, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
-from ampsim.model_parallel.footprint import Ended
+from ampsim.model_parallel.footprint import Ended, Footprint
 from ampsim.model_parallel.placed_node import Message, PlacedNode, send
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
@@ -90,7 +90,11 @@ class Worker:
         message = queue.popleft()
         start_s = self._clock.now
         placed = message[0]
-        served, ended = self.counted(kind, message)
+        ended = None
+        if placed.footprint is None:
+            served = self.served(kind, message)
+        else:
+            served, ended = self.counted(kind, message, placed.footprint)
         try:
             price = placed.prices.price(kind, served.shape)
         except OURS_TO_PASS:
@@ -137,10 +141,10 @@ class Worker:
             else:
                 return
             placed, port, state, payload, cause = message
-            footprint = placed.footprint
             try:
-                key = None if footprint is None else footprint.begin(direction, state, payload)
-                if placed.is_loss:
+                if placed.footprint is not None:
+                    sends = self._counted_free(direction, message, placed.footprint)
+                elif placed.is_loss:
                     sends = self.served(direction, message).sends
                 elif direction is BACKWARD:
                     sends = placed.backward(port, state, payload)
@@ -151,24 +155,36 @@ class Worker:
             except BaseException as error:
                 raise self.failed(placed, direction, state, error) from error
             record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
-            if footprint is not None and key is not None:
-                footprint.settle(footprint.ended(key, state, sends))
             self.send_on(placed, direction, state, sends, next_number())
 
-    def counted(self, direction: Direction, message: Message) -> tuple[Served, Ended | None]:
-        """Run the step of a message; beside it, what its end changes in memory, if it counts."""
+    def _counted_free(self, direction: Direction, message: Message, footprint: Footprint) -> Sends:
+        """Run a step that takes no time, and change the memory; return what it sends."""
+        placed, port, state, payload, _cause = message
+        name = footprint.name(direction, state)
+        if placed.is_loss:
+            sends = self.served(direction, message).sends
+        elif direction is BACKWARD:
+            sends = placed.backward(port, state, payload)
+        else:
+            sends = placed.forward(port, state, payload)
+        footprint.settle(footprint.ended(direction, name, state, payload, sends))
+        return sends
+
+    def counted(
+        self, direction: Direction, message: Message, footprint: Footprint
+    ) -> tuple[Served, Ended | None]:
+        """Run the step of a message; beside it, what its end changes in memory."""
         placed, _port, state, payload, _cause = message
-        footprint = placed.footprint
-        if footprint is None or direction is UPDATE:
+        if direction is UPDATE:
             return self.served(direction, message), None
         try:
-            key = footprint.begin(direction, state, payload)
+            name = footprint.name(direction, state)
+            served = self.served(direction, message)
+            return served, footprint.ended(direction, name, state, payload, served.sends)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
             raise self.failed(placed, direction, state, error) from error
-        served = self.served(direction, message)
-        return served, footprint.ended(key, state, served.sends)
 
     def served(self, direction: Direction, message: Message) -> Served:
         """Run the step of a message; an exception tells where and when it happened."""

@@ -213,7 +213,8 @@ def simulate(
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
         SimulationError: the run cannot go on: a loss or weight stopped being finite, a node
-            failed, a memory overflowed, or nothing was left to do. Its `partial` is the `Result` so far.
+            failed, a memory overflowed, or nothing was left to do. Its `partial` is the `Result`
+            so far.
     """
     model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
     target = model.measure.require_target(target)
