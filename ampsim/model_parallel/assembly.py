@@ -13,7 +13,7 @@ from ampsim.machine import Fabric, Instant, Memory, Processor
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
-from ampsim.model_parallel.footprint import CATEGORIES, Footprint, change_stash
+from ampsim.model_parallel.footprint import Footprint, change_stash
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.placed_node import Memories, Message, PlacedNode, Route, plain
 from ampsim.model_parallel.price import Prices, resident_bytes
@@ -27,7 +27,7 @@ from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.update import Updater
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.optim import Optimizer
-from ampsim.trace import Recorder
+from ampsim.trace import MEMORY_CATEGORIES, Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,12 @@ class Assembly:
     def _memories(self) -> list[Memory]:
         """One for each device."""
         return [
-            Memory(f"worker {index} ({device.name})", CATEGORIES, self._clock, device.memory_bytes)
+            Memory(
+                f"worker {index} ({device.name})",
+                MEMORY_CATEGORIES,
+                self._clock,
+                device.memory_bytes,
+            )
             for index, device in enumerate(self._cluster.devices)
         ]
 

@@ -10,10 +10,10 @@ from ampsim.errors import StuckError
 from ampsim.hardware import Cluster
 from ampsim.model_parallel.assembly import Assembly, Job
 from ampsim.model_parallel.diagnosis import why_stuck
-from ampsim.model_parallel.footprint import ACTIVATIONS, CATEGORIES, MESSAGES, take_parameters
+from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.passes import PassReport
 from ampsim.model_parallel.schedules.base import Schedule
-from ampsim.trace import Cause, Recorder
+from ampsim.trace import MEMORY_CATEGORIES, Cause, Recorder
 
 
 class Engine:
@@ -157,4 +157,6 @@ class Engine:
         for worker, memory in enumerate(self.memories):
             for category in (ACTIVATIONS, MESSAGES):
                 left = memory.held(category)
-                assert not left, f"worker {worker}: {left} bytes of {CATEGORIES[category]} are left"
+                assert not left, (
+                    f"worker {worker}: {left} bytes are left of {MEMORY_CATEGORIES[category]}"
+                )

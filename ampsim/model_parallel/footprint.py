@@ -12,13 +12,10 @@ from typing import Final, TypeAlias
 
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
 from ampsim.machine import Memory
+from ampsim.trace import MEMORY_CATEGORIES
 
-CATEGORIES: Final = (
-    "weights", "gradients", "optimizer", "stashes", "activations", "messages",
-)  # fmt: skip
-"""What bytes are counted as. Stashes are weights other than the latest: old ones, and predicted."""
-
-WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(CATEGORIES))
+WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(MEMORY_CATEGORIES))
+"""Stashes are weights other than the latest: old ones, and predicted ones."""
 
 BACKWARD: Final = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
 

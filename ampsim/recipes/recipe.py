@@ -38,6 +38,8 @@ Figure: TypeAlias = Literal[
     "staleness",
     "utilisation",
     "bounds",
+    "peak-memory",
+    "memory",
     "gantt",
 ]
 FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)

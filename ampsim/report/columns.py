@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ampsim.report.frames import Row, number, text
 from ampsim.report.words import plain
 from ampsim.study.bound_words import bound_sentence, bound_words
-from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
+from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
 
 Show = Callable[[Row, Row], str]
 """Text of a cell, from its row and from the first row of the table."""
@@ -96,6 +96,14 @@ def _rate(name: str) -> Show:
         return said.removesuffix("/s").rstrip() if text(row, "items") else said
 
     return show
+
+
+def _bytes(name: str) -> Show:
+    return lambda row, first: format_bytes(number(row, name))
+
+
+def _is_known(name: str) -> Callable[[Sequence[Row]], bool]:
+    return lambda rows: any(not math.isnan(number(row, name)) for row in rows)
 
 
 def _percent(name: str) -> Show:
@@ -200,6 +208,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1, _are_several),
     Column("validation\n({items}/s)", _rate("valid_per_s"), 9),
     Column("busy", _percent("utilisation"), 5),
+    Column("peak\nmemory", _bytes("peak_bytes"), 6, _is_known("peak_bytes")),
     Column("staleness\nmean", _count("staleness_mean"), 2),
     Column("staleness\nmax", _count("staleness_max"), 7),
     Column("best\naccuracy", _percent("best_accuracy"), 3, _is_missed("best_accuracy")),

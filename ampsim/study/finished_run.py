@@ -58,6 +58,11 @@ class FinishedRun:
         return self.outline.messages
 
     @property
+    def memory(self) -> pd.DataFrame:
+        """What lay in the workers' memories over time; empty where nobody counted."""
+        return self.outline.memory.copy(deep=False)
+
+    @property
     def staleness(self) -> pd.DataFrame:
         """The histogram of all gradients."""
         return self.outline.staleness.copy(deep=False)

@@ -67,6 +67,10 @@ def row_values(record: dict[Any, Any]) -> dict[str, Any]:
     return {key: _value(key, record.get(key)) for key in keys}
 
 
+def _is_count(key: str) -> bool:
+    return key in _COUNTS or key.endswith("_bytes")
+
+
 def _value(key: str, value: Any) -> Any:
     """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
     if hasattr(value, "item"):  # a NumPy scalar
@@ -75,4 +79,4 @@ def _value(key: str, value: Any) -> Any:
         return value
     if not math.isfinite(value):
         return None
-    return int(value) if key in _COUNTS and value == int(value) else value
+    return int(value) if _is_count(key) and value == int(value) else value

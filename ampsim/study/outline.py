@@ -41,6 +41,8 @@ class Outline(Rates):
         path_parts: as `Result.critical_path_parts`.
         bound_at: the nodes at what `bound_by` names; empty without one.
         items: what throughput is of, such as "images"; empty where unknown.
+        peak_memory: as `Result.peak_memory`; empty where nobody counted.
+        memory: as `Result.memory`, likewise.
     """
 
     max_active_keys: int
@@ -67,19 +69,24 @@ class Outline(Rates):
     path_parts: pd.DataFrame = field(repr=False)
     bound_at: str = ""
     items: str = ""
+    peak_memory: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    memory: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
 
 TABLE_FIELDS: Final = (
     "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
-    "path_parts",
+    "path_parts", "peak_memory", "memory",
 )  # fmt: skip
 """Fields of an outline that are tables."""
 
-TRACE_FIELDS: Final = ("spans", "transfers")
-"""Those of them that grow with the messages of a run; all others are small."""
+TRACE_FIELDS: Final = ("spans", "transfers", "memory")
+"""Those of them that have a row for what happens in a run; all others are small."""
 
 NUMBER_FIELDS: Final = tuple(one.name for one in fields(Outline) if one.name not in TABLE_FIELDS)
 """Fields of an outline that are no tables."""
+
+_LATER: Final = ("peak_memory",)
+"""Fields that outlines of earlier versions do not have."""
 
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 _CATEGORY: Final = "category"
@@ -98,14 +105,21 @@ def to_plain(outline: Outline) -> dict[str, Any]:
 def from_plain(content: Mapping[str, Any]) -> Outline:
     """The outline that `to_plain` gave this for; its traces are empty.
 
+    Of an earlier version's, what it did not have is unknown, if an outline can be without it.
+
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is something else.
     """
     plain: dict[str, Any] = content["tables"]
     tables: dict[str, Any] = {name: pd.DataFrame() for name in TRACE_FIELDS}
-    for name in _SMALL:
+    for name in (name for name in _SMALL if name in plain or name not in _LATER):
         tables[name] = pd.DataFrame({key: _column(*one) for key, one in plain[name].items()})
-    numbers = {name: number_from_plain(content["numbers"][name]) for name in NUMBER_FIELDS}
+    known = content["numbers"]
+    numbers = {
+        name: number_from_plain(known[name])
+        for name in NUMBER_FIELDS
+        if name in known or name not in _LATER
+    }
     return Outline(**numbers, **tables)
 
 

@@ -23,7 +23,7 @@ from ampsim.study.read_off import WithTotals
 from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
-from ampsim.units import format_percent, format_seconds
+from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
 
 
 @dataclass(frozen=True)
@@ -280,10 +280,15 @@ class Result(WithTotals):
             ["staleness, max", count_text(self.staleness_max)],
             ["instances in flight, at most", str(self.max_active_keys)],
             ["messages", f"{self.messages:,}"],
+            ["memory of the fullest worker", self._peak_text],
         ]
         workers = f"{self.workers} worker{'' if self.workers == 1 else 's'}"
         caption = f"{self.model.name}, {self.schedule.name}, {workers}"
         return html_table(caption, rows, note="tables: spans, transfers, updates, epochs")
+
+    @property
+    def _peak_text(self) -> str:
+        return format_bytes(float(self.peak_bytes.max())) if self.recorder.memory else UNKNOWN
 
     @cached_property
     def update_interval(self) -> int | None:
@@ -323,4 +328,6 @@ class Result(WithTotals):
             bound_at=bound_at(bounds.bound_by, self.recorder, self._placed, parts),
             items=self.model.items,
             path_parts=parts,
+            peak_memory=self.peak_memory,
+            memory=self.memory,
         )

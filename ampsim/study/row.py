@@ -13,6 +13,7 @@ from ampsim.metric import Goal, Metric
 from ampsim.study.bound_words import bound_by
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
+from ampsim.trace import MEMORY_CATEGORIES
 
 TEXTS: Final = ("schedule", "bound_by", "note", "bound_at", "items", "bound_largest")
 SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
@@ -27,7 +28,8 @@ def row_of(
     time to target are medians in which a run that failed to get there counts as infinite. What
     bounds the row, and the shares, are those of the first repeat: `bound_largest` names what has
     the largest share, and `bound_by` does too if that is at least a half, else it is "no single
-    thing"; both are None where no time passed.
+    thing"; both are None where no time passed. `peak_bytes` is what lay in the fullest worker's
+    memory, of all repeats, and the columns behind it say of what it consisted.
 
     Args:
         schedule: name of the row.
@@ -71,7 +73,18 @@ def row_of(
         "time_to_target_coverage": time_s.coverage or None,
         "items": runs[0].items,
         "bound_largest": runs[0].bound_by,
+        **_peak(runs),
     }
+
+
+def _peak(runs: Sequence[Outline]) -> dict[str, int | None]:
+    """What lay in the fullest memory of all workers and repeats at its peak; None if unknown."""
+    peaks = [one for run in runs for one in run.peak_memory.to_dict("records")]
+    if not peaks:
+        return {"peak_bytes": None, **{f"peak_{name}_bytes": None for name in MEMORY_CATEGORIES}}
+    fullest = max(peaks, key=lambda one: one["bytes"])
+    parts = {f"peak_{name}_bytes": int(fullest[name]) for name in MEMORY_CATEGORIES}
+    return {"peak_bytes": int(fullest["bytes"]), **parts}
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

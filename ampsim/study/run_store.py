@@ -48,7 +48,14 @@ def keys_of(what: Mapping[str, Any], witness: Witness, seeds: Iterable[int]) -> 
         witness: which stands for ampsim itself.
         seeds: of the runs.
     """
-    row = _hash({"inputs": what, "witness": witness.digest, "numbers": NUMBER_FIELDS})
+    row = _hash(
+        {
+            "inputs": what,
+            "witness": witness.digest,
+            "numbers": NUMBER_FIELDS,
+            "tables": TABLE_FIELDS,
+        }
+    )
     return [hashlib.sha256(f"{row}, seed {seed}".encode()).hexdigest() for seed in seeds]
 
 

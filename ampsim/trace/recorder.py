@@ -63,14 +63,14 @@ ADMISSION_SCHEMA: Final[dict[str, Any]] = {
     "cause": np.int64,
     "is_limited": np.bool_,
 }
+MEMORY_CATEGORIES: Final = (
+    "weights", "gradients", "optimizer", "stashes", "activations", "messages",
+)  # fmt: skip
+"""What bytes in a worker's memory are counted as."""
+
 MEMORY_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
-    "weights": np.int64,
-    "gradients": np.int64,
-    "optimizer": np.int64,
-    "stashes": np.int64,
-    "activations": np.int64,
-    "messages": np.int64,
+    **dict.fromkeys(MEMORY_CATEGORIES, np.int64),
     "time_s": np.float64,
 }
 EPOCH_SCHEMA: Final[dict[str, Any]] = {

@@ -12,6 +12,7 @@ from ampsim.report.frames import floats, joined
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bounds import bounds, has_bounds
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
+from ampsim.report.plot.memory import has_peaks, memory_over_time, peak_memory
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.plot.throughput import throughput
@@ -56,6 +57,19 @@ _HEADINGS = {
         "Shares of the whole run, of the first repeat. The largest is "
         "named; it is the bound where it is a half or more.",
     ),
+    "peak-memory": (
+        "Peak memory",
+        "Memory of the fullest worker at its peak, by what lies there",
+        "What lay in the memory of the fullest worker, of all repeats, when it was fullest. "
+        "Stashes are weights other than the latest: old ones, and predicted. Each node keeps its "
+        "own activations; no tensor is shared.",
+    ),
+    "memory": (
+        "Memory over time",
+        "Memory of the fullest worker over virtual time, by what lies there",
+        "What lies in the memory of the fullest worker, in the first repeat: each step is the "
+        "fullest moment of a stretch of time.",
+    ),
     "staleness": (
         "Staleness",
         "Staleness of each node's gradients",
@@ -63,6 +77,9 @@ _HEADINGS = {
         "node's gradients in its tallest bar. All repeats together.",
     ),
 }
+
+
+_PANELS_MAX = 6  # chosen: more timelines below each other say less than the peaks
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +157,16 @@ def _bounds(source: _Source) -> Figure | None:
     return bounds(source.forecast.table) if has_bounds(source.forecast.table) else None
 
 
+def _peak_memory(source: _Source) -> Figure | None:
+    return peak_memory(source.forecast.table) if has_peaks(source.forecast.table) else None
+
+
+def _memory(source: _Source) -> Figure | None:
+    tables = {name: getattr(runs[0], "memory", None) for name, runs in source.runs.items()}
+    known = {name: table for name, table in tables.items() if table is not None and len(table)}
+    return memory_over_time(known) if 0 < len(known) <= _PANELS_MAX else None
+
+
 def _staleness(source: _Source) -> Figure | None:
     counts = {
         name: joined([run.staleness for run in repeats]) for name, repeats in source.runs.items()
@@ -154,5 +181,7 @@ _DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
     "plane": _plane,
     "utilisation": _utilisation,
     "bounds": _bounds,
+    "peak-memory": _peak_memory,
+    "memory": _memory,
     "staleness": _staleness,
 }

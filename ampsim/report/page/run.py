@@ -47,7 +47,7 @@ PAGE: Final = "report.md"
 INDEX: Final = "index.html"
 SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
-FIGURES: Final = ("convergence", "utilisation", "bounds", "staleness")
+FIGURES: Final = ("convergence", "utilisation", "bounds", "memory", "staleness")
 FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
 """Files of every run, beside its manifest."""
 
@@ -112,6 +112,11 @@ class RunView:
     def spans(self) -> DataFrame:
         """The leading spans."""
         return self.outline.spans
+
+    @property
+    def memory(self) -> DataFrame:
+        """What lay in the workers' memories over time."""
+        return self.outline.memory
 
     @property
     def staleness(self) -> DataFrame:

@@ -1,0 +1,235 @@
+"""What is counted as lying in a worker's memory is what lies there: arrays, counted one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from short_runs import LINKS, PAIRS, cluster_of, schedule_of, small_model
+
+from ampsim import Amp, simulate
+from ampsim.errors import OptionError, OutOfMemoryError
+from ampsim.ir import Direction, Partition
+from ampsim.model_parallel.worker import Worker
+from ampsim.study import Simulation
+from ampsim.trace import MEMORY_CATEGORIES
+
+WORKERS = 4  # as many as the MLP has stages
+CACHES = ("_saved", "_arrived", "_returned", "_filling", "_offspring")
+"""Where the shipped nodes keep what waits for others, or for its backward step."""
+
+STATIC = ("weights", "gradients", "optimizer", "stashes")
+
+
+def arrays_of(kept: Any) -> Iterable[np.ndarray]:
+    """Every array in a node's cache, however deep."""
+    if isinstance(kept, np.ndarray):
+        yield kept
+    elif isinstance(kept, dict):
+        yield from (array for one in kept.values() for array in arrays_of(one))
+    elif isinstance(kept, list | tuple):
+        yield from (array for one in kept for array in arrays_of(one))
+    elif hasattr(kept, "waiting"):  # a Join
+        yield from arrays_of(kept.waiting)
+    elif hasattr(kept, "_gradients"):  # Offspring
+        yield from arrays_of(kept._gradients)
+
+
+def bytes_of_record(record: Any) -> int:
+    """Bytes of the arrays of one record; views of another of them are counted with it."""
+    arrays = {id(array): array for array in arrays_of(record)}
+    return sum(
+        array.nbytes
+        for array in arrays.values()
+        if not any(array.base is other for other in arrays.values())
+    )
+
+
+def bytes_of_node(node: Any) -> int:
+    caches = [getattr(node, name, None) for name in CACHES]
+    caches = [one for one in caches if one is not None and not callable(one)]  # or a method
+    records: list[Any] = []
+    for one in caches:
+        held = getattr(one, "waiting", getattr(one, "_gradients", one))
+        records += held.values()
+    partitions = sum(
+        part.nbytes for record in records for part in controls_of(record)
+    )  # control that waits for its input is a message
+    return sum(map(bytes_of_record, records)) + partitions
+
+
+def controls_of(record: Any) -> Iterable[Any]:
+    parts = record if isinstance(record, list | tuple) else (record,)
+    return [part for part in parts if isinstance(part, Partition)]
+
+
+def bytes_of_messages(messages: Iterable[Any]) -> int:
+    return sum(0 if message[3] is None else message[3].nbytes for message in messages)
+
+
+class Recount:
+    """Counts anew, before each step that takes time, what lies with each worker.
+
+    A step that is going on has taken its message from the queue, and changed the caches of its
+    node at once, where a device would do so when it ends: until then it counts as before.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine: Any = None
+        self.going_on: dict[int, tuple[Any, int, int]] = {}
+        self.moments = 0
+        begin, end = Worker.begin, Worker.end
+        whole = self
+
+        def counting_begin(worker: Any, kind: Any, queue: Any) -> Any:
+            whole.compare()
+            placed, payload = queue[0][0], queue[0][3]
+            before = bytes_of_node(placed.node)
+            task = begin(worker, kind, queue)
+            size = 0 if payload is None else payload.nbytes
+            if kind is not Direction.UPDATE:
+                whole.going_on[worker.index] = (placed.node, before, size)
+            return task
+
+        def counting_end(worker: Any, task: Any) -> None:
+            whole.going_on.pop(worker.index, None)
+            end(worker, task)
+
+        monkeypatch.setattr(Worker, "begin", counting_begin)
+        monkeypatch.setattr(Worker, "end", counting_end)
+
+    def compare(self) -> None:
+        self.moments += 1
+        for worker, memory in zip(self.engine.workers, self.engine.memories, strict=True):
+            parts = dict(zip(MEMORY_CATEGORIES, memory._held, strict=True))
+            counted = parts["activations"] + parts["messages"]
+            assert counted == self.lying(worker), f"worker {worker.index}, {parts}"
+
+    def lying(self, worker: Any) -> int:
+        queues = [worker.free_backward, worker.free_forward, *worker.queues.values()]
+        if worker.turn_queue is not None:
+            queues += worker.turn_queue._waiting.values()
+        lying = sum(bytes_of_messages(queue) for queue in queues)
+        node, before, size = self.going_on.get(worker.index, (None, 0, 0))
+        nodes = {id(p.node): p.node for p in self.engine.placed_nodes if p.worker == worker.index}
+        lying += sum(before if one is node else bytes_of_node(one) for one in nodes.values())
+        barrier = self.engine._barrier
+        if barrier is not None:
+            sent_here = [
+                message
+                for _route, source, message in barrier._held
+                if self.engine.placed_nodes[source].worker == worker.index
+            ]
+            lying += bytes_of_messages(sent_here)
+        return lying + size
+
+
+def simulation_of(schedule: str, model: str, links: str = "free", **options: Any) -> Simulation:
+    cluster = cluster_of(WORKERS, *LINKS[links])
+    return Simulation(
+        small_model(model), cluster, schedule_of(schedule), counts_memory=True, **options
+    )
+
+
+@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+def test_what_is_counted_are_the_arrays_that_are_there(schedule, model, monkeypatch):
+    recount = Recount(monkeypatch)  # before the workers start
+    simulation = simulation_of(schedule, model)
+    recount.engine = simulation._training._engine
+    simulation.run_epoch()
+    assert recount.moments > 10
+
+
+@cache
+def memory_of(schedule: str, model: str, links: str, mode: str) -> Any:
+    simulation = simulation_of(schedule, model, links, mode=mode)
+    simulation.run_epoch()
+    return simulation
+
+
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+def test_without_numbers_the_memory_is_the_same(schedule, model, links):
+    numeric, sleep = (
+        memory_of(schedule, model, links, mode).result().memory for mode in ("numeric", "sleep")
+    )
+    assert numeric.equals(sleep)
+    assert len(numeric) >= WORKERS
+
+
+@pytest.mark.parametrize("links", LINKS)
+@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+def test_after_an_epoch_only_parameters_are_left(schedule, model, links):
+    simulation = memory_of(schedule, model, links, "numeric")
+    engine, nodes = simulation._training._engine, simulation._graph.parameterized
+    for placed in engine.placed_nodes:
+        if placed.footprint is not None:
+            assert not placed.footprint._arrived
+            assert not placed.footprint._kept
+    for place, category in enumerate(MEMORY_CATEGORIES):
+        left = sum(memory.held(place) for memory in engine.memories)
+        if category == "weights":
+            assert left == sum(node.theta.nbytes for node in nodes)
+        elif category == "optimizer":
+            assert left == sum(node.theta.nbytes * node.state_arrays for node in nodes)
+        elif category not in STATIC:
+            assert left == 0
+    result = simulation.result()
+    assert (result.peak_bytes == result.memory.groupby("worker")["bytes"].max()).all()
+
+
+@pytest.mark.parametrize(("schedule", "model"), [pair for pair in PAIRS if pair[1] != "ggnn"])
+def test_a_device_is_full_at_its_peak_and_overflows_a_byte_below(schedule, model):
+    peak = memory_of(schedule, model, "latency", "sleep").result().peak_bytes
+    fullest = int(peak.idxmax())
+    enough = run_with_memory(schedule, model, [int(size) for size in peak])
+    assert enough.peak_bytes.equals(peak)
+    short = [int(size) - (worker == fullest) for worker, size in enumerate(peak)]
+    with pytest.raises(OutOfMemoryError) as caught:
+        run_with_memory(schedule, model, short)
+    text = str(caught.value)
+    assert text.startswith(f"worker {fullest} (")
+    assert f" of {short[fullest]:,} (" in text
+    assert text.endswith("or a device with more memory_bytes")
+    assert caught.value.partial.makespan_s >= 0
+
+
+def run_with_memory(schedule: str, model: str, capacity_bytes: list[int]) -> Any:
+    cluster = cluster_of(WORKERS, *LINKS["latency"])
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": size})
+        for device, size in zip(cluster.devices, capacity_bytes, strict=True)
+    )
+    cluster = cluster.model_copy(update={"devices": devices})
+    return simulate(small_model(model), cluster, schedule_of(schedule), mode="sleep")
+
+
+def test_memory_that_nobody_counted_is_not_zero():
+    result = simulate(small_model("mlp"), cluster_of(2, 0.0, None), Amp(2), mode="sleep")
+    assert len(result.memory) == 0
+    assert len(result.peak_memory) == 0
+    with pytest.raises(OptionError, match=r"^peak_bytes: memory was not counted in this run; "):
+        _ = result.peak_bytes
+
+
+def test_counting_changes_no_bit_of_the_run():
+    runs = [
+        simulate(small_model("rnn"), cluster_of(3, 1e-7, 1e9), Amp(4), counts_memory=counts)
+        for counts in (False, True)
+    ]
+    assert runs[0].digest == runs[1].digest
+
+
+def test_predicted_weights_are_stashes_of_twice_their_size():
+    model = small_model("mlp")
+    plain, predicted = (
+        simulate(
+            model, "tflops-1", Amp(2, remedy=remedy), mode="sleep", counts_memory=True
+        ).peak_memory
+        for remedy in ("none", "weight-prediction")
+    )  # fmt: skip
+    assert (plain["stashes"] == 0).all()
+    assert (predicted["stashes"] == 2 * predicted["weights"]).all()
