@@ -58,8 +58,31 @@ def test_activations_stashed_are_m_under_gpipe_and_p_minus_s_under_1f1b(
     assert list(forwards_first.peak_in_flight.values()) == [m] * p
     alternating = simulate(model, cluster, OneFOneB(m), mode="sleep")
     assert list(alternating.peak_in_flight.values()) == [min(m, p - s) for s in range(p)]
-    one = simulate(model, cluster, Sequential(), mode="sleep")
-    assert one.peak_in_flight == {f"stage-{s + 1}": 1 for s in range(p)}
+
+
+@settings(max_examples=15, deadline=None)
+@given(p=stage_counts, m=st.integers(1, 12), rows=st.integers(1, 3))
+def test_bytes_of_activations_are_those_of_m_under_gpipe_and_of_p_minus_s_under_1f1b(
+    chain, make_cluster, p, m, rows
+):
+    """A stage keeps its input, `rows` x 2 numbers of 8 bytes; its weights are 2 x 2 + 2 numbers.
+
+    At its fullest moment the last input may still be a message.
+    """
+    model, each = chain(((1, 1, 0),) * p, instances=m + 2, rows=rows).model(), rows * 2 * 8
+    forwards_first, alternating = (
+        simulate(model, make_cluster(p), kind(m), mode="sleep", counts_memory=True).peak_memory
+        for kind in (GPipe, OneFOneB)
+    )
+    for stage, (first, second) in enumerate(
+        zip(forwards_first.to_dict("records"), alternating.to_dict("records"), strict=True)
+    ):
+        assert first["weights"] == second["weights"] == 6 * 8
+        assert first["activations"] in (m * each, (m - 1) * each)
+        assert first["activations"] + first["messages"] >= m * each
+        held = min(m, p - stage)
+        assert second["activations"] in (held * each, (held - 1) * each)
+        assert first["bytes"] >= second["bytes"]
 
 
 @settings(max_examples=40, deadline=None)
