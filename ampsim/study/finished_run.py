@@ -58,6 +58,11 @@ class FinishedRun:
         return self.outline.messages
 
     @property
+    def peak_memory(self) -> pd.DataFrame:
+        """What lay in each worker's memory at its fullest moment; empty where nobody counted."""
+        return self.outline.peak_memory.copy(deep=False)
+
+    @property
     def memory(self) -> pd.DataFrame:
         """What lay in the workers' memories over time; empty where nobody counted."""
         return self.outline.memory.copy(deep=False)

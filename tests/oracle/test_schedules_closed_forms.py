@@ -58,6 +58,8 @@ def test_activations_stashed_are_m_under_gpipe_and_p_minus_s_under_1f1b(
     assert list(forwards_first.peak_in_flight.values()) == [m] * p
     alternating = simulate(model, cluster, OneFOneB(m), mode="sleep")
     assert list(alternating.peak_in_flight.values()) == [min(m, p - s) for s in range(p)]
+    one = simulate(model, cluster, Sequential(), mode="sleep")
+    assert one.peak_in_flight == {f"stage-{s + 1}": 1 for s in range(p)}
 
 
 @settings(max_examples=15, deadline=None)

@@ -1,4 +1,4 @@
-"""Tables of nodes: placement, busy time, and parts of the critical path."""
+"""Tables of nodes and workers: placement, busy time, memory, and parts of the critical path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ampsim.report.forecast import Forecast, devices_of, runs_by_row
 from ampsim.report.frames import DataFrame, number, rows, text
 from ampsim.report.words import plain
 from ampsim.toml_text import mapping
-from ampsim.units import format_percent, format_seconds
+from ampsim.trace import MEMORY_CATEGORIES
+from ampsim.units import format_bytes, format_percent, format_seconds
 
 NamedTable: TypeAlias = tuple[str, list[list[str]]]
 """A heading, then a line of headings of columns, then lines of cells."""
@@ -30,7 +31,7 @@ _WORDS: Final = {
 
 
 def node_tables(forecast: Forecast) -> list[NamedTable]:
-    """Tables of placement, of busy time and of the critical path, of each schedule's first repeat.
+    """Tables of placement, busy time, memory and critical path, of each schedule's first repeat.
 
     A table is left out where the forecast has no data for it.
     """
@@ -45,6 +46,9 @@ def node_tables(forecast: Forecast) -> list[NamedTable]:
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
         if times is not None and len(times):
             found.append((f"Busy time of each node{of}", _busy(times)))
+        peaks = getattr(repeats[0], "peak_memory", None)
+        if peaks is not None and len(peaks):
+            found.append((f"Memory at its peak{of}", _memory(peaks)))
         if parts is not None and len(parts):
             found.append((f"Critical path{of}", _path(parts)))
     return found
@@ -72,6 +76,21 @@ def _busy(times: DataFrame) -> list[list[str]]:
                 format_percent(number(row, "share")),
             ]
         )
+    return lines
+
+
+def _memory(peaks: DataFrame) -> list[list[str]]:
+    """What lay in each worker's memory at its fullest moment; categories that nobody has left out.
+
+    Moments of the workers are apart, so that columns do not add up.
+    """
+    records = rows(peaks)
+    shown = [name for name in MEMORY_CATEGORIES if any(number(row, name) for row in records)]
+    lines = [["worker", "at", "peak", *shown]]
+    for row in records:
+        sizes = [format_bytes(number(row, name)) for name in ("bytes", *shown)]
+        at = format_seconds(number(row, "time_s"))
+        lines.append([f"worker {number(row, 'worker'):.0f}", at, *sizes])
     return lines
 
 

@@ -114,6 +114,11 @@ class RunView:
         return self.outline.spans
 
     @property
+    def peak_memory(self) -> DataFrame:
+        """What lay in each worker's memory at its fullest moment; empty where nobody counted."""
+        return self.outline.peak_memory
+
+    @property
     def memory(self) -> DataFrame:
         """What lay in the workers' memories over time."""
         return self.outline.memory
