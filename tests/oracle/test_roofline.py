@@ -1,4 +1,4 @@
-"""The time of a step equals the roofline, written out here a second time, for every kind of device."""
+"""The time of a step equals the roofline, written out a second time, for every kind of device."""
 
 import itertools
 import math
