@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, cast
 
 from ampsim.hardware.foreign.numbers import Reading, Taken
-from ampsim.hardware.foreign.table import Table
+from ampsim.hardware.foreign.table import NUMBER_MAX, Table
 
 PREFERRED: Final = ("float32", "float16", "bfloat16")
 """Kinds of numbers in the order in which one is taken; ours are float32 where there is a choice."""
@@ -107,8 +107,8 @@ def _largest(table: Table, key: str, points: Any, left_out: list[str], unit: str
 
 def _pair(table: Table, key: str, point: Any) -> tuple[float, float]:
     parts = cast("list[Any]", point) if isinstance(point, list) else []
-    is_size = len(parts) == 2 and type(parts[0]) in (int, float) and parts[0] >= 0
-    if not is_size:
+    is_number = len(parts) == 2 and type(parts[0]) in (int, float)
+    if not is_number or not 0 <= parts[0] <= NUMBER_MAX:
         raise table.wrong(key, "[size, fraction] in each place", point)
     return float(parts[0]), table.checked(key, parts[1], 1.0)
 

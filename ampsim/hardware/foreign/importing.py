@@ -12,6 +12,7 @@ from ampsim.hardware.foreign.calculon import is_calculon, read_calculon
 from ampsim.hardware.foreign.numbers import Reading
 from ampsim.hardware.foreign.simumax import is_simumax, read_simumax
 from ampsim.hardware.foreign.table import Table, read_json
+from ampsim.printable import printable
 from ampsim.toml_file import validate
 from ampsim.toml_text import to_toml
 
@@ -53,7 +54,7 @@ def import_device(path: str | os.PathLike[str]) -> Imported:
         "sources": sources,
     }
     device = validate(Device, content, table.label)
-    return Imported(device, reading.simulator, reading.left_out)
+    return Imported(device, reading.simulator, [printable(one) for one in reading.left_out])
 
 
 def device_toml(device: Device) -> str:

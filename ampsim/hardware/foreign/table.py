@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -54,7 +53,7 @@ class Table(NamedTuple):
     def checked(self, key: str, value: Any, most: float) -> float:
         """A value as a number above 0 and at most `most`."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or not 0 < value <= most:
+        if not is_number or not 0 < value <= most:  # which infinity and NaN are not
             raise self.wrong(key, f"a number above 0 and at most {most:g}", value)
         return float(value)
 
