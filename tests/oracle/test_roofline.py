@@ -165,3 +165,12 @@ def test_a_step_that_only_waits_pays_no_overhead():
     assert not prices.is_free
     assert prices.price(Direction.FORWARD, (-1,)).seconds == 0.0
     assert prices.price(Direction.FORWARD, (2, 2)).seconds == 3.1e-6
+
+
+def test_messages_that_are_served_as_one_step_pay_its_overhead_once():
+    prices = prices_of(Linear("l", 30, 50), device_of(frozenset({"step_overhead_s"})))
+    one = prices.price(Direction.FORWARD, (8, 30)).seconds
+    needed = prices.needed
+    two = prices.price_of_group(Direction.FORWARD, [(8, 30), (8, 30)], [needed, needed]).seconds
+    assert two == 3.1e-6 + 2 * 16 * 30 * 50 / RATE
+    assert two < 2 * one

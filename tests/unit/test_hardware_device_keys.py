@@ -4,7 +4,7 @@ import pytest
 
 from ampsim import assets
 from ampsim.errors import FileFormatError
-from ampsim.hardware import Device, Source, load_device
+from ampsim.hardware import Device, Source, charges, load_device
 from ampsim.hardware.device import NUMBERS, Sources
 
 GOOD = """
@@ -48,26 +48,53 @@ def test_digest_of_a_file_in_published_manifests_stays_what_it_was(name, digest)
     assert load_device(name).digest == digest
 
 
+FULL = {
+    "flop_per_s": 1e12,
+    "operation_overhead_s": 1e-6,
+    "memory_bandwidth_bytes_per_s": 1e9,
+    "cache_bytes": 10,
+    "cache_bandwidth_bytes_per_s": 1e10,
+    "efficiency": ((1, 0.5),),
+    "step_overhead_s": 1e-6,
+    "light_bandwidth_bytes_per_s": 1e9,
+    "matrix_efficiency": ((1, 0.5),),
+    "memory_bytes": 1000,
+    "jitter_cv": 0.1,
+    "idle_power_w": 1.0,
+    "busy_power_w": 20.0,
+    "price_usd_per_h": 1.0,
+}
+
+
+def test_charges_show_every_number_that_is_set_with_its_value_and_source():
+    source = Source(kind="measured", text="on a Tuesday")
+    device = Device(name="d", **FULL, sources=Sources(**dict.fromkeys(FULL, source)))
+    heavy, light, *rows = charges(device)
+    assert [row.what.split(" = ")[0] for row in rows] == list(NUMBERS)
+    assert {(row.kind, row.text) for row in rows} == {("measured", "on a Tuesday")}
+    told = {row.what for row in rows}
+    assert {"jitter_cv = 0.1", "memory_bytes = 1000", "idle_power_w = 1"} <= told
+    assert "matrix_efficiency = 0.5 at 1 to 0.5 at 1 elements" in told
+    assert heavy.text.startswith(
+        "roofline over the FLOP of AMPNet, Appendix C: step_overhead_s + operations x "
+        "operation_overhead_s + max(FLOP / (flop_per_s x efficiency of the rows x "
+        "matrix_efficiency of the elements), bytes / memory_bandwidth_bytes_per_s); weights with"
+    )
+    assert light.text == (
+        "step_overhead_s + operations x operation_overhead_s + max(FLOP / (flop_per_s x "
+        "efficiency of the rows), bytes / light_bandwidth_bytes_per_s)"
+    )
+
+
+def test_charges_show_a_power_of_nothing_where_a_file_says_so():
+    device = Device(name="d", flop_per_s=1e12, idle_power_w=0.0, busy_power_w=5.0)
+    assert [row.what for row in charges(device)[3:]] == ["idle_power_w = 0", "busy_power_w = 5"]
+
+
 @pytest.mark.parametrize("key", NUMBERS)
 def test_digest_counts_every_number_and_source_that_is_set(key):
-    numbers = {
-        "flop_per_s": 1e12,
-        "operation_overhead_s": 1e-6,
-        "memory_bandwidth_bytes_per_s": 1e9,
-        "cache_bytes": 10,
-        "cache_bandwidth_bytes_per_s": 1e10,
-        "efficiency": ((1, 0.5),),
-        "step_overhead_s": 1e-6,
-        "light_bandwidth_bytes_per_s": 1e9,
-        "matrix_efficiency": ((1, 0.5),),
-        "memory_bytes": 1000,
-        "jitter_cv": 0.1,
-        "idle_power_w": 1.0,
-        "busy_power_w": 20.0,
-        "price_usd_per_h": 1.0,
-    }
-    full = Device(name="d", **numbers)
-    changed = ((1, 0.25),) if "efficiency" in key else 2 * numbers[key]
+    full = Device(name="d", **FULL)
+    changed = ((1, 0.25),) if "efficiency" in key else 2 * FULL[key]
     source = Sources(**{key: Source(kind="assumed", text="for tests")})
     others = [full.model_copy(update={key: changed}), full.model_copy(update={"sources": source})]
     assert len({one.digest for one in (full, *others)}) == 3
