@@ -128,6 +128,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         return Code.FAILED
     except (KeyboardInterrupt, typer.Abort):
         ended = 130
+    except Exception as error:
+        # Python 3.11 makes a RuntimeError of what interrupts `__set_name__`, as in an import
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        ended = 130
     if ended == 130 and not isinstance(ended, Code):  # nobody has said so yet
         complain("interrupted")
     return int(ended or 0)

@@ -52,3 +52,18 @@ def test_an_error_of_standard_output_is_known_as_such(how, monkeypatch):
         getattr(sys.stdout, how)(*["x"] * (how != "flush"))
     assert caught.value.reason == "No space left on device"
     assert isinstance(sys.stdout, Full)
+
+
+class Interrupting:
+    """What a class is made of, such as matplotlib's axes, when a signal comes in between."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_while_a_class_is_made_interrupts_as_any_other(call, monkeypatch):
+    monkeypatch.setattr(
+        "ampsim.assets.names", lambda folder: type("Axes", (), {"part": Interrupting()})
+    )
+    ended = call("devices")
+    assert (ended.code, ended.out, ended.err) == (143, "", "ampsim: interrupted\n")
