@@ -39,7 +39,6 @@ Figure: TypeAlias = Literal[
     "utilisation",
     "bounds",
     "peak-memory",
-    "memory",
     "gantt",
 ]
 FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)

@@ -51,6 +51,8 @@ EDITS = {
     "time_by_node.parquet": lambda path: edit_parquet(path, "busy_s", 2.0),
     "transfers.parquet": lambda path: path.write_bytes(b""),
     "spans.parquet": lambda path: edit_parquet(path, "end_s", 2.0),
+    "peak_memory.parquet": lambda path: edit_parquet(path, "bytes", 2),
+    "memory.parquet": lambda path: edit_parquet(path, "activations", 2),
     "staleness.parquet": lambda path: edit_parquet(path, "count", 2),
     "utilisation_by_worker.parquet": lambda path: path.unlink(),
     "numbers.json": lambda path: edit_number(path, "utilisation", 0.99),

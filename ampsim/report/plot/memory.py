@@ -26,6 +26,7 @@ CATEGORIES: Final[Mapping[str, tuple[str, str]]] = {
 """Colour and hatch of each category, in the order in which they lie on each other."""
 
 _WIDTH_IN = 7.5
+_LINE_IN = 0.2
 _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
@@ -38,7 +39,7 @@ def has_peaks(table: DataFrame) -> bool:
 def peak_memory(table: DataFrame) -> Figure:
     """A bar a row: what lay in the fullest worker's memory at its peak, by category."""
     names, records = row_labels(table), rows(table)
-    figure = new_figure(_WIDTH_IN, 1.2 + 0.36 * max(1, len(records)))
+    figure = new_figure(_WIDTH_IN, 1.0 + _legend_in() + 0.36 * max(1, len(records)))
     axes = figure.add_subplot(1, 1, 1)
     divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
     for place, row in enumerate(records):
@@ -80,7 +81,7 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
         memory_by_schedule: for each schedule the rows of `Result.memory`.
     """
     count = max(1, len(memory_by_schedule))
-    figure = new_figure(_WIDTH_IN, 0.8 + 1.9 * count)
+    figure = new_figure(_WIDTH_IN, 0.6 + _legend_in() + 1.9 * count)
     fullest = {name: _of_fullest(memory) for name, memory in memory_by_schedule.items()}
     highest = max((float(floats(one, "bytes").max()) for _, one in fullest.values()), default=1.0)
     end_s = max((float(floats(one, "time_s").max()) for _, one in fullest.values()), default=0.0)
@@ -118,12 +119,19 @@ def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float)
         area.set(hatch=hatch, edgecolor="white")
 
 
+def _legend_in() -> float:
+    """Height of the legend in inches: a line, or, on a phone, one for each category."""
+    return _LINE_IN * len(CATEGORIES) / beside(len(CATEGORIES))
+
+
 def _legend(figure: Any, axes: Axes) -> None:
     """One entry for each category that is there."""
     handles, labels = axes.get_legend_handles_labels()
     first = dict(zip(reversed(labels), reversed(handles), strict=True))
     shown = {name: first[name] for name in CATEGORIES if name in first}
-    figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=beside(6))
+    figure.legend(
+        shown.values(), shown.keys(), loc="outside upper left", ncols=beside(len(CATEGORIES))
+    )
 
 
 def _unit(highest: float) -> tuple[float, str]:

@@ -49,8 +49,8 @@ def finished(kept):
 def test_the_folder_gets_figures_and_two_pages(finished, tmp_path):
     written = [path.name for path in write_run_page(finished, tmp_path)]
     assert written == [
-        "gantt.png", "convergence.png", "utilisation.png", "bounds.png", "staleness.png",
-        "report.md", "index.html", "epochs.csv",
+        "gantt.png", "convergence.png", "utilisation.png", "bounds.png", "memory.png",
+        "staleness.png", "report.md", "index.html", "epochs.csv",
     ]  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == set(written)
 
