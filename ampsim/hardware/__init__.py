@@ -10,6 +10,7 @@ from ampsim.hardware.cost import (
     transfer_s,
 )
 from ampsim.hardware.device import Device, Source
+from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
 
@@ -19,7 +20,10 @@ __all__ = [
     "Charge",
     "Cluster",
     "Device",
+    "Event",
+    "Failures",
     "Link",
+    "Messages",
     "Route",
     "Source",
     "charges",

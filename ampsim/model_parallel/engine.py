@@ -26,6 +26,7 @@ class Engine:
         clock: whose time passes.
         recorder: who writes down what happens.
         is_abstract: `sleep` mode: shapes instead of numbers.
+        seed: of what varies on the cluster; None for a run in which nothing does.
 
     Raises:
         OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
@@ -43,6 +44,7 @@ class Engine:
         clock: Clock,
         recorder: Recorder,
         is_abstract: bool = False,
+        seed: int | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
         assembly = Assembly(
@@ -53,6 +55,7 @@ class Engine:
             clock=clock,
             recorder=recorder,
             is_abstract=is_abstract,
+            seed=seed,
         )
         self._graph = job.graph
         self._clock = clock
@@ -61,8 +64,8 @@ class Engine:
         self._barrier = assembly.barrier
         self.controller, self.updater = assembly.controller, assembly.updater
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
-        for worker in self.workers:
-            clock.start(worker.processor.work(worker), f"worker-{worker.index}")
+        for worker, tasks in zip(self.workers, assembly.tasks, strict=True):
+            clock.start(worker.processor.work(tasks), f"worker-{worker.index}")
         clock.run()
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:

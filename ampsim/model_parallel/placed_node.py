@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Send, Sends, State
-from ampsim.machine import Channel, Processor
+from ampsim.machine import Carrier, Processor
 from ampsim.model_parallel.price import WAITS, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.steps import Steps
@@ -38,11 +38,11 @@ class Route(NamedTuple):
     port: int
     processor: Processor | None
     is_free: bool
-    channel: Channel | None
+    channel: Carrier | None
 
 
 _Plain: TypeAlias = (
-    "tuple[Callable[[Message], Any], PlacedNode, int, Processor | None, bool, Channel | None]"
+    "tuple[Callable[[Message], Any], PlacedNode, int, Processor | None, bool, Carrier | None]"
 )
 
 Routes: TypeAlias = "Sequence[_Plain]"

@@ -42,7 +42,7 @@ class Simulation:
         model: what is trained; not changed.
         cluster: on what.
         schedule: how.
-        seed: of data, initial weights, order and placement.
+        seed: of data, initial weights, order, placement, and what varies on the cluster.
         mode: "numeric" computes everything, "sleep" shapes and control flow only.
         instances: training items to use; None for all that the data set has.
         placement: which worker hosts which node: a name, or the path of a file; None for "paper",
@@ -93,6 +93,7 @@ class Simulation:
             clock=clock,
             spans_kept=spans_kept,
             is_abstract=mode == "sleep",
+            seed=seed,
         )
         if on_items is not None:
             self._training.tell_items(on_items)
@@ -186,7 +187,8 @@ def simulate(
         cluster: from `load_cluster`, or its name or path.
         schedule: such as ``ampsim.Amp(max_active_keys=8)``, or its name.
         epochs: passes over the training data, each followed by one over the validation data.
-        seed: of data, initial weights, order and placement; the same seed gives the same bits.
+        seed: of data, initial weights, order, placement, and what varies on the cluster; the same
+            seed gives the same bits.
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.

@@ -33,6 +33,7 @@ class Training:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         is_abstract: shapes instead of numbers (`sleep` mode); None for that wherever control flow
             does not read values.
+        seed: of what varies on the cluster; None for a trial in which nothing does.
 
     Attributes:
         recorder: what has happened.
@@ -54,6 +55,7 @@ class Training:
         clock: Clock | None = None,
         spans_kept: int | None = None,
         is_abstract: bool | None = None,
+        seed: int | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
         if is_abstract is None:
@@ -71,6 +73,7 @@ class Training:
                 clock=SimClock() if clock is None else clock,
                 recorder=self.recorder,
                 is_abstract=is_abstract,
+                seed=seed,
             )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
