@@ -64,35 +64,28 @@ class Pace:
         jitter: factors of mean 1, one for each task; None where a task takes what it is priced.
     """
 
-    __slots__ = ("_coming", "_jitter", "_known", "_next")
+    __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s")
 
     def __init__(self, outages: Iterator[Outage], jitter: Iterator[float] | None) -> None:
         self._coming = outages
         self._jitter = jitter
         self._known: list[Outage] = []
         self._next = next(outages, None)
+        self._up_s = 0.0
 
     def up_at_s(self, now_s: float) -> float:
         """When the device can begin a task: now, or when it is up again."""
-        if self._next is None and not self._known:
-            return now_s
-        self._known = [one for one in self._known if one.end_s > now_s]
-        at_s = now_s
-        while True:
-            slowness, until_s, _is_lost = self._state(at_s)
-            if slowness < math.inf:
-                break
-            at_s = until_s
+        if now_s >= self._up_s:
+            self._up_s = self._looked_up(now_s)
         # a clock counts ticks: what is nearer than rounding is now
-        return at_s if at_s - now_s > _TICK_S + 4 * math.ulp(at_s) else now_s
+        is_up = self._up_s - now_s <= _TICK_S + 4 * math.ulp(self._up_s)
+        return now_s if is_up else self._up_s
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
         """How long a task of so many seconds takes that begins now, when the device is up."""
         if self._jitter is not None:
             seconds *= next(self._jitter)
-        if self._next is None and not self._known:
-            return seconds
-        at_s, left_s = now_s, seconds
+        at_s, left_s = max(now_s, self._up_s), seconds
         while True:
             slowness, until_s, is_lost = self._state(at_s)
             if slowness == math.inf:
@@ -103,8 +96,21 @@ class Pace:
                 left_s -= (until_s - at_s) / slowness
             at_s = until_s
 
+    def _looked_up(self, at_s: float) -> float:
+        """The first time from then on at which the device is up."""
+        while True:
+            slowness, until_s, _is_lost = self._state(at_s)
+            if slowness < math.inf:
+                return at_s
+            at_s = until_s
+
     def _state(self, at_s: float) -> tuple[float, float, bool]:
-        """From a time on: how many times as long all takes, until when, and if a step is lost."""
+        """From a time on: how many times as long all takes, until when, and if a step is lost.
+
+        It is asked of times that never fall: what is over is forgotten.
+        """
+        if self._known:
+            self._known = [one for one in self._known if one.end_s > at_s]
         while self._next is not None and self._next.start_s <= at_s:
             if self._next.end_s > at_s:
                 self._known.append(self._next)
@@ -112,12 +118,9 @@ class Pace:
         until_s = math.inf if self._next is None else self._next.start_s
         slowness, is_lost = 1.0, False
         for one in self._known:
-            if one.start_s > at_s:  # known since somebody looked ahead
-                until_s = min(until_s, one.start_s)
-            elif one.end_s > at_s:
-                slowness *= one.slowness
-                is_lost |= one.is_step_lost
-                until_s = min(until_s, one.end_s)
+            slowness *= one.slowness
+            is_lost |= one.is_step_lost
+            until_s = min(until_s, one.end_s)
         return slowness, until_s, is_lost
 
 
