@@ -1,6 +1,6 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.cluster import HOST, Cluster, Route
+from ampsim.hardware.cluster import HOST, Cluster, Route, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
@@ -33,4 +33,5 @@ __all__ = [
     "occupancy_s",
     "serialization_s",
     "transfer_s",
+    "variations",
 ]

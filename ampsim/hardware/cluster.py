@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
-from ampsim.hardware.device import Device
-from ampsim.hardware.events import Event, Failures, Messages, fault_of_events
+from ampsim.hardware.device import Device, Source
+from ampsim.hardware.events import Event, Failures, Messages, fault_of_events, variations_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import digest_of
 from ampsim.html_table import html_table
@@ -129,6 +129,11 @@ class Cluster(Record):
         unset = {key for key in ("events", "failures", "messages") if not getattr(self, key)}
         content = self.model_dump(mode="json", exclude={"devices", *unset})
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
+
+
+def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
+    """What varies on a cluster while a run goes on: of what, what, and on what authority."""
+    return variations_of(cluster.events, cluster.failures, cluster.messages)
 
 
 def cluster_html(cluster: Cluster) -> str:

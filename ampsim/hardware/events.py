@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from ampsim.hardware.record import SECONDS_MAX, Seconds, Source, Variation
+from ampsim.hardware.record import SECONDS_MAX, UNSOURCED, Seconds, Source, Variation
 from ampsim.shown import short
 from ampsim.toml_file import Record
 
@@ -176,3 +176,38 @@ def fault_of_events(events: Sequence[Event], failures: Failures | None, workers:
 
 def _wrong(text: str) -> PydanticCustomError:
     return PydanticCustomError("events", "{text}", {"text": text})
+
+
+def variations_of(
+    events: Sequence[Event], failures: Failures | None, messages: Messages | None
+) -> list[tuple[str, str, Source]]:
+    """What varies, in words: of what, what, and where the numbers come from."""
+    found = [
+        (_whom(one), f"{_words(one)} from {one.from_s:g} s to {one.until_s:g} s", one.source)
+        for one in events
+    ]
+    if failures is not None:
+        between_s, repair_s = failures.mean_time_between_s, failures.mean_time_to_repair_s
+        what = f"{_words(failures)} every {between_s:g} s for {repair_s:g} s in the mean"
+        found.append((_whom(failures), what, failures.source))
+    if messages is not None:
+        lost = f"{messages.loss_probability:g} of transmissions lost"
+        if messages.retry_after_s is not None:
+            lost += f", sent again after {messages.retry_after_s:g} s"
+        what = f"{lost}; coefficient of variation of latencies {messages.delay_cv:g}"
+        found.append(("messages", what, messages.source))
+    return [(of, what, source or UNSOURCED) for of, what, source in found]
+
+
+def _words(outage: _Outage) -> str:
+    if outage.kind == "slow":
+        return f"{outage.factor:g} times as slow"
+    rest = ", the step in its middle done again" if outage.is_step_lost else ""
+    return f"{outage.kind}{rest}"
+
+
+def _whom(outage: _Outage) -> str:
+    if outage.worker == "all":
+        return "all workers"
+    several = "s" if len(outage.worker) > 1 else ""
+    return f"worker{several} {', '.join(map(str, outage.worker))}"

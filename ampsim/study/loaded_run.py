@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -95,6 +95,22 @@ class LoadedRun(WithTotals):
     def epochs(self) -> pd.DataFrame:
         """As `Result.epochs`."""
         return self._table("epochs")
+
+    @property
+    def outages(self) -> pd.DataFrame:
+        """As `Result.outages`."""
+        return self._table("outages")
+
+    @property
+    def _outages(self) -> pd.DataFrame:
+        return self.outages
+
+    @property
+    def _groups(self) -> Sequence[Mapping[str, Any]]:
+        return self.kept.manifest["cluster"]["groups"]
+
+    def _all_spans(self) -> Iterable[Any]:
+        return (self.spans,)
 
     @cached_property
     def critical_path(self) -> pd.DataFrame:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from ampsim.study.energy import cost_usd, energy_j
+from ampsim.study.outages import held_up_s
 from ampsim.study.path_tables import path_parts
 from ampsim.trace import DIRECTIONS
 from ampsim.trace.summary import Summary
@@ -65,6 +67,37 @@ class WithTotals(WithPath, ABC):
     def _nodes(self) -> Sequence[str]:
         """The nodes' names, in the order of the sums."""
 
+    @property
+    @abstractmethod
+    def _groups(self) -> Sequence[Mapping[str, Any]]:
+        """Workers in a row with what they have in common, as in a manifest."""
+
+    @property
+    @abstractmethod
+    def _outages(self) -> pd.DataFrame:
+        """When which device was not as usual."""
+
+    @abstractmethod
+    def _all_spans(self) -> Iterable[Any]:
+        """Chunks of all spans of the run: worker, start_s, end_s."""
+
+    @cached_property
+    def energy_j(self) -> float:
+        """Joules of all devices; NaN where a file does not say their powers.
+
+        Idle power x makespan, and (busy - idle power) x the time in which a step occupies the
+        device and it is up. Links and the host take none.
+        """
+        busy_s = self._totals.busy_s
+        if len(self._outages):
+            busy_s = busy_s - held_up_s(self._all_spans(), self._outages, len(busy_s))
+        return energy_j(self._groups, busy_s, self.makespan_s)
+
+    @property
+    def cost_usd(self) -> float:
+        """Price of all devices x makespan, in US dollars; NaN where a file does not say it."""
+        return cost_usd(self._groups, self.makespan_s)
+
     @cached_property
     def makespan_s(self) -> float:
         """End of the last span."""
@@ -77,7 +110,10 @@ class WithTotals(WithPath, ABC):
 
     @property
     def utilisation(self) -> float:
-        """Seconds of service over workers times makespan; NaN where no time passed."""
+        """Seconds of service over workers times makespan; NaN where no time passed.
+
+        A step that a pause or a stop holds up keeps its device occupied meanwhile.
+        """
         available_s = len(self._totals.busy_s) * self.makespan_s
         return float(self._totals.busy_s.sum()) / available_s if available_s else np.nan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.display import count_text, rate_text
 from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes
+from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import WithTotals
@@ -37,6 +38,8 @@ class Result(WithTotals):
         workers: how many workers there were.
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
+        outages: one row a time in which a device was not as usual: worker, kind ("slow", "pause" or
+            "stop"), start_s, end_s; those that began before the run ended.
     """
 
     model: Model
@@ -44,6 +47,7 @@ class Result(WithTotals):
     workers: int
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
+    outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )
@@ -127,6 +131,17 @@ class Result(WithTotals):
     @property
     def _nodes(self) -> Sequence[str]:
         return self.recorder.nodes
+
+    @property
+    def _groups(self) -> Sequence[Mapping[str, Any]]:
+        return self.origin.get("cluster", {}).get("groups", ())
+
+    @property
+    def _outages(self) -> pd.DataFrame:
+        return self.outages
+
+    def _all_spans(self) -> Iterable[Any]:
+        return self.recorder.records().spans.chunks()
 
     @property
     def time_by_node(self) -> pd.DataFrame:
@@ -289,4 +304,7 @@ class Result(WithTotals):
             bound_at=bound_at(bounds.bound_by, self.recorder, self._placed, parts),
             items=self.model.items,
             path_parts=parts,
+            energy_j=self.energy_j,
+            cost_usd=self.cost_usd,
+            outages=self.outages,
         )

@@ -23,6 +23,7 @@ from ampsim.study.named import (
     model_of,
     schedule_of,
 )
+from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import DEFAULT, advice_on
 from ampsim.study.placing import prober, workers_of
 from ampsim.study.process_settings import fixed_settings
@@ -78,7 +79,7 @@ class Simulation:
         self._model = model
         self._workers = cluster.workers
         self._schedule = schedule
-        self._seed = seed
+        self._seed, self._cluster = seed, cluster
         self._graph = model.graph(seed)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
@@ -157,12 +158,15 @@ class Simulation:
 
     def result(self) -> Result:
         """Return what has happened so far."""
+        recorder = self._training.recorder
+        recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
             workers=self._workers,
             origin=self._origin,
-            recorder=self._training.recorder,
+            recorder=recorder,
+            outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
         )
 
 
