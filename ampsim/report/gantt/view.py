@@ -23,6 +23,7 @@ from ampsim.report.gantt.boxes import (
     lanes_for,
     whole_window,
 )
+from ampsim.report.gantt.outages import LABELS, outage_rows, outages_in
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER
@@ -70,6 +71,7 @@ class GanttView:
         directions: label, colours and hatch of each direction.
         has_transfers: whether the chart has arrows.
         is_whole: whether all steps were kept, so that nothing is hatched.
+        outages: what the legend says of "down" and "slow" devices, of those that there are.
     """
 
     data: dict[str, Any]
@@ -77,6 +79,7 @@ class GanttView:
     directions: dict[str, Any]
     has_transfers: bool
     is_whole: bool
+    outages: dict[str, str]
 
 
 def gantt_view(
@@ -87,6 +90,7 @@ def gantt_view(
     devices: Sequence[str] = (),
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
     kept: Mapping[str, Kept | None] | None = None,
+    outages: Mapping[str, DataFrame | None] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
 
@@ -100,6 +104,7 @@ def gantt_view(
             where there are more of a schedule it has none and says so.
         kept: how much of each run its spans are; all of it where it does not say. What was not kept
             is hatched.
+        outages: when which device of each run was not as usual, hatched behind its row's boxes.
 
     Raises:
         OptionError: there are too many steps for a page.
@@ -118,6 +123,8 @@ def gantt_view(
         name: _Packed(spans, lanes, (nodes, states), whole_s, (kept or {}).get(name))
         for name, spans in spans_by_schedule.items()
     }
+    found = {name: outages_in((outages or {}).get(name), whole_s) for name in spans_by_schedule}
+    kinds = {kind for one in found.values() for kind in one.kinds}
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
@@ -130,7 +137,12 @@ def gantt_view(
             for look in DIRECTIONS.values()
         ],
         "schedules": [
-            {"name": plain(name), **one.columns(), "sent": _sent_columns(sent[name], lanes)}
+            {
+                "name": plain(name),
+                **one.columns(),
+                "sent": _sent_columns(sent[name], lanes),
+                "outages": outage_rows(found[name], lanes.workers),
+            }
             for name, one in packed.items()
         ],
     }
@@ -139,7 +151,10 @@ def gantt_view(
     panels = [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()]
     has_transfers = any(len(one.source) for one in sent.values())
     is_whole = all(one.kept is None for one in packed.values())
-    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole)
+    outage_labels = {
+        ("down" if one else "slow"): LABELS[one] for one in sorted(kinds, reverse=True)
+    }
+    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole, outage_labels)
 
 
 def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
