@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from ampsim.report.gantt.boxes import (
     whole_window,
 )
 from ampsim.report.gantt.outages import LABELS, outage_rows, outages_in
+from ampsim.report.gantt.packing import in_base64, sent_columns
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER
@@ -140,7 +140,7 @@ def gantt_view(
             {
                 "name": plain(name),
                 **one.columns(),
-                "sent": _sent_columns(sent[name], lanes),
+                "sent": sent_columns(sent[name], lanes, TRANSFERS_MAX),
                 "outages": outage_rows(found[name], lanes.workers),
             }
             for name, one in packed.items()
@@ -167,26 +167,6 @@ def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
         "groups": [list(group) for group in lanes.groups],
         "closing": lanes.closing_line,
     }
-
-
-def _sent_columns(sent: Arrows, lanes: Lanes) -> dict[str, str]:
-    """Transfers in the order of their starts, as `_Packed.columns`; none if they are too many."""
-    order = np.argsort(sent.start_s, kind="stable")
-    if len(order) > TRANSFERS_MAX:
-        order = order[:0]
-    place = {worker: row for row, worker in enumerate(lanes.workers)}
-    columns: dict[str, Any] = {
-        "start": (sent.start_s, "<f8"),
-        "end": (sent.end_s, "<f8"),
-        "bytes": (sent.size_bytes, "<f8"),
-        "from": (np.array([place[int(w)] for w in sent.source], dtype=np.int64), "<u2"),
-        "to": (np.array([place[int(w)] for w in sent.target], dtype=np.int64), "<u2"),
-    }
-    return {name: _packed(values[order], kind) for name, (values, kind) in columns.items()}
-
-
-def _packed(values: NDArray[Any], kind: str) -> str:
-    return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
 
 
 class _Packed:
@@ -238,7 +218,7 @@ class _Packed:
             "free": self.free,
             "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
-            **{name: _packed(values, _TYPES[name]) for name, values in self.values.items()},
+            **{name: in_base64(values, _TYPES[name]) for name, values in self.values.items()},
         }
 
     def panel(self, name: str, shown: tuple[list[str], int], sent: Arrows) -> Panel:
