@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 RECIPE_FILE = "recipe.toml"
+HARDWARE_KINDS: Final = ("device", "cluster")
 
 FilesArgument = Annotated[
     list[str],
@@ -53,9 +54,10 @@ def check(
 ) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
-    It goes on after a file that is wrong, says so of each, and then ends with 2. A model file, and
-    the one that a recipe names, is Python and is executed: check only files that you would run. The
-    object of --json: ampsim, files (a list: file, kind, is_right, text, error).
+    It goes on after a file that is wrong, says so of each, and then ends with 2. Hardware beyond
+    anything known is right and gets a note. A model file, and the one that a recipe names, is
+    Python and is executed: check only files that you would run. The object of --json: ampsim, files
+    (a list: file, kind, is_right, text, error, notes).
     """
     if settings and model is None:
         raise OptionError("--set belongs to --model; add it, or leave --set out")
@@ -66,6 +68,8 @@ def check(
     if placed is not None and is_fine and all(row["kind"] != "placement" for row in rows):
         complain(f"note: --model has no effect on {', '.join(files)}")
     for row in rows:
+        for note in row["notes"]:
+            complain(f"note: {row['file']}: {note}")
         if row["error"] is not None:
             complain(row["error"])
         elif json != "-":
@@ -77,11 +81,15 @@ def check(
 
 def _row(file: str, placed: Model | None) -> dict[str, Any]:
     """What there is to say of one file; of a placement, as one of the nodes of `placed`."""
-    row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None}
+    from ampsim.hardware import implausible
+
+    row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
         words = _placement_words(file, placed) if kind == "placement" else _WORDS[kind](file)
         row |= {"text": words, "is_right": True, "error": None}
+        if kind in HARDWARE_KINDS:
+            row["notes"] = implausible(devices_command.load(file))
     except AmpsimError as error:
         row["error"] = str(error)
         show_traceback(error)

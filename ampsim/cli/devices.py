@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ampsim.cli import completion, options
+from ampsim.cli.device_plot import attainable_text
 from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.say import Code, in_columns, write
+from ampsim.cli.say import Code, complain, in_columns, write
+from ampsim.errors import OptionError, OutputError
 from ampsim.units import format_bytes, format_flop, format_seconds
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster, Device, Link
+
+IMPORT: Final = "import"
+"""In place of a device's name: a foreign file follows."""
 
 NameArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[NAME|FILE]",
         autocompletion=completion.devices,
-        help="A shipped name, or a device or cluster file.",
+        help="A shipped name, or a device or cluster file; or the word import.",
+    ),
+]
+FileArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE]",
+        help="After import: a system file of Calculon or SimuMax (.json), to write a device file "
+        "of ours from.",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    options.optional(
+        "DIR", "Where import writes the device file.  [default: this folder]", "--out"
     ),
 ]
 
 
-def devices(name: NameArgument = None, *, json: options.JsonOption = None) -> Code:
+def devices(
+    name: NameArgument = None,
+    file: FileArgument = None,
+    *,
+    out: OutOption = None,
+    json: options.JsonOption = None,
+) -> Code:
     """List the shipped devices, or show one device or cluster: its numbers, sources and costs.
 
-    The object of --json: ampsim, devices (a list: kind, then the keys of its file).
+    Of a device it also shows what it attains for products of 1 to 4096 rows. With the word import,
+    it writes a device file from another simulator's. The object of --json: ampsim, devices (a list:
+    kind, then the keys of its file).
     """
     from ampsim import assets
 
+    _check_words(name, file, out)
     prepare_json(json)
+    if name == IMPORT and file is not None:
+        return _import(file, out or Path(), json)
     if json is not None:
         shown = [
             _plain(load(each)) for each in (assets.names("devices") if name is None else [name])
@@ -43,6 +75,38 @@ def devices(name: NameArgument = None, *, json: options.JsonOption = None) -> Co
         write(in_columns(_row(each) for each in assets.names("devices")))
     else:
         write(text_of(load(name)))
+    return Code.FINE
+
+
+def _check_words(name: str | None, file: str | None, out: Path | None) -> None:
+    """A file and --out belong to import, which needs a file."""
+    if name == IMPORT and file is None:
+        raise OptionError(
+            "import needs a file: give a system file of Calculon or SimuMax, as in "
+            "'ampsim devices import a100_80g.json'"
+        )
+    if name != IMPORT and file is not None:
+        raise OptionError(f"one device is shown at a time, got {name!r} and {file!r}; give one")
+    if name != IMPORT and out is not None:
+        raise OptionError("--out belongs to import; leave it out, or give the word import")
+
+
+def _import(file: str, out: Path, json: str | None) -> Code:
+    """Write the device file of a foreign one, and say what could not be carried over."""
+    from ampsim.files import prepared_file, write_text
+    from ampsim.hardware.foreign import device_toml, import_device
+
+    imported = import_device(file)
+    with prepared_file(out / f"{imported.device.name}.toml") as target:
+        if os.path.lexists(target):
+            raise OutputError(f"{target} exists; remove it, or choose another folder with --out")
+        write_text(target, device_toml(imported.device))
+    for sentence in imported.left_out:
+        complain(f"note: {file}: not carried over: {sentence}")
+    if json is not None:
+        write_json(object_of(devices=[_plain(imported.device)]), json)
+    if json != "-":
+        write(f"{target}: device {imported.device.name}, {summary(imported.device)}")
     return Code.FINE
 
 
@@ -70,7 +134,9 @@ def text_of(loaded: Device | Cluster) -> str:
     """All that is known of it."""
     from ampsim.hardware import Device
 
-    return _device_text(loaded) if isinstance(loaded, Device) else _cluster_text(loaded)
+    if isinstance(loaded, Device):
+        return f"{_device_text(loaded)}\n\n{attainable_text(loaded)}"
+    return _cluster_text(loaded)
 
 
 def summary(loaded: Device | Cluster) -> str:

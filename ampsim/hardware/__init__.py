@@ -13,6 +13,7 @@ from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
+from ampsim.hardware.plausible import implausible
 
 __all__ = [
     "FREE_LINK",
@@ -27,6 +28,7 @@ __all__ = [
     "Route",
     "Source",
     "charges",
+    "implausible",
     "light_is_free",
     "load_cluster",
     "load_device",

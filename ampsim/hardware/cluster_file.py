@@ -14,7 +14,6 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, Place, Route
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
-from ampsim.hardware.efficiency import CURVES
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
@@ -23,8 +22,9 @@ from ampsim.toml_file import Record, Text, read_table, validate
 
 
 def is_cluster(table: Mapping[str, Any]) -> bool:
-    """Whether a file's table is meant as a cluster: only clusters have links or lists of tables."""
-    has_list = any(isinstance(table[key], list) for key in table if key not in CURVES)
+    """Whether a file's table is meant as a cluster: it has its keys, or a list no device has."""
+    foreign = table.keys() - Device.model_fields.keys()
+    has_list = any(isinstance(table[key], list) for key in foreign)
     return has_list or "link" in table or "device" in table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.study.path_tables import numbered, path_of_tables
-from ampsim.study.read_off import WithTotals
+from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
 from ampsim.trace import DIRECTIONS, read_only
 from ampsim.trace.summary import Summary
@@ -101,16 +101,9 @@ class LoadedRun(WithTotals):
         """As `Result.outages`."""
         return self._table("outages")
 
-    @property
-    def _outages(self) -> pd.DataFrame:
-        return self.outages
-
-    @property
-    def _groups(self) -> Sequence[Mapping[str, Any]]:
-        return self.kept.manifest["cluster"]["groups"]
-
-    def _all_spans(self) -> Iterable[Any]:
-        return (self.spans,)
+    def _occupation(self) -> Occupation:
+        groups = self.kept.manifest["cluster"]["groups"]
+        return Occupation(groups, self.outages, lambda: (self.spans,))
 
     @cached_property
     def critical_path(self) -> pd.DataFrame:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,20 @@ class WithPath(Rates):
         return path_parts(self.critical_path)
 
 
+class Occupation(NamedTuple):
+    """What occupied the devices of a run.
+
+    Attributes:
+        groups: workers in a row with what they have in common, as in a manifest.
+        outages: when which device was not as usual.
+        spans: gives all spans of the run in chunks: worker, start_s, end_s.
+    """
+
+    groups: Sequence[Mapping[str, Any]]
+    outages: pd.DataFrame
+    spans: Callable[[], Iterable[Any]]
+
+
 class WithTotals(WithPath, ABC):
     """The same, and what sums over all spans say."""
 
@@ -67,19 +81,9 @@ class WithTotals(WithPath, ABC):
     def _nodes(self) -> Sequence[str]:
         """The nodes' names, in the order of the sums."""
 
-    @property
     @abstractmethod
-    def _groups(self) -> Sequence[Mapping[str, Any]]:
-        """Workers in a row with what they have in common, as in a manifest."""
-
-    @property
-    @abstractmethod
-    def _outages(self) -> pd.DataFrame:
-        """When which device was not as usual."""
-
-    @abstractmethod
-    def _all_spans(self) -> Iterable[Any]:
-        """Chunks of all spans of the run: worker, start_s, end_s."""
+    def _occupation(self) -> Occupation:
+        """What occupied the devices, and when."""
 
     @cached_property
     def energy_j(self) -> float:
@@ -88,15 +92,16 @@ class WithTotals(WithPath, ABC):
         Idle power x makespan, and (busy - idle power) x the time in which a step occupies the
         device and it is up. Links and the host take none.
         """
+        groups, outages, spans = self._occupation()
         busy_s = self._totals.busy_s
-        if len(self._outages):
-            busy_s = busy_s - held_up_s(self._all_spans(), self._outages, len(busy_s))
-        return energy_j(self._groups, busy_s, self.makespan_s)
+        if len(outages):
+            busy_s = busy_s - held_up_s(spans(), outages, len(busy_s))
+        return energy_j(groups, busy_s, self.makespan_s)
 
     @property
     def cost_usd(self) -> float:
         """Price of all devices x makespan, in US dollars; NaN where a file does not say it."""
-        return cost_usd(self._groups, self.makespan_s)
+        return cost_usd(self._occupation().groups, self.makespan_s)
 
     @cached_property
     def makespan_s(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from ampsim.study.node_times import bound_at, times_of_nodes
 from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
-from ampsim.study.read_off import WithTotals
+from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
@@ -38,8 +38,7 @@ class Result(WithTotals):
         workers: how many workers there were.
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
-        outages: one row a time in which a device was not as usual: worker, kind ("slow", "pause" or
-            "stop"), start_s, end_s; those that began before the run ended.
+        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
     """
 
     model: Model
@@ -132,16 +131,9 @@ class Result(WithTotals):
     def _nodes(self) -> Sequence[str]:
         return self.recorder.nodes
 
-    @property
-    def _groups(self) -> Sequence[Mapping[str, Any]]:
-        return self.origin.get("cluster", {}).get("groups", ())
-
-    @property
-    def _outages(self) -> pd.DataFrame:
-        return self.outages
-
-    def _all_spans(self) -> Iterable[Any]:
-        return self.recorder.records().spans.chunks()
+    def _occupation(self) -> Occupation:
+        groups = self.origin.get("cluster", {}).get("groups", ())
+        return Occupation(groups, self.outages, lambda: self.recorder.records().spans.chunks())
 
     @property
     def time_by_node(self) -> pd.DataFrame:

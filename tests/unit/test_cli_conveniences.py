@@ -114,7 +114,7 @@ def completed(words: str, folder: Path) -> list[str]:
         ("ampsim forecast --schedule amp,pipedream-", ["amp,pipedream-2bw"]),
         ("ampsim run tree", ["tree_lstm"]),
         ("ampsim gantt rnn --placement comm", ["communication-aware"]),
-        ("ampsim forecast --device tfl", ["tflops-1"]),
+        ("ampsim forecast --device cpu", ["cpu-core"]),
         ("ampsim data wik", ["wikiner"]),
         ("ampsim report min", ["mine"]),
     ],

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ampsim import assets
+
 MISTAKES = {
     "forecast rrn": r"no model named 'rrn'; did you mean 'rnn'\?",
     "forecast --device tflop-1": r"no device named 'tflop-1'; did you mean 'tflops-1'\?",
@@ -62,7 +64,7 @@ MISTAKES = {
     "models --set hidden=3": "--graph and --set belong to one model; name it",
     "models rnn --graph x.bmp": r"suffix must be one of .*\.svg, \.pdf, \.dot, got '\.bmp'",
     "models rnn --graph x": r"suffix must be one of .*, got none",
-    "devices nix": "no device named 'nix'; shipped: cpu-core, p100, tflops-1",
+    "devices nix": f"no device named 'nix'; shipped: {', '.join(assets.names('devices'))}",
     "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
     "check nix.py": "no model file 'nix.py'; give the path of a .py file",
     "check rnn": "rnn: expected a device, cluster or placement file",

@@ -1,6 +1,6 @@
 """The examples of the pages in `docs/` do what the pages say, from an empty folder.
 
-A page is read from top to bottom. A block of Python or TOML is written to the file that the
+A page is read from top to bottom. A block of Python, TOML or JSON is written to the file that the
 paragraph before it names ("Save it as `NAME`"). A `console` block holds commands, each after
 `$ `, and what they print; three dots stand for any text. Nothing else may stand in a block.
 """
@@ -50,7 +50,9 @@ def steps(text: str) -> Iterator[File | Command]:
         if language == "console":
             yield from commands(body)
             continue
-        assert language in ("python", "toml"), f"a block of {language or 'nothing'} is not tested"
+        assert language in ("python", "toml", "json"), (
+            f"a block of {language or 'nothing'} is not tested"
+        )
         paragraph = text[: block.start()].rstrip("\n").rpartition("\n\n")[2]
         names = SAVED.findall(paragraph)
         assert len(names) == 1, f"the paragraph before a block names no file: {paragraph!r}"

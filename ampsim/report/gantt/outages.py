@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,3 +75,9 @@ def outage_rows(outages: Outages, workers: Sequence[int]) -> list[list[Any]]:
         for worker, *rest in zip(outages.worker.tolist(), *columns, strict=True)
         if worker in place
     ]
+
+
+def outage_legend(outages: Iterable[Outages]) -> dict[str, str]:
+    """What a page's legend says of "down" and "slow" devices, of those that there are."""
+    kinds = {kind for one in outages for kind in one.kinds}
+    return {("down" if one else "slow"): LABELS[one] for one in sorted(kinds, reverse=True)}

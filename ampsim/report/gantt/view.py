@@ -22,7 +22,7 @@ from ampsim.report.gantt.boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.gantt.outages import LABELS, outage_rows, outages_in
+from ampsim.report.gantt.outages import outage_legend, outage_rows, outages_in
 from ampsim.report.gantt.packing import in_base64, sent_columns
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
@@ -124,7 +124,6 @@ def gantt_view(
         for name, spans in spans_by_schedule.items()
     }
     found = {name: outages_in((outages or {}).get(name), whole_s) for name in spans_by_schedule}
-    kinds = {kind for one in found.values() for kind in one.kinds}
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
@@ -132,10 +131,7 @@ def gantt_view(
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": [
-            {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-            for look in DIRECTIONS.values()
-        ],
+        "directions": _directions(),
         "schedules": [
             {
                 "name": plain(name),
@@ -151,10 +147,16 @@ def gantt_view(
     panels = [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()]
     has_transfers = any(len(one.source) for one in sent.values())
     is_whole = all(one.kept is None for one in packed.values())
-    outage_labels = {
-        ("down" if one else "slow"): LABELS[one] for one in sorted(kinds, reverse=True)
-    }
-    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole, outage_labels)
+    legend = outage_legend(found.values())
+    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole, legend)
+
+
+def _directions() -> list[dict[str, str]]:
+    """How the page draws each direction."""
+    return [
+        {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+        for look in DIRECTIONS.values()
+    ]
 
 
 def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:

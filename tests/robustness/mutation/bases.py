@@ -114,11 +114,21 @@ DEVICE: dict[str, Any] = {
     "cache_bytes": 1000,
     "cache_bandwidth_bytes_per_s": 1e10,
     "efficiency": [[1, 0.5], [4, 1.0]],
+    "step_overhead_s": 1e-6,
+    "light_bandwidth_bytes_per_s": 1e9,
+    "matrix_efficiency": [[10, 0.5], [40, 1.0]],
+    "memory_bytes": 1_000_000,
+    "jitter_cv": 0.1,
+    "idle_power_w": 1.0,
+    "busy_power_w": 2.0,
+    "price_usd_per_h": 0.5,
     "sources": {
         key: {"kind": "assumed", "text": "for a test"}
         for key in (
             *("flop_per_s", "operation_overhead_s", "memory_bandwidth_bytes_per_s", "efficiency"),
-            *("cache_bytes", "cache_bandwidth_bytes_per_s"),
+            *("cache_bytes", "cache_bandwidth_bytes_per_s", "step_overhead_s", "memory_bytes"),
+            *("light_bandwidth_bytes_per_s", "matrix_efficiency", "jitter_cv", "idle_power_w"),
+            *("busy_power_w", "price_usd_per_h"),
         )
     },
 }

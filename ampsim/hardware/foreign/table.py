@@ -1,0 +1,109 @@
+"""A table of somebody else's JSON file, which says where in the file a value is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from ampsim.errors import FileFormatError
+from ampsim.paths import expanded, open_regular
+from ampsim.shown import short
+
+SIZE_BYTES_MAX = 16_000_000
+"""Largest file; chosen: those of SimuMax with a factor for each shape have some 100 kB."""
+
+NUMBER_MAX = 1e12
+"""Largest number that is read, in TFLOP/s, GB/s or GiB; chosen, to catch a slip."""
+
+
+class Table(NamedTuple):
+    """A table of a JSON file.
+
+    Args:
+        label: what to call the file in a message.
+        path: where in the file the table is, such as "accelerator.op"; empty for the whole.
+        content: its keys and values.
+    """
+
+    label: str
+    path: str
+    content: dict[str, Any]
+
+    def at(self, key: str) -> str:
+        """Where in the file a key of this table is."""
+        return f"{self.path}.{key}" if self.path else key
+
+    def table(self, key: str) -> Table:
+        """The table under a key."""
+        value = self._value(key)
+        if not isinstance(value, dict):
+            raise self.wrong(key, "a table", value)
+        return Table(self.label, self.at(key), cast("dict[str, Any]", value))
+
+    def number(self, key: str) -> float:
+        """The number under a key, above 0."""
+        return self.checked(key, self._value(key), NUMBER_MAX)
+
+    def fraction(self, key: str) -> float:
+        """The number under a key, above 0 and at most 1."""
+        return self.checked(key, self._value(key), 1.0)
+
+    def checked(self, key: str, value: Any, most: float) -> float:
+        """A value as a number above 0 and at most `most`."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= most:  # which infinity and NaN are not
+            raise self.wrong(key, f"a number above 0 and at most {most:g}", value)
+        return float(value)
+
+    def wrong(self, key: str, expected: str, value: Any) -> FileFormatError:
+        """The error that a value is not what it must be."""
+        return FileFormatError(
+            f"{self.label}: {self.at(key)}: expected {expected}, got {short(value)}"
+        )
+
+    def _value(self, key: str) -> Any:
+        if key not in self.content:
+            raise FileFormatError(f"{self.label}: missing key {self.at(key)!r}")
+        return self.content[key]
+
+
+def read_json(path: str | os.PathLike[str]) -> Table:
+    """The table that a JSON file holds.
+
+    Raises:
+        FileFormatError: it cannot be read, is no JSON, or holds no table.
+    """
+    label, place = os.fspath(path), expanded(path)
+    if os.path.isdir(place):
+        raise FileFormatError(f"{label}: expected a .json file, got a folder; name a file in it")
+    content = _parsed(_read(place, label), label)
+    if not isinstance(content, dict):
+        raise FileFormatError(f"{label}: expected a table in braces, got {short(content)}")
+    return Table(label, "", cast("dict[str, Any]", content))
+
+
+def _read(place: Path, label: str) -> bytes:
+    try:
+        with open_regular(place, label) as file:
+            content = file.read(SIZE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        text = f"{label}: cannot be read: {reason}; check the path and its permissions"
+        raise FileFormatError(text) from error
+    if len(content) > SIZE_BYTES_MAX:
+        raise FileFormatError(f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more")
+    return content
+
+
+def _parsed(content: bytes, label: str) -> Any:
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{label}: expected UTF-8 text; save it as UTF-8") from error
+    except RecursionError as error:
+        raise FileFormatError(f"{label}: is nested too deeply") from error
+    except ValueError as error:  # of json, and of int for a number of thousands of digits
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"{label}: is not valid JSON: {reason}") from error

@@ -1,0 +1,89 @@
+"""What is implausible in a device or a cluster, though nothing forbids it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ampsim.hardware.cluster import HOST, Cluster
+from ampsim.hardware.device import Device
+
+FLOP_PER_J_MAX: Final = 2.2e12
+"""FLOP/s per watt: four times the best shipped file, `tpu-v3`, 123 TFLOP/s at 220 W."""
+
+FLOP_PER_S_MAX: Final = 1e16
+"""FLOP/s of one device; chosen: 80 times the fastest shipped file, so more is a slip of units."""
+
+MEMORY_BANDWIDTH_BYTES_PER_S_MAX: Final = 1e14
+"""Of one device; chosen: 20 times the fastest shipped file, so more is a slip of units."""
+
+RIDGE_FLOP_PER_BYTE_MAX: Final = 5000.0
+"""FLOP/s over bytes/s; chosen: 37 times the most of a shipped file, `tpu-v3`."""
+
+RIDGE_FLOP_PER_BYTE_MIN: Final = 0.1
+"""The same; chosen: a hundredth of the least of a shipped file, `cpu-core`."""
+
+
+def implausible(hardware: Device | Cluster) -> list[str]:
+    """Sentences on what is beyond anything known: key, value, limit, and what to look at."""
+    if isinstance(hardware, Device):
+        return list(_of_device(hardware))
+    devices = dict.fromkeys(hardware.devices)
+    told = [f"device {device.name}: {text}" for device in devices for text in _of_device(device)]
+    return [*told, *_of_links(hardware)]
+
+
+def _of_device(device: Device) -> Iterator[str]:
+    rate, power = device.flop_per_s, device.busy_power_w
+    if rate > FLOP_PER_S_MAX:
+        yield _above("flop_per_s", rate, FLOP_PER_S_MAX, "is it in FLOP/s?")
+    if power is not None and rate > power * FLOP_PER_J_MAX:
+        yield (
+            f"flop_per_s of {rate:g} at busy_power_w of {power:g} are above {FLOP_PER_J_MAX:g} "
+            "FLOP/s per watt, four times the best device shipped; check both"
+        )
+    for key in ("memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s"):
+        bandwidth = getattr(device, key)
+        if bandwidth is not None and bandwidth > MEMORY_BANDWIDTH_BYTES_PER_S_MAX:
+            yield _above(key, bandwidth, MEMORY_BANDWIDTH_BYTES_PER_S_MAX, "is it in bytes/s?")
+    memory = device.memory_bandwidth_bytes_per_s
+    if memory is not None:
+        yield from _of_ridge(rate / memory)
+
+
+def _of_ridge(ridge: float) -> Iterator[str]:
+    """What is said of the FLOP for each byte at which arithmetic takes as long as memory."""
+    what = f"flop_per_s over memory_bandwidth_bytes_per_s is {ridge:g} FLOP per byte"
+    if ridge > RIDGE_FLOP_PER_BYTE_MAX:
+        yield f"{what}, above {RIDGE_FLOP_PER_BYTE_MAX:g}; check the units of both"
+    elif ridge < RIDGE_FLOP_PER_BYTE_MIN:
+        yield f"{what}, below {RIDGE_FLOP_PER_BYTE_MIN:g}; check the units of both"
+
+
+def _of_links(cluster: Cluster) -> Iterator[str]:
+    """Links that deliver faster than an end can write or read."""
+    slowest = min(cluster.devices, key=_memory)
+    if cluster.workers > 1:
+        yield from _of_link("link", cluster.link.bandwidth_bytes_per_s, slowest)
+    for index, route in enumerate(cluster.links):
+        ends = [cluster.devices[end] for end in (route.source, route.target) if end != HOST]
+        slower = min(ends, key=_memory)
+        yield from _of_link(f"links[{index}]", route.link.bandwidth_bytes_per_s, slower)
+
+
+def _of_link(key: str, bandwidth: float | None, device: Device) -> Iterator[str]:
+    if bandwidth is not None and bandwidth > _memory(device):
+        yield (
+            f"{key}.bandwidth_bytes_per_s is {bandwidth:g}, above the {_memory(device):g} of the "
+            f"memory of {device.name} at an end of it; check both"
+        )
+
+
+def _memory(device: Device) -> float:
+    """Bytes per second of a device's memory; infinite where it is free."""
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    return float("inf") if bandwidth is None else bandwidth
+
+
+def _above(key: str, value: float, limit: float, hint: str) -> str:
+    return f"{key} is {value:g}, above {limit:g}; {hint}"

@@ -1,0 +1,131 @@
+"""What is beyond anything known gets a note, and is right all the same."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ampsim import assets
+from ampsim.hardware import Cluster, Device, Link, implausible, load_device
+from ampsim.hardware.cluster import HOST, Route
+from ampsim.hardware.plausible import (
+    FLOP_PER_J_MAX,
+    FLOP_PER_S_MAX,
+    MEMORY_BANDWIDTH_BYTES_PER_S_MAX,
+    RIDGE_FLOP_PER_BYTE_MAX,
+    RIDGE_FLOP_PER_BYTE_MIN,
+)
+
+NAMES = assets.names("devices")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_shipped_device_is_implausible(name):
+    assert implausible(load_device(name)) == []
+
+
+def test_the_limit_of_flop_per_watt_is_four_times_the_best_device_shipped():
+    best = max(
+        device.flop_per_s / device.busy_power_w
+        for device in map(load_device, NAMES)
+        if device.busy_power_w is not None
+    )
+    assert pytest.approx(4 * best, rel=0.02) == FLOP_PER_J_MAX
+
+
+RATE = {"name": "d", "flop_per_s": 1e12}
+
+
+@pytest.mark.parametrize(
+    ("at", "beyond", "said"),
+    [
+        ({"flop_per_s": FLOP_PER_S_MAX}, {"flop_per_s": 1.1e16}, "flop_per_s is 1.1e+16, above"),
+        (
+            {"idle_power_w": 0.0, "busy_power_w": 1e12 / FLOP_PER_J_MAX * (1 + 1e-12)},
+            {"idle_power_w": 0.0, "busy_power_w": 0.4},
+            "flop_per_s of 1e+12 at busy_power_w of 0.4 are above 2.2e+12 FLOP/s per watt, four",
+        ),
+        (
+            {
+                "flop_per_s": 1e15,
+                "memory_bandwidth_bytes_per_s": MEMORY_BANDWIDTH_BYTES_PER_S_MAX,
+            },
+            {"flop_per_s": 1e15, "memory_bandwidth_bytes_per_s": 1.1e14},
+            "memory_bandwidth_bytes_per_s is 1.1e+14, above 1e+14; is it in bytes/s?",
+        ),
+        (
+            {"memory_bandwidth_bytes_per_s": 1e11, "light_bandwidth_bytes_per_s": 1e14},
+            {"memory_bandwidth_bytes_per_s": 1e11, "light_bandwidth_bytes_per_s": 2e14},
+            "light_bandwidth_bytes_per_s is 2e+14, above 1e+14; is it in bytes/s?",
+        ),
+        (
+            {"memory_bandwidth_bytes_per_s": 1e12 / RIDGE_FLOP_PER_BYTE_MAX},
+            {"memory_bandwidth_bytes_per_s": 1e8},
+            "flop_per_s over memory_bandwidth_bytes_per_s is 10000 FLOP per byte, above 5000",
+        ),
+        (
+            {"memory_bandwidth_bytes_per_s": 1e12 / RIDGE_FLOP_PER_BYTE_MIN},
+            {"memory_bandwidth_bytes_per_s": 2e13},
+            "flop_per_s over memory_bandwidth_bytes_per_s is 0.05 FLOP per byte, below 0.1",
+        ),
+    ],
+)
+def test_each_limit_is_told_beyond_it_and_not_at_it(at, beyond, said):
+    assert implausible(Device(**RATE | at)) == []
+    (told,) = implausible(Device(**RATE | beyond))
+    assert told.startswith(said)
+
+
+FAST = Device(name="fast", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e11)
+SLOW = Device(name="slow", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e10)
+FREE = Device(name="free", flop_per_s=1e12)
+
+
+def cluster(devices, link=None, links=()):
+    return Cluster(name="c", devices=devices, link=link or Link(), links=links)
+
+
+def test_a_link_faster_than_the_memory_at_an_end_of_it_is_told():
+    default = Link(bandwidth_bytes_per_s=2e10)
+    (told,) = implausible(cluster((FAST, SLOW), default))
+    assert told == (
+        "link.bandwidth_bytes_per_s is 2e+10, above the 1e+10 of the memory of slow at an end of "
+        "it; check both"
+    )
+    assert implausible(cluster((FAST, FAST), default)) == []
+    assert implausible(cluster((FREE, FREE), default)) == []
+    assert implausible(cluster((SLOW,), default)) == []
+    assert implausible(cluster((SLOW, SLOW))) == []
+
+
+def test_a_way_of_its_own_is_measured_at_its_own_ends():
+    quick = Link(bandwidth_bytes_per_s=2e10)
+    between_fast, to_slow = (
+        Route(source=0, target=1, link=quick),
+        Route(source=1, target=2, link=quick),
+    )
+    from_host = Route(source=HOST, target=2, link=quick)
+    told = implausible(cluster((FAST, FAST, SLOW), links=(between_fast, to_slow, from_host)))
+    assert [one.split(".")[0] for one in told] == ["links[1]", "links[2]"]
+
+
+def test_devices_of_a_cluster_are_told_once_each_by_name():
+    odd = Device(name="odd", flop_per_s=2e16)
+    (told,) = implausible(cluster((odd, odd, FREE)))
+    assert told.startswith("device odd: flop_per_s is 2e+16, above 1e+16")
+
+
+def test_check_says_a_line_for_each_note_and_ends_well(call):
+    source = '{ kind = "assumed", text = "for tests" }'
+    Path("odd.toml").write_text(
+        "flop_per_s = 2e16\nmemory_bandwidth_bytes_per_s = 2e10\n"
+        f"[sources]\nflop_per_s = {source}\nmemory_bandwidth_bytes_per_s = {source}\n"
+    )
+    ended = call("check", "odd.toml")
+    assert (ended.code, ended.out) == (0, "ok: odd.toml: device odd, 20.0 PFLOP/s\n")
+    first, second = ended.err.splitlines()
+    assert first.startswith("ampsim: note: odd.toml: flop_per_s is 2e+16, above 1e+16; ")
+    assert second.startswith("ampsim: note: odd.toml: flop_per_s over memory_bandwidth_bytes_per_s")
+    (row,) = json.loads(call("check", "odd.toml", "--json", "-").out)["files"]
+    assert row["is_right"]
+    assert len(row["notes"]) == 2
