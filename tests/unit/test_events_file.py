@@ -6,6 +6,7 @@ import pytest
 
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.hardware import Cluster, Event, Failures, Messages, load_cluster
+from ampsim.study.provenance import costs
 
 HEAD = """
 [[device]]
@@ -131,3 +132,15 @@ def test_wrong_values_in_code_are_told_in_one_line():
         Failures(mean_time_to_repair_s=1.0)  # pyright: ignore[reportCallIssue]  # on purpose
     with pytest.raises(OptionError, match=r"^Messages: loss_probability must be >= 0, got -0\.1"):
         Messages(loss_probability=-0.1)
+
+
+def test_a_manifest_names_what_varies_and_on_what_authority(load):
+    rows = costs(load(HEAD + EVENT + FAILURES + MESSAGES))
+    told = {row["of"]: row["what"] for row in rows if row["text"] == "for tests"}
+    assert told == {
+        "workers 0, 2": "stop, the step in its middle done again from 1 s to 2.5 s",
+        "worker 1": "3 times as slow every 10 s for 0.5 s in the mean",
+        "messages": "0.01 of transmissions lost, sent again after 0.001 s; coefficient of "
+        "variation of latencies 0.2",
+    }
+    assert not [row for row in costs(load(HEAD)) if row["text"] == "for tests"]
