@@ -151,6 +151,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("stashes"),
         lambda: kept.chunks("transfers"),
         kept.devices,
+        kept.table("outages"),
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
@@ -183,6 +184,7 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
             lambda: [result.stashes],
             lambda: [result.transfers],
             [device.name for device in cluster.devices],
+            result.outages,
         )
 
     traces = [

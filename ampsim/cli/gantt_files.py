@@ -42,6 +42,10 @@ class Shown:
 
         return {trace.name: joined(list(trace.spans())) for trace in self.traces}
 
+    def outages(self) -> dict[str, pd.DataFrame | None]:
+        """When which device was not as usual, of each schedule."""
+        return {trace.name: trace.outages for trace in self.traces}
+
     def transfers(self) -> dict[str, list[pd.DataFrame]]:
         """All transfers of each schedule that are to be drawn, in chunks."""
         if not self.has_transfers:
@@ -105,6 +109,7 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
         title=title,
         devices=shown.traces[0].devices,
         transfers=shown.transfers(),
+        outages=shown.outages(),
     )
     return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
 
@@ -115,7 +120,7 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.window import chosen_window
     from ampsim.report.saving import save
 
-    spans, transfers = shown.spans(), shown.transfers()
+    spans, transfers, outages = shown.spans(), shown.transfers(), shown.outages()
     whole_s = whole_window(spans.values())
     window_s = choose_window(spans) if window is None else chosen_window(window, spans)
     same: dict[str, Any] = {
@@ -124,9 +129,13 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     if len(spans) == 1:
         name, only = next(iter(spans.items()))
         title = f"{shown.title}: {name}"
-        figure = gantt(only, title=title, transfers=transfers[name], **same)
+        drawn = {"transfers": transfers[name], "outages": outages[name]}
+        figure = gantt(only, title=title, **drawn, **same)
     else:
-        drawn = {name: Schedule(each, transfers[name]) for name, each in spans.items()}
+        drawn = {
+            name: Schedule(each, transfers[name], outages=outages[name])
+            for name, each in spans.items()
+        }
         figure = gantt_comparison(drawn, **same)
     save(figure, out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"

@@ -114,8 +114,9 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
+    last = "stashes, epochs and outages" if len(outcome.result.outages) else "stashes and epochs"
     write(
-        f"wrote {folder}: manifest.toml, spans, transfers, admissions, updates, stashes and epochs "
+        f"wrote {folder}: manifest.toml, spans, transfers, admissions, updates, {last} "
         "(.parquet), epochs.csv"
     )
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")

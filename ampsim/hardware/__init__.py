@@ -1,6 +1,6 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.cluster import HOST, Cluster, Route
+from ampsim.hardware.cluster import HOST, Cluster, Route, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
@@ -10,6 +10,7 @@ from ampsim.hardware.cost import (
     transfer_s,
 )
 from ampsim.hardware.device import Device, Source
+from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
 from ampsim.hardware.plausible import implausible
@@ -20,7 +21,10 @@ __all__ = [
     "Charge",
     "Cluster",
     "Device",
+    "Event",
+    "Failures",
     "Link",
+    "Messages",
     "Route",
     "Source",
     "charges",
@@ -31,4 +35,5 @@ __all__ = [
     "occupancy_s",
     "serialization_s",
     "transfer_s",
+    "variations",
 ]

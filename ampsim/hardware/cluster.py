@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
-from ampsim.hardware.device import Device
+from ampsim.hardware.device import Device, Source
+from ampsim.hardware.events import Event, Failures, Messages, fault_of_events, variations_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import digest_of
 from ampsim.html_table import html_table
@@ -51,6 +52,9 @@ class Cluster(Record):
         devices: one for each worker; worker w computes on `devices[w]`.
         link: what a message between two workers, or between a worker and the host, waits for.
         links: the ways that differ from `link`, at most one for each directed pair.
+        events: outages at set times.
+        failures: outages by chance; None where there are none.
+        messages: what befalls messages between two places; None where they all arrive in time.
     """
 
     name: Text
@@ -58,6 +62,9 @@ class Cluster(Record):
     devices: Annotated[tuple[Device, ...], Field(min_length=1, max_length=WORKERS_MAX)]
     link: Link = FREE_LINK
     links: tuple[Route, ...] = ()
+    events: tuple[Event, ...] = ()
+    failures: Failures | None = None
+    messages: Messages | None = None
 
     @model_validator(mode="after")
     def _check_links(self) -> Self:
@@ -71,6 +78,14 @@ class Cluster(Record):
                     "links", "links[{index}]: {fault}", {"index": index, "fault": fault}
                 )
             seen[pair] = index
+        return self
+
+    @model_validator(mode="after")
+    def _check_events(self) -> Self:
+        """Events name workers of this cluster, and do not contradict each other."""
+        fault = fault_of_events(self.events, self.failures, len(self.devices))
+        if fault:
+            raise PydanticCustomError("events", "{fault}", {"fault": fault})
         return self
 
     @property
@@ -111,8 +126,14 @@ class Cluster(Record):
     def digest(self) -> str:
         """SHA-256 of what the cluster says, 64 hexadecimal digits; independent of its files."""
         groups = [(key, len(list(rows))) for key, rows in itertools.groupby(self.devices)]
-        content = self.model_dump(mode="json", exclude={"devices"})
+        unset = {key for key in ("events", "failures", "messages") if not getattr(self, key)}
+        content = self.model_dump(mode="json", exclude={"devices", *unset})
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
+
+
+def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
+    """What varies on a cluster while a run goes on: of what, what, and on what authority."""
+    return variations_of(cluster.events, cluster.failures, cluster.messages)
 
 
 def cluster_html(cluster: Cluster) -> str:

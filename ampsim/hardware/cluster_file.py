@@ -14,6 +14,7 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, Place, Route
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
+from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
 from ampsim.paths import expanded
@@ -48,6 +49,7 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
         "devices": tuple(devices),
         "link": file.link,
         "links": tuple(routes),
+        **_variation(file, label),
     }
     return validate(Cluster, content, label)
 
@@ -90,6 +92,22 @@ class _ClusterFile(Record):
     device: list[_DeviceEntry]
     link: Link = FREE_LINK
     links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
+    events: list[Event] = Field(default_factory=list[Event])
+    failures: Failures | None = None
+    messages: Messages | None = None
+
+
+def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
+    """What varies while a run goes on, each with a source for its numbers."""
+    named: list[tuple[str, Event | Failures | Messages | None]] = [
+        *((f"events[{index}]", one) for index, one in enumerate(file.events)),
+        ("failures", file.failures),
+        ("messages", file.messages),
+    ]
+    for key, one in named:
+        if one is not None and one.source is None:
+            raise _unsourced(f"{label}: {key}")
+    return {"events": tuple(file.events), "failures": file.failures, "messages": file.messages}
 
 
 def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
@@ -123,7 +141,11 @@ def _route(entry: _RouteEntry, label: str) -> Route:
 def _check_source(link: Link, label: str) -> None:
     """A link that costs something says where its numbers come from."""
     if link.source is None and not link.is_free:
-        raise FileFormatError(
-            f"{label} has no key 'source'; say where its numbers come from, "
-            f'as in source = {{kind = "assumed", text = "..."}}'
-        )
+        raise _unsourced(label)
+
+
+def _unsourced(label: str) -> FileFormatError:
+    return FileFormatError(
+        f"{label} has no key 'source'; say where its numbers come from, "
+        f'as in source = {{kind = "assumed", text = "..."}}'
+    )

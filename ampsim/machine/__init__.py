@@ -1,7 +1,22 @@
 """Hardware at work: what every method of training shares. It knows no graph and no learning."""
 
 from ampsim.machine.fabric import Channel, Fabric
+from ampsim.machine.loss import Carrier
 from ampsim.machine.memory import Memory, Sample
+from ampsim.machine.outages import outages_until
+from ampsim.machine.pace import paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
 
-__all__ = ["Begun", "Channel", "Fabric", "Instant", "Memory", "Processor", "Sample", "Tasks"]
+__all__ = [
+    "Begun",
+    "Carrier",
+    "Channel",
+    "Fabric",
+    "Instant",
+    "Memory",
+    "Processor",
+    "Sample",
+    "Tasks",
+    "outages_until",
+    "paced",
+]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ampsim.clock import Clock
 from ampsim.hardware import Cluster, Link, serialization_s
+from ampsim.machine.loss import Carrier, Unreliable
 from ampsim.trace import Cause, Recorder, of_transfer
 
 
@@ -17,27 +18,46 @@ class Fabric:
         clock: whose time passes.
         recorder: takes a record of each transfer.
         settle: called after each arrival, to do at once what has become possible.
+        seed: of what befalls messages; None lets all of them arrive in time.
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, recorder: Recorder, settle: Callable[[], None]
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        recorder: Recorder,
+        settle: Callable[[], None],
+        *,
+        seed: int | None = None,
     ) -> None:
         self._cluster = cluster
+        self._seed = seed
         self._settle = settle
         self._clock = clock
         self._recorder = recorder
-        self._channels: dict[tuple[int, int], Channel | None] = {}
+        self._channels: dict[tuple[int, int], Carrier | None] = {}
 
-    def channel(self, source: int, target: int) -> Channel | None:
+    def channel(self, source: int, target: int) -> Carrier | None:
         """The way from one worker, or the host, to another; None where it takes no time."""
         pair = (source, target)
         if pair not in self._channels:
             link = self._cluster.link_between(source, target)
-            self._channels[pair] = None if link.is_free else self._made(link, pair)
+            is_free = link.is_free and (source == target or not self._loses)
+            self._channels[pair] = None if is_free else self._made(link, pair)
         return self._channels[pair]
 
-    def _made(self, link: Link, pair: tuple[int, int]) -> Channel:
-        return Channel(link, pair, self._clock, self._recorder, settle=self._settle)
+    @property
+    def _loses(self) -> bool:
+        """Whether messages are lost, which takes time on a free link, too."""
+        messages = None if self._seed is None else self._cluster.messages
+        return messages is not None and messages.loss_probability > 0
+
+    def _made(self, link: Link, pair: tuple[int, int]) -> Carrier:
+        channel = Channel(link, pair, self._clock, self._recorder, settle=self._settle)
+        messages = self._cluster.messages
+        if self._seed is None or messages is None:
+            return channel
+        return Unreliable(channel, messages, pair, self._clock, seed=self._seed)
 
 
 class Channel:
@@ -52,9 +72,12 @@ class Channel:
         clock: whose time passes.
         recorder: takes a record of each transfer.
         settle: called after each arrival.
+
+    Attributes:
+        latency_s: that of the next message; the link's, unless somebody sets it.
     """
 
-    __slots__ = ("_clock", "_free_at_s", "_link", "_recorder", "_settle", "_workers")
+    __slots__ = ("_clock", "_free_at_s", "_link", "_recorder", "_settle", "_workers", "latency_s")
 
     def __init__(
         self,
@@ -67,6 +90,7 @@ class Channel:
     ) -> None:
         self._settle = settle
         self._link = link
+        self.latency_s = link.latency_s
         self._workers = workers
         self._clock = clock
         self._recorder = recorder
@@ -91,7 +115,7 @@ class Channel:
         wait_s = max(0.0, self._free_at_s - now)
         held_s = serialization_s(self._link, size_bytes)
         self._free_at_s = now + wait_s + held_s
-        delay_s = wait_s + held_s + self._link.latency_s
+        delay_s = wait_s + held_s + self.latency_s
         start_s = now + wait_s
         times = (start_s, now + delay_s, now, start_s + held_s)
         transfer = of_transfer(self._recorder.transfers.count)

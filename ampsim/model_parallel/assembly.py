@@ -9,7 +9,7 @@ from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Graph
-from ampsim.machine import Fabric, Instant, Memory, Processor
+from ampsim.machine import Fabric, Instant, Memory, Processor, Tasks, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
@@ -59,6 +59,7 @@ class Assembly:
         recorder: who writes down what happens.
         is_abstract: `sleep` mode: shapes instead of numbers.
         counts_memory: whether what lies in the workers' memories is counted.
+        seed: of what varies on the cluster; None for a run in which nothing does.
 
     Attributes:
         controller: admits instances.
@@ -66,6 +67,7 @@ class Assembly:
         instant: what is done at once.
         workers: one for each device.
         memories: one for each device; none where nobody counts.
+        tasks: what each worker's processor does, at the pace of its device.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
 
@@ -84,6 +86,7 @@ class Assembly:
         recorder: Recorder,
         is_abstract: bool,
         counts_memory: bool,
+        seed: int | None = None,
     ) -> None:
         self._graph = job.graph
         self._cluster, self._placement = cluster, placement
@@ -95,9 +98,13 @@ class Assembly:
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
         self.instant = Instant(clock)
-        self._fabric = Fabric(cluster, clock, recorder, self.instant.settle)
+        self._fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
         self.workers = self._workers(schedule)
         self.memories = self._memories() if counts_memory else []
+        self.tasks: list[Tasks] = [
+            one if seed is None else paced(one, one.processor, clock, cluster, seed=seed)
+            for one in self.workers
+        ]
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
         self._stages = {place: stage for stage, place in enumerate(stages)}
         if stages:

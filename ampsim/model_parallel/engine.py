@@ -28,6 +28,7 @@ class Engine:
         recorder: who writes down what happens.
         is_abstract: `sleep` mode: shapes instead of numbers.
         counts_memory: whether what lies in the workers' memories is counted.
+        seed: of what varies on the cluster; None for a run in which nothing does.
 
     Raises:
         OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
@@ -46,6 +47,7 @@ class Engine:
         recorder: Recorder,
         is_abstract: bool = False,
         counts_memory: bool = False,
+        seed: int | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
         assembly = Assembly(
@@ -57,6 +59,7 @@ class Engine:
             recorder=recorder,
             is_abstract=is_abstract,
             counts_memory=counts_memory,
+            seed=seed,
         )
         self._graph = job.graph
         self._clock = clock
@@ -67,8 +70,8 @@ class Engine:
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
         self.memories = assembly.memories
         self._has_parameters = False
-        for worker in self.workers:
-            clock.start(worker.processor.work(worker), f"worker-{worker.index}")
+        for worker, tasks in zip(self.workers, assembly.tasks, strict=True):
+            clock.start(worker.processor.work(tasks), f"worker-{worker.index}")
         clock.run()
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:

@@ -102,8 +102,14 @@ def _bytes(name: str) -> Show:
     return lambda row, first: format_bytes(number(row, name))
 
 
-def _is_known(name: str) -> Callable[[Sequence[Row]], bool]:
-    return lambda rows: any(not math.isnan(number(row, name)) for row in rows)
+def _amount(name: str) -> Show:
+    """A number in the unit of the heading, three digits."""
+
+    def show(row: Row, first: Row) -> str:
+        value = number(row, name)
+        return UNKNOWN if math.isnan(value) else f"{value:.3g}"
+
+    return show
 
 
 def _percent(name: str) -> Show:
@@ -141,6 +147,11 @@ def _is_missed(best: str) -> Callable[[Sequence[Row]], bool]:
         math.isnan(number(row, "time_to_target_s")) and not math.isnan(number(row, best))
         for row in rows
     )
+
+
+def _is_known(name: str) -> Callable[[Sequence[Row]], bool]:
+    """Whether some row has the number."""
+    return lambda rows: any(not math.isnan(number(row, name)) for row in rows)
 
 
 def _are_several(rows: Sequence[Row]) -> bool:
@@ -218,4 +229,20 @@ COLUMNS: tuple[Column, ...] = (
     Column("interval\n({coverage} %)", _interval, 6, _is_measured, of_target=True),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),
+    Column("energy\n(J)", _amount("energy_j"), 9, _is_known("energy_j")),
+    Column(
+        "energy to\ntarget\n(J)",
+        _amount("energy_to_target_j"),
+        7,
+        _is_known("energy_to_target_j"),
+        of_target=True,
+    ),
+    Column("cost\n(USD)", _amount("cost_usd"), 9, _is_known("cost_usd")),
+    Column(
+        "cost to\ntarget\n(USD)",
+        _amount("cost_to_target_usd"),
+        7,
+        _is_known("cost_to_target_usd"),
+        of_target=True,
+    ),
 )

@@ -17,6 +17,7 @@ from ampsim.report.frames import distinct
 from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt_comparison
 from ampsim.report.gantt.chart import gantt as gantt_of_one
+from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.figures import result_figures
 from ampsim.report.plot.staleness import staleness_histogram
@@ -53,7 +54,10 @@ def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> F
         window_s = choose_window(spans, known_until_s=known_s)
     sent = {name: [result.transfers] for name, result in named.items()}
     if len(spans) > 1:
-        drawn = {name: Schedule(spans[name], sent[name], kept[name]) for name in named}
+        drawn = {
+            name: Schedule(spans[name], sent[name], kept[name], outages_of(result))
+            for name, result in named.items()
+        }
         return gantt_comparison(drawn, workers=workers, window_s=window_s)
     ((name, only),) = spans.items()
     return gantt_of_one(
@@ -63,6 +67,7 @@ def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> F
         title=name,
         transfers=sent[name],
         kept=kept[name],
+        outages=outages_of(named[name]),
     )
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.study.path_tables import numbered, path_of_tables
-from ampsim.study.read_off import WithTotals
+from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
 from ampsim.trace import DIRECTIONS, read_only
 from ampsim.trace.summary import Summary
@@ -95,6 +95,15 @@ class LoadedRun(WithTotals):
     def epochs(self) -> pd.DataFrame:
         """As `Result.epochs`."""
         return self._table("epochs")
+
+    @property
+    def outages(self) -> pd.DataFrame:
+        """As `Result.outages`."""
+        return self._table("outages")
+
+    def _occupation(self) -> Occupation:
+        groups = self.kept.manifest["cluster"]["groups"]
+        return Occupation(groups, self.outages, lambda: (self.spans,))
 
     @cached_property
     def critical_path(self) -> pd.DataFrame:

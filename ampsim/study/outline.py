@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from ampsim.study.outages import no_outages
 from ampsim.study.read_off import Rates
 
 
@@ -43,6 +44,9 @@ class Outline(Rates):
         items: what throughput is of, such as "images"; empty where unknown.
         peak_memory: as `Result.peak_memory`; empty where nobody counted.
         memory: as `Result.memory`, likewise.
+        energy_j: as `Result.energy_j`; NaN where unknown.
+        cost_usd: as `Result.cost_usd`; NaN where unknown.
+        outages: as `Result.outages`.
     """
 
     max_active_keys: int
@@ -71,11 +75,14 @@ class Outline(Rates):
     items: str = ""
     peak_memory: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
     memory: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    energy_j: float = math.nan
+    cost_usd: float = math.nan
+    outages: pd.DataFrame = field(default_factory=no_outages, repr=False)
 
 
 TABLE_FIELDS: Final = (
     "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
-    "path_parts", "peak_memory", "memory",
+    "path_parts", "outages", "peak_memory", "memory",
 )  # fmt: skip
 """Fields of an outline that are tables."""
 
@@ -85,8 +92,8 @@ TRACE_FIELDS: Final = ("spans", "transfers", "memory")
 NUMBER_FIELDS: Final = tuple(one.name for one in fields(Outline) if one.name not in TABLE_FIELDS)
 """Fields of an outline that are no tables."""
 
-_LATER: Final = ("peak_memory",)
-"""Fields that outlines of earlier versions do not have."""
+SELDOM_FIELDS: Final = ("energy_j", "cost_usd", "outages", "peak_memory")
+"""Fields that are written only where they say something, as earlier outlines have none."""
 
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 _CATEGORY: Final = "category"
@@ -97,8 +104,9 @@ _PANDAS: Any = pd
 
 def to_plain(outline: Outline) -> dict[str, Any]:
     """An outline without its traces, as JSON can hold it: numbers, and tables by their columns."""
-    numbers = {name: number_to_plain(getattr(outline, name)) for name in NUMBER_FIELDS}
-    tables = {name: _table_to_plain(getattr(outline, name)) for name in _SMALL}
+    names, small = ([name for name in of if _says(outline, name)] for of in (NUMBER_FIELDS, _SMALL))
+    numbers = {name: number_to_plain(getattr(outline, name)) for name in names}
+    tables = {name: _table_to_plain(getattr(outline, name)) for name in small}
     return {"numbers": numbers, "tables": tables}
 
 
@@ -112,15 +120,22 @@ def from_plain(content: Mapping[str, Any]) -> Outline:
     """
     plain: dict[str, Any] = content["tables"]
     tables: dict[str, Any] = {name: pd.DataFrame() for name in TRACE_FIELDS}
-    for name in (name for name in _SMALL if name in plain or name not in _LATER):
+    for name in _SMALL:
+        if name in SELDOM_FIELDS and name not in plain:
+            continue
         tables[name] = pd.DataFrame({key: _column(*one) for key, one in plain[name].items()})
-    known = content["numbers"]
-    numbers = {
-        name: number_from_plain(known[name])
-        for name in NUMBER_FIELDS
-        if name in known or name not in _LATER
-    }
+    told: dict[str, Any] = content["numbers"]
+    names = [name for name in NUMBER_FIELDS if name in told or name not in SELDOM_FIELDS]
+    numbers = {name: number_from_plain(told[name]) for name in names}
     return Outline(**numbers, **tables)
+
+
+def _says(outline: Outline, name: str) -> bool:
+    """Whether a field is to be written."""
+    if name not in SELDOM_FIELDS:
+        return True
+    value = getattr(outline, name)
+    return bool(len(value)) if name in TABLE_FIELDS else not math.isnan(value)
 
 
 def number_to_plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Final
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
+from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
 from ampsim.study.placing import prober, workers_of
 from ampsim.study.training import Training
@@ -106,7 +107,8 @@ def difference(cluster: Cluster) -> str | None:
 
 def _cost(part: Device | Link) -> str:
     """What it charges, whatever it is called and whoever says so."""
-    return part.model_dump_json(exclude={"name", "description", "source", "sources"})
+    said = {"name", "description", "source", "sources", *UPKEEP}
+    return part.model_dump_json(exclude=said)
 
 
 class _Trial:

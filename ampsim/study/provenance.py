@@ -20,8 +20,9 @@ from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
 from ampsim.files import sha256_of
-from ampsim.hardware import Cluster, charges
+from ampsim.hardware import Cluster, Device, charges, variations
 from ampsim.model_parallel import Placement, Schedule
+from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
 from ampsim.study.process_settings import linear_algebra
 
@@ -118,14 +119,23 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
 
     `groups` says which workers have which: so many in a row, from worker 0 on.
     """
-    rows = itertools.groupby(device.name for device in cluster.devices)
+    rows = itertools.groupby(cluster.devices, key=_group_of)
     return {
         "name": cluster.name,
         "sha256": cluster.digest,
         "workers": cluster.workers,
         "devices": {device.name: device.digest for device in dict.fromkeys(cluster.devices)},
-        "groups": [{"device": name, "workers": len(list(row))} for name, row in rows],
+        "groups": [
+            {"device": name, "workers": len(list(row)), **dict(upkeep)}
+            for (name, upkeep), row in rows
+        ],
     }
+
+
+def _group_of(device: Device) -> tuple[str, tuple[tuple[str, float], ...]]:
+    """The device's name, and of power and price what its file says."""
+    known = ((key, getattr(device, key)) for key in UPKEEP)
+    return device.name, tuple((key, value) for key, value in known if value is not None)
 
 
 def schedule_origin(schedule: Schedule) -> dict[str, Any]:
@@ -168,6 +178,10 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
     rows.append(
         {"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}
     )
+    rows += [
+        {"of": of, "what": what, "kind": source.kind, "text": source.text}
+        for of, what, source in variations(cluster)
+    ]
     host = "controller, replica averaging, loading of data"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
     return rows

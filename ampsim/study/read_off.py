@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
+from ampsim.study.energy import cost_usd, energy_j
+from ampsim.study.outages import held_up_s
 from ampsim.study.path_tables import path_parts
 from ampsim.trace import DIRECTIONS
 from ampsim.trace.summary import Summary
@@ -52,6 +54,20 @@ class WithPath(Rates):
         return path_parts(self.critical_path)
 
 
+class Occupation(NamedTuple):
+    """What occupied the devices of a run.
+
+    Attributes:
+        groups: workers in a row with what they have in common, as in a manifest.
+        outages: when which device was not as usual.
+        spans: gives all spans of the run in chunks: worker, start_s, end_s.
+    """
+
+    groups: Sequence[Mapping[str, Any]]
+    outages: pd.DataFrame
+    spans: Callable[[], Iterable[Any]]
+
+
 class WithTotals(WithPath, ABC):
     """The same, and what sums over all spans say."""
 
@@ -65,6 +81,28 @@ class WithTotals(WithPath, ABC):
     def _nodes(self) -> Sequence[str]:
         """The nodes' names, in the order of the sums."""
 
+    @abstractmethod
+    def _occupation(self) -> Occupation:
+        """What occupied the devices, and when."""
+
+    @cached_property
+    def energy_j(self) -> float:
+        """Joules of all devices; NaN where a file does not say their powers.
+
+        Idle power x makespan, and (busy - idle power) x the time in which a step occupies the
+        device and it is up. Links and the host take none.
+        """
+        groups, outages, spans = self._occupation()
+        busy_s = self._totals.busy_s
+        if len(outages):
+            busy_s = busy_s - held_up_s(spans(), outages, len(busy_s))
+        return energy_j(groups, busy_s, self.makespan_s)
+
+    @property
+    def cost_usd(self) -> float:
+        """Price of all devices x makespan, in US dollars; NaN where a file does not say it."""
+        return cost_usd(self._occupation().groups, self.makespan_s)
+
     @cached_property
     def makespan_s(self) -> float:
         """End of the last span."""
@@ -77,7 +115,10 @@ class WithTotals(WithPath, ABC):
 
     @property
     def utilisation(self) -> float:
-        """Seconds of service over workers times makespan; NaN where no time passed."""
+        """Seconds of service over workers times makespan; NaN where no time passed.
+
+        A step that a pause or a stop holds up keeps its device occupied meanwhile.
+        """
         available_s = len(self._totals.busy_s) * self.makespan_s
         return float(self._totals.busy_s.sum()) / available_s if available_s else np.nan
 

@@ -17,9 +17,10 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.display import count_text, rate_text
 from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes
+from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
-from ampsim.study.read_off import WithTotals
+from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
@@ -38,6 +39,7 @@ class Result(WithTotals):
         workers: how many workers there were.
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
+        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
     """
 
     model: Model
@@ -45,6 +47,7 @@ class Result(WithTotals):
     workers: int
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
+    outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )
@@ -161,6 +164,10 @@ class Result(WithTotals):
     @property
     def _nodes(self) -> Sequence[str]:
         return self.recorder.nodes
+
+    def _occupation(self) -> Occupation:
+        groups = self.origin.get("cluster", {}).get("groups", ())
+        return Occupation(groups, self.outages, lambda: self.recorder.records().spans.chunks())
 
     @property
     def time_by_node(self) -> pd.DataFrame:
@@ -330,4 +337,7 @@ class Result(WithTotals):
             path_parts=parts,
             peak_memory=self.peak_memory,
             memory=self.memory,
+            energy_j=self.energy_j,
+            cost_usd=self.cost_usd,
+            outages=self.outages,
         )

@@ -73,6 +73,7 @@ def row_of(
         "time_to_target_coverage": time_s.coverage or None,
         "items": runs[0].items,
         "bound_largest": runs[0].bound_by,
+        **_upkeep(runs, time_s.middle),
         **_peak(runs),
     }
 
@@ -85,6 +86,28 @@ def _peak(runs: Sequence[Outline]) -> dict[str, int | None]:
     fullest = max(peaks, key=lambda one: one["bytes"])
     parts = {f"peak_{name}_bytes": int(fullest[name]) for name in MEMORY_CATEGORIES}
     return {"peak_bytes": int(fullest["bytes"]), **parts}
+
+
+def _upkeep(runs: Sequence[Outline], time_to_target_s: float | None) -> dict[str, float | None]:
+    """Joules and dollars of a run, medians over repeats, and those to the target.
+
+    These are the run's times its median time to target over its median makespan: what a run takes
+    after it has reached the target, such as the rest of its last epoch, is left out evenly.
+    """
+    makespan_s = _median(runs, lambda run: run.makespan_s)
+    share = time_to_target_s / makespan_s if makespan_s and time_to_target_s is not None else None
+    energy_j = _median(runs, lambda run: run.energy_j)
+    cost_usd = _median(runs, lambda run: run.cost_usd)
+    return {
+        "energy_j": energy_j,
+        "energy_to_target_j": _times(energy_j, share),
+        "cost_usd": cost_usd,
+        "cost_to_target_usd": _times(cost_usd, share),
+    }
+
+
+def _times(whole: float | None, share: float | None) -> float | None:
+    return None if whole is None or share is None else whole * share
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

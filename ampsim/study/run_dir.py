@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +24,24 @@ from ampsim.hardware.cluster import WORKERS_MAX
 from ampsim.output_folder import MANIFEST, read_table
 from ampsim.paths import expanded, read_regular
 from ampsim.shown import short
+from ampsim.study.energy import UPKEEP
+from ampsim.study.outages import no_outages
 from ampsim.study.provenance import data_files
+from ampsim.study.result import Result
 from ampsim.study.run_tables import DAMAGED, decoded, refused
 from ampsim.study.run_to_keep import Outcome
 from ampsim.study.source_digest import source_digest
 from ampsim.toml_text import is_tables, mapping, to_toml
 
-TableName: TypeAlias = Literal["spans", "transfers", "admissions", "updates", "stashes", "epochs"]
+TableName: TypeAlias = Literal[
+    "spans", "transfers", "admissions", "updates", "stashes", "epochs", "outages"
+]
 TABLES: Final[tuple[TableName, ...]] = (
     "spans", "transfers", "admissions", "updates", "stashes", "epochs",
 )  # fmt: skip
+SELDOM: Final[tuple[TableName, ...]] = ("outages",)
+"""Tables that are kept only where they have rows."""
+
 KIND: Final = "run"
 FORMAT: Final = 2
 _CHUNK_ROWS: Final = 1 << 17  # chosen: rows that `chunks` gives at once; fewer cost space on disk
@@ -82,6 +91,8 @@ class KeptRun:
         Raises:
             FileFormatError: the file is missing or not the one that was written.
         """
+        if not self._has(name):
+            return no_outages()
         path = self.folder / f"{name}.parquet"
         content = _read(path)
         self._require(path, name, hashlib.sha256(content).hexdigest())
@@ -97,6 +108,8 @@ class KeptRun:
         Raises:
             FileFormatError: the file is missing or not the one that was written.
         """
+        if not self._has(name):
+            return
         path = self.verified(name)
         untyped: Any = parquet
         try:
@@ -125,6 +138,9 @@ class KeptRun:
         self._require(path, name, digest)
         return path
 
+    def _has(self, name: TableName) -> bool:
+        return name not in SELDOM or name in self.manifest["files"]
+
     def _require(self, path: Path, name: TableName, digest: str) -> None:
         if digest != self.manifest["files"][name]["sha256"]:
             raise FileFormatError(
@@ -148,7 +164,7 @@ def write_run(
         (place / MANIFEST).unlink()
     written: list[Path] = []
     files: dict[str, dict[str, Any]] = {}
-    for name in TABLES:
+    for name in tables_of(outcome.result):
         frame: pd.DataFrame = getattr(outcome.result, name)
         content = frame.to_parquet(
             None, engine="pyarrow", compression="zstd", index=False, row_group_size=_CHUNK_ROWS
@@ -162,6 +178,11 @@ def write_run(
     origin = {**start, **inputs, **outcome.result.origin, **hashes}
     write_text(place / MANIFEST, to_toml(origin))
     return [*written, place / MANIFEST]
+
+
+def tables_of(result: Result) -> list[TableName]:
+    """The tables of a run that are kept."""
+    return [*TABLES, *(name for name in SELDOM if len(getattr(result, name)))]
 
 
 def read_run(folder: str | os.PathLike[str]) -> KeptRun:
@@ -204,7 +225,8 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
         )
     needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
     needed.append(("schedule", "name"))
-    needed += [("files", name, key) for name in TABLES for key in ("sha256", "rows")]
+    kept = [name for name in SELDOM if _at(manifest, ("files", name)) is not None]
+    needed += [("files", name, key) for name in (*TABLES, *kept) for key in ("sha256", "rows")]
     for keys in needed:
         value = _at(manifest, keys)
         if value is None:
@@ -230,8 +252,15 @@ def _is_count(value: Any) -> bool:
 def _are_groups(value: Any) -> bool:
     """Whether it is a list of devices, each with a count of workers."""
     return is_tables(value) and all(
-        isinstance(one.get("device"), str) and _is_count(one.get("workers")) for one in value
+        isinstance(one.get("device"), str)
+        and _is_count(one.get("workers"))
+        and all(_is_amount(one[key]) for key in UPKEEP if key in one)
+        for one in value
     )
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {

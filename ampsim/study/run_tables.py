@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import FileFormatError
+from ampsim.study.outages import OUTAGE_SCHEMA
 from ampsim.trace.recorder import (
     ADMISSION_SCHEMA,
     EPOCH_SCHEMA,
@@ -28,8 +29,9 @@ SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     "updates": UPDATE_SCHEMA,
     "stashes": STASH_SCHEMA,
     "epochs": EPOCH_SCHEMA,
+    "outages": OUTAGE_SCHEMA,
 }
-_TEXTS: Final = (*NODE_COLUMNS, "direction", "state")
+_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind")
 _LATER: Final = ("operations",)
 """Columns that folders of earlier versions do not have."""
 

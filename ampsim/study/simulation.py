@@ -23,6 +23,7 @@ from ampsim.study.named import (
     model_of,
     schedule_of,
 )
+from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import DEFAULT, advice_on
 from ampsim.study.placing import prober, workers_of
 from ampsim.study.process_settings import fixed_settings
@@ -42,7 +43,7 @@ class Simulation:
         model: what is trained; not changed.
         cluster: on what.
         schedule: how.
-        seed: of data, initial weights, order and placement.
+        seed: of data, initial weights, order, placement, and what varies on the cluster.
         mode: "numeric" computes everything, "sleep" shapes and control flow only.
         instances: training items to use; None for all that the data set has.
         placement: which worker hosts which node: a name, or the path of a file; None for "paper",
@@ -80,7 +81,7 @@ class Simulation:
         self._model = model
         self._workers = cluster.workers
         self._schedule = schedule
-        self._seed = seed
+        self._seed, self._cluster = seed, cluster
         self._graph = model.graph(seed)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
@@ -96,6 +97,7 @@ class Simulation:
             spans_kept=spans_kept,
             is_abstract=mode == "sleep",
             counts_memory=_counts_memory(cluster, mode) if counts_memory is None else counts_memory,
+            seed=seed,
         )
         if on_items is not None:
             self._training.tell_items(on_items)
@@ -159,12 +161,15 @@ class Simulation:
 
     def result(self) -> Result:
         """Return what has happened so far."""
+        recorder = self._training.recorder
+        recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
             workers=self._workers,
             origin=self._origin,
-            recorder=self._training.recorder,
+            recorder=recorder,
+            outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
         )
 
 
@@ -195,7 +200,8 @@ def simulate(
         cluster: from `load_cluster`, or its name or path.
         schedule: such as ``ampsim.Amp(max_active_keys=8)``, or its name.
         epochs: passes over the training data, each followed by one over the validation data.
-        seed: of data, initial weights, order and placement; the same seed gives the same bits.
+        seed: of data, initial weights, order, placement, and what varies on the cluster; the same
+            seed gives the same bits.
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.

@@ -33,6 +33,9 @@ VALIDATED: Final = 4
 _WORDS: Final = frozenset({"schedule", "note"})
 """Columns of a report's table that are sentences."""
 
+_SELDOM: Final = frozenset({"energy_j", "energy_to_target_j", "cost_usd", "cost_to_target_usd"})
+"""Columns that count only where they are known, as earlier witnesses have none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Few:
@@ -153,7 +156,11 @@ def _numbers(row: Row, goal: Goal, outline: Outline, failure: str | None) -> dic
     for column in outline.utilisation_by_worker:
         values: list[Any] = outline.utilisation_by_worker[column].tolist()
         numbers |= {f"{column} share of worker {place}": one for place, one in enumerate(values)}
-    table = {name: value for name, value in made.items() if name not in _WORDS}
+    table = {
+        name: value
+        for name, value in made.items()
+        if name not in _WORDS and (value is not None or name not in _SELDOM)
+    }
     return {name: _plain(value) for name, value in {**numbers, **table}.items()}
 
 

@@ -34,6 +34,7 @@ class Training:
         is_abstract: shapes instead of numbers (`sleep` mode); None for that wherever control flow
             does not read values.
         counts_memory: whether what lies in the workers' memories is counted.
+        seed: of what varies on the cluster; None for a trial in which nothing does.
 
     Attributes:
         recorder: what has happened.
@@ -56,6 +57,7 @@ class Training:
         spans_kept: int | None = None,
         is_abstract: bool | None = None,
         counts_memory: bool = False,
+        seed: int | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
         if is_abstract is None:
@@ -74,6 +76,7 @@ class Training:
                 recorder=self.recorder,
                 is_abstract=is_abstract,
                 counts_memory=counts_memory,
+                seed=seed,
             )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:

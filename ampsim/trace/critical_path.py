@@ -6,8 +6,9 @@ waited, for its device or for its link. So the path has no gap and no overlap: i
 the makespan.
 
 A message waits at a device because other work comes first: the device is busy, it is another
-stage's turn, or more messages are waited for, to be merged. A step that a worker merged with others
-counts for its own part of the group's time; what it sends leaves, and is caused, by the last part.
+stage's turn, or more messages are waited for, to be merged; or because the device is down. A step
+that a worker merged with others counts for its own part of the group's time; what it sends leaves,
+and is caused, by the last part.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.study import run_dir
 from ampsim.study.compare import Number, compare_runs
-from ampsim.study.run_dir import TABLES, read_run, write_run
+from ampsim.study.run_dir import SELDOM, TABLES, read_run, write_run
 from ampsim.study.run_to_keep import RunOptions, run_to_keep
 
 CHAIN = ((1, 2, 1), (1, 2, 1), (1, 2, 1))
@@ -40,7 +40,7 @@ def changed(keep, tmp_path):
 
     def make(table, change):
         kept = keep("a")
-        frames = {name: kept.table(name) for name in TABLES}
+        frames = {name: kept.table(name) for name in (*TABLES, *SELDOM)}
         frames[table] = change(frames[table].copy())
         origin = {k: v for k, v in kept.manifest.items() if k not in ("kind", "format", "files")}
         result = SimpleNamespace(**frames, origin=origin, model=SimpleNamespace(config=None))

@@ -2,7 +2,8 @@
 
 Orange is forward, blue backward, yellow update; the number in a box is its instance. Thin arrows
 are messages on links that take time; messages from and to the host have no arrow, as the host has
-no row. Rows are grouped by device where devices differ.
+no row. Rows are grouped by device where devices differ. Hatched behind the boxes is when a device
+is slow, or down.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ampsim.report.gantt.boxes import (
     lanes_for,
     whole_window,
 )
+from ampsim.report.gantt.outages import outages_in
 from ampsim.report.gantt.paint import (
     Chart,
     legend_gap,
@@ -34,6 +36,7 @@ from ampsim.report.gantt.paint import (
     paint_rows,
 )
 from ampsim.report.gantt.paint_arrows import legend_arrow, paint_arrows
+from ampsim.report.gantt.paint_outages import legend_outages, paint_outages
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import WHOLE, Kept
 from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
@@ -53,11 +56,13 @@ class Schedule:
         spans: the trace's spans; free steps (start_s == end_s) are not drawn.
         transfers: the trace's transfers that the chart draws, in chunks.
         kept: how much of the run `spans` are; None for all of it.
+        outages: when which device was not as usual; None where there is nothing to draw.
     """
 
     spans: DataFrame
     transfers: Sequence[DataFrame] = ()
     kept: Kept | None = WHOLE
+    outages: DataFrame | None = None
 
 
 @styled
@@ -72,6 +77,7 @@ def gantt(
     devices: Sequence[str] = (),
     transfers: Sequence[DataFrame] = (),
     kept: Kept | None = WHOLE,
+    outages: DataFrame | None = None,
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
 
@@ -86,12 +92,15 @@ def gantt(
         devices: a device's name per worker; where they differ, rows are grouped by them.
         transfers: chunks of the trace's transfers, to be drawn as arrows.
         kept: how much of the run `spans` are, None for all of it; the rest is hatched.
+        outages: as `Result.outages`, hatched behind the boxes of their workers.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
     rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts_in([spans]))
-    return _stack({title: Schedule(spans, transfers, kept)}, rows, window_s, numbered=False)
+    return _stack(
+        {title: Schedule(spans, transfers, kept, outages)}, rows, window_s, numbered=False
+    )
 
 
 @styled
@@ -132,6 +141,7 @@ def _stack(
     figure, panels = _panels(len(charts), len(lanes.workers) * row_pt / 72.0)
     for axes, chart in zip(panels, charts, strict=True):
         paint_rows(axes, chart, rows, row_pt)
+        paint_outages(axes, chart)
         axes.tick_params(axis="x", labelbottom=axes is panels[-1])
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
@@ -142,7 +152,10 @@ def _stack(
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     arrow = [legend_arrow()] if any(chart.transfers for chart in charts) else []
     gap = [legend_gap()] if any(chart.gap_s for chart in charts) else []
-    figure.legend(handles=[*legend_handles(), *gap, *arrow], loc="outside upper right", ncols=6)
+    outages = legend_outages({kind for chart in charts for kind in chart.outages.kinds})
+    figure.legend(
+        handles=[*legend_handles(), *outages, *gap, *arrow], loc="outside upper right", ncols=6
+    )
     _paint_to_size(figure, panels, charts)
     return figure
 
@@ -154,7 +167,16 @@ def _charts(schedules: Mapping[str, Schedule], rows: WorkerRows, window: Window)
     joined = frozenset[int]().union(*(each.workers for each in arrows))
     lanes, scale = lanes_for(boxes, rows, joined), time_scale(*window)
     return [
-        Chart(each, lanes, scale, window, *sent.thinned(ARROWS_MAX), len(sent.source), one.kept)
+        Chart(
+            each,
+            lanes,
+            scale,
+            window,
+            *sent.thinned(ARROWS_MAX),
+            len(sent.source),
+            one.kept,
+            outages_in(one.outages, window),
+        )
         for each, sent, one in zip(boxes, arrows, schedules.values(), strict=True)
     ]
 

@@ -22,6 +22,7 @@ def write_gantt_page(
     title: str = "",
     devices: Sequence[str] = (),
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
+    outages: Mapping[str, DataFrame | None] | None = None,
 ) -> Path:
     """Writes the schedules' charts above each other into one page that needs no network.
 
@@ -36,6 +37,7 @@ def write_gantt_page(
         title: heading, a user's text.
         devices: a device's name per worker; where they differ, rows are grouped by them.
         transfers: each schedule's transfers in chunks, to be drawn as arrows.
+        outages: when which device was not as usual, hatched behind its row's boxes.
 
     Raises:
         OptionError: the window is empty or reversed, or there are too many steps for a page.
@@ -45,7 +47,12 @@ def write_gantt_page(
     if window_s is not None:
         check_window(window_s)
     view = gantt_view(
-        spans_by_schedule, workers=workers, window_s=window_s, devices=devices, transfers=transfers
+        spans_by_schedule,
+        workers=workers,
+        window_s=window_s,
+        devices=devices,
+        transfers=transfers,
+        outages=outages,
     )
     heading = plain(title, 200) or "Who works when"
     write_text(path, render("gantt_page.html", title=heading, view=view))

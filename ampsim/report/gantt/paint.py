@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ampsim.report.axis import Scale
 from ampsim.report.frames import Floats, Integers
 from ampsim.report.gantt.arrows import Arrows
 from ampsim.report.gantt.boxes import Boxes, Lanes, Window, WorkerRows
+from ampsim.report.gantt.outages import Outages, outages_in
 from ampsim.report.kept import WHOLE, Kept
 from ampsim.report.style import (
     DIRECTIONS,
@@ -50,7 +51,7 @@ class Chart:
     """One schedule's chart: boxes, rows, scale, window and arrows.
 
     `arrows` are the transfers to draw, every `every`-th of all `transfers`; `kept` says how much of
-    the run the boxes are of, None for all of it.
+    the run the boxes are of, None for all of it; `outages` are when devices were not as usual.
     """
 
     boxes: Boxes
@@ -61,6 +62,7 @@ class Chart:
     every: int
     transfers: int
     kept: Kept | None = WHOLE
+    outages: Outages = field(default_factory=lambda: outages_in(None, (0.0, 1.0)))
 
     @property
     def gap_s(self) -> Window | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ from ampsim.report.gantt.boxes import (
     lanes_for,
     whole_window,
 )
+from ampsim.report.gantt.outages import outage_legend, outage_rows, outages_in
+from ampsim.report.gantt.packing import in_base64, sent_columns
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
 from ampsim.report.style import DIRECTIONS, TRANSFER
@@ -70,6 +71,7 @@ class GanttView:
         directions: label, colours and hatch of each direction.
         has_transfers: whether the chart has arrows.
         is_whole: whether all steps were kept, so that nothing is hatched.
+        outages: what the legend says of "down" and "slow" devices, of those that there are.
     """
 
     data: dict[str, Any]
@@ -77,6 +79,7 @@ class GanttView:
     directions: dict[str, Any]
     has_transfers: bool
     is_whole: bool
+    outages: dict[str, str]
 
 
 def gantt_view(
@@ -87,6 +90,7 @@ def gantt_view(
     devices: Sequence[str] = (),
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
     kept: Mapping[str, Kept | None] | None = None,
+    outages: Mapping[str, DataFrame | None] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
 
@@ -100,6 +104,7 @@ def gantt_view(
             where there are more of a schedule it has none and says so.
         kept: how much of each run its spans are; all of it where it does not say. What was not kept
             is hatched.
+        outages: when which device of each run was not as usual, hatched behind its row's boxes.
 
     Raises:
         OptionError: there are too many steps for a page.
@@ -118,6 +123,7 @@ def gantt_view(
         name: _Packed(spans, lanes, (nodes, states), whole_s, (kept or {}).get(name))
         for name, spans in spans_by_schedule.items()
     }
+    found = {name: outages_in((outages or {}).get(name), whole_s) for name in spans_by_schedule}
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
@@ -125,12 +131,14 @@ def gantt_view(
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": [
-            {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-            for look in DIRECTIONS.values()
-        ],
+        "directions": _directions(),
         "schedules": [
-            {"name": plain(name), **one.columns(), "sent": _sent_columns(sent[name], lanes)}
+            {
+                "name": plain(name),
+                **one.columns(),
+                "sent": sent_columns(sent[name], lanes, TRANSFERS_MAX),
+                "outages": outage_rows(found[name], lanes.workers),
+            }
             for name, one in packed.items()
         ],
     }
@@ -139,7 +147,16 @@ def gantt_view(
     panels = [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()]
     has_transfers = any(len(one.source) for one in sent.values())
     is_whole = all(one.kept is None for one in packed.values())
-    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole)
+    legend = outage_legend(found.values())
+    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole, legend)
+
+
+def _directions() -> list[dict[str, str]]:
+    """How the page draws each direction."""
+    return [
+        {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+        for look in DIRECTIONS.values()
+    ]
 
 
 def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
@@ -152,26 +169,6 @@ def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
         "groups": [list(group) for group in lanes.groups],
         "closing": lanes.closing_line,
     }
-
-
-def _sent_columns(sent: Arrows, lanes: Lanes) -> dict[str, str]:
-    """Transfers in the order of their starts, as `_Packed.columns`; none if they are too many."""
-    order = np.argsort(sent.start_s, kind="stable")
-    if len(order) > TRANSFERS_MAX:
-        order = order[:0]
-    place = {worker: row for row, worker in enumerate(lanes.workers)}
-    columns: dict[str, Any] = {
-        "start": (sent.start_s, "<f8"),
-        "end": (sent.end_s, "<f8"),
-        "bytes": (sent.size_bytes, "<f8"),
-        "from": (np.array([place[int(w)] for w in sent.source], dtype=np.int64), "<u2"),
-        "to": (np.array([place[int(w)] for w in sent.target], dtype=np.int64), "<u2"),
-    }
-    return {name: _packed(values[order], kind) for name, (values, kind) in columns.items()}
-
-
-def _packed(values: NDArray[Any], kind: str) -> str:
-    return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
 
 
 class _Packed:
@@ -223,7 +220,7 @@ class _Packed:
             "free": self.free,
             "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
-            **{name: _packed(values, _TYPES[name]) for name, values in self.values.items()},
+            **{name: in_base64(values, _TYPES[name]) for name, values in self.values.items()},
         }
 
     def panel(self, name: str, shown: tuple[list[str], int], sent: Arrows) -> Panel:

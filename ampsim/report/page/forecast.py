@@ -22,6 +22,7 @@ from ampsim.report.forecast import (
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt, gantt_comparison
+from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.naming import slugs
 from ampsim.report.page.epochs import write_epochs
@@ -82,7 +83,10 @@ def _write(forecast: Forecast, place: Path) -> list[Path]:
     write_text(place / PAGE, page(forecast, pictures))
     spans, sent = _spans(shown), {name: one.transfers for name, one in shown.items()}
     kept = {name: one.kept for name, one in shown.items()}
-    told = html_page(forecast, learning, spans, transfers=sent, kept=kept, narrow=for_phone)
+    outages = {name: one.outages for name, one in shown.items()}
+    told = html_page(
+        forecast, learning, spans, transfers=sent, kept=kept, outages=outages, narrow=for_phone
+    )
     write_text(place / INDEX, told)
     return [*written, place / PAGE, place / INDEX]
 
@@ -116,6 +120,7 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
             devices=devices,
             transfers=one.transfers,
             kept=one.kept,
+            outages=one.outages,
         )
         figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
     return figures
@@ -124,7 +129,12 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
 def _shown(runs: dict[str, list[Run]]) -> dict[str, Schedule]:
     """The first repeat of each row that has spans."""
     return {
-        name: Schedule(repeats[0].spans, transfers_of(repeats[0]), kept_of(repeats[0]))
+        name: Schedule(
+            repeats[0].spans,
+            transfers_of(repeats[0]),
+            kept_of(repeats[0]),
+            outages_of(repeats[0]),
+        )
         for name, repeats in runs.items()
         if len(repeats[0].spans)
     }

@@ -69,6 +69,7 @@ def html_page(
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
     *,
     kept: Mapping[str, Kept | None] | None = None,
+    outages: Mapping[str, DataFrame | None] | None = None,
     narrow: Sequence[Figure] = (),
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
@@ -82,6 +83,7 @@ def html_page(
         words: texts of this kind of page.
         transfers: transfers of the same runs, which the chart draws as arrows.
         kept: how much of each run `spans_by_schedule` has; all of a run that it does not name.
+        outages: when which device of each run was not as usual.
         narrow: the same figures for a phone; where it is empty a phone shrinks `figures`.
     """
     is_known = len(forecast.table) > 0
@@ -105,6 +107,7 @@ def html_page(
             devices=devices_of(forecast),
             transfers=transfers,
             kept=kept,
+            outages=outages,
         )
         if spans_by_schedule
         else None,

@@ -19,6 +19,7 @@ from ampsim.report import markdown
 from ampsim.report.columns import format_count, items_of
 from ampsim.report.forecast import transfers_of
 from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import narrow_figures, result_figures
@@ -208,7 +209,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         "Run",
         f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
-        tuple(f"{name}.parquet" for name in TABLES),
+        _tables(view),
         ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
@@ -219,8 +220,15 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         words,
         {view.schedule: transfers_of(view)},
         kept={view.schedule: kept_of(view)},
+        outages={view.schedule: outages_of(view)},
         narrow=narrow_figures(view, FIGURES),
     )
+
+
+def _tables(view: RunView) -> tuple[str, ...]:
+    """The files of the trace that are kept of a run."""
+    seldom = ("outages.parquet",) if len(view.outline.outages) else ()
+    return (*(f"{name}.parquet" for name in TABLES), *seldom)
 
 
 def page(view: RunView, pictures: Sequence[Picture]) -> str:
@@ -228,7 +236,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
     headings, *lines = epochs_table(view)
     table = markdown.table(headings, lines, left=()).rstrip("\n")
-    files = ", ".join(f"[{name}.parquet]({name}.parquet)" for name in TABLES)
+    files = ", ".join(f"[{name}]({name})" for name in _tables(view))
     parts = [
         f"# Run: {model} on {cluster}",
         f"**{markdown.escape(verdict_of(view))}**",

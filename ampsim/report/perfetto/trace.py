@@ -50,6 +50,7 @@ class Trace:
         stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
         transfers: gives the trace's transfers in chunks, each link's in the order of their starts.
         devices: a device's name for each worker; empty where it is unknown.
+        outages: when which device was not as usual, for charts; a trace for Perfetto has none.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Trace:
     stashes: Callable[[], Iterable[DataFrame]] = tuple
     transfers: Callable[[], Iterable[DataFrame]] = tuple
     devices: Sequence[str] = ()
+    outages: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@
     return new Type(bytes.buffer);
   };
   const schedules = data.schedules.map((packed) => {
-    const schedule = { name: packed.name, begins: packed.begins, gap: packed.gap };
+    const schedule = { name: packed.name, begins: packed.begins, gap: packed.gap, outages: packed.outages };
     for (const [name, Type] of Object.entries(TYPES)) schedule[name] = decode(packed[name], Type);
     const sent = {};
     for (const [name, Type] of Object.entries(SENT_TYPES)) sent[name] = decode(packed.sent[name], Type);
@@ -204,6 +204,35 @@
     }
     context.stroke();
     context.restore();
+  };
+  const drawOutages = (context, schedule, colour) => {
+    // Times in which a device is down, striped, or slow, dotted; behind the boxes, over the row's whole height.
+    const high = layout.rowHeight;
+    for (const [row, start, end, isDown] of schedule.outages) {
+      const [left, right] = [Math.max(layout.gutter, x(start)), Math.min(layout.gutter + layout.plot, x(end))];
+      if (left >= right) continue;
+      context.save();
+      context.beginPath();
+      context.rect(left, row * high, right - left, high);
+      context.clip();
+      context.fillStyle = colour.ground;
+      context.fillRect(left, row * high, right - left, high);
+      context.strokeStyle = context.fillStyle = colour.faint;
+      context.lineWidth = 1;
+      context.beginPath();
+      const first = left - high - (left - high) % 5;
+      for (let from = first; from < right; from += 5) {
+        if (isDown) {
+          context.moveTo(from, row * high);
+          context.lineTo(from + high, (row + 1) * high);
+        } else {
+          for (let down = 2; down < high; down += 5) context.rect(from, row * high + down, 1.2, 1.2);
+        }
+      }
+      if (isDown) context.stroke();
+      else context.fill();
+      context.restore();
+    }
   };
   const isCrowded = (schedule) => {
     for (let row = 0; row < ROWS; row++) {
@@ -390,6 +419,7 @@
       const middle = Math.max(7, (row + 0.5) * layout.rowHeight); // the first name of low rows is not cut off
       context.fillText(layout.names[row], layout.gutter - 6, middle, layout.gutter - layout.bracket - 8);
     }
+    drawOutages(context, panel.schedule, colour);
     drawGap(context, panel.schedule, colour);
     drawGroups(context, colour);
     if (data.closing) {

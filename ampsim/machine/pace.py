@@ -1,0 +1,179 @@
+"""Pace: how long a task really occupies a device whose time varies.
+
+A worker of such a device has its tasks wrapped when a run is wired; any other has them as they are,
+so that nothing is asked per message. `docs/decisions/0012-time-that-varies.md` has the reasons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.clock import Clock
+from ampsim.hardware import Cluster
+from ampsim.machine.outages import Outage, has_outages, outages_of
+from ampsim.machine.processor import Begun, Processor, Tasks
+from ampsim.rng import stream
+
+_TICK_S: Final = 1e-18
+_DRAWS: Final = 1024  # chosen: one call of NumPy for so many costs little more than for one
+
+
+def paced(
+    tasks: Tasks, processor: Processor, clock: Clock, cluster: Cluster, *, seed: int
+) -> Tasks:
+    """The tasks of a processor at the pace of its device; they themselves where nothing varies.
+
+    Args:
+        tasks: what takes as long as it is priced.
+        processor: which does them.
+        clock: whose time passes.
+        cluster: says what varies.
+        seed: the run's.
+    """
+    worker = processor.index
+    cv = cluster.devices[worker].jitter_cv
+    if not cv and not has_outages(cluster, worker):
+        return tasks
+    jitter = lognormal(stream(seed, "jitter", worker), cv) if cv else None
+    return Paced(tasks, Pace(outages_of(cluster, worker, seed), jitter), processor, clock)
+
+
+def lognormal(random: np.random.Generator, cv: float) -> Iterator[float]:
+    """Draws of mean 1 and this coefficient of variation, without end.
+
+    Source: of a lognormal variable exp(m + s z), the mean is exp(m + s²/2) and the squared
+    coefficient of variation exp(s²) - 1.
+    """
+    variance = math.log1p(cv * cv)
+    while True:
+        yield from random.lognormal(-variance / 2, math.sqrt(variance), _DRAWS).tolist()
+
+
+class Pace:
+    """When a device is up, and how long a task takes that begins then.
+
+    It is asked of times that never fall.
+
+    Args:
+        outages: when the device is not as usual, by their starts.
+        jitter: factors of mean 1, one for each task; None where a task takes what it is priced.
+    """
+
+    __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s")
+
+    def __init__(self, outages: Iterator[Outage], jitter: Iterator[float] | None) -> None:
+        self._coming = outages
+        self._jitter = jitter
+        self._known: list[Outage] = []
+        self._next = next(outages, None)
+        self._up_s = 0.0
+
+    def up_at_s(self, now_s: float) -> float:
+        """When the device can begin a task: now, or when it is up again."""
+        if now_s >= self._up_s:
+            self._up_s = self._looked_up(now_s)
+        # a clock counts ticks: what is nearer than rounding is now
+        is_up = self._up_s - now_s <= _TICK_S + 4 * math.ulp(self._up_s)
+        return now_s if is_up else self._up_s
+
+    def lasting_s(self, now_s: float, seconds: float) -> float:
+        """How long a task of so many seconds takes that begins now, when the device is up."""
+        if self._jitter is not None:
+            seconds *= next(self._jitter)
+        at_s, left_s = max(now_s, self._up_s), seconds
+        while True:
+            slowness, until_s, is_lost = self._state(at_s)
+            if slowness == math.inf:
+                left_s = seconds if is_lost else left_s
+            elif left_s * slowness <= until_s - at_s:
+                return (at_s - now_s) + left_s * slowness
+            else:
+                left_s -= (until_s - at_s) / slowness
+            at_s = until_s
+
+    def _looked_up(self, at_s: float) -> float:
+        """The first time from then on at which the device is up."""
+        while True:
+            slowness, until_s, _is_lost = self._state(at_s)
+            if slowness < math.inf:
+                return at_s
+            at_s = until_s
+
+    def _state(self, at_s: float) -> tuple[float, float, bool]:
+        """From a time on: how many times as long all takes, until when, and if a step is lost.
+
+        It is asked of times that never fall: what is over is forgotten.
+        """
+        if self._known:
+            self._known = [one for one in self._known if one.end_s > at_s]
+        while self._next is not None and self._next.start_s <= at_s:
+            if self._next.end_s > at_s:
+                self._known.append(self._next)
+            self._next = next(self._coming, None)
+        until_s = math.inf if self._next is None else self._next.start_s
+        slowness, is_lost = 1.0, False
+        for one in self._known:
+            slowness *= one.slowness
+            is_lost |= one.is_step_lost
+            until_s = min(until_s, one.end_s)
+        return slowness, until_s, is_lost
+
+
+class Paced:
+    """Tasks at the pace of their device: they take as long as it does, and wait while it is down.
+
+    Args:
+        tasks: the tasks themselves.
+        pace: of the device.
+        processor: which does them.
+        clock: whose time passes.
+    """
+
+    __slots__ = ("_clock", "_is_waiting", "_pace", "_processor", "_tasks", "queues")
+
+    def __init__(self, tasks: Tasks, pace: Pace, processor: Processor, clock: Clock) -> None:
+        self.queues: dict[Any, deque[Any]] = tasks.queues
+        self._tasks = tasks
+        self._pace = pace
+        self._processor = processor
+        self._clock = clock
+        self._is_waiting = False
+
+    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
+        """Take a task, or wait until the device is up and leave it in its queue."""
+        now_s = self._clock.now
+        up_s = self._pace.up_at_s(now_s)
+        if up_s > now_s:
+            return up_s - now_s, None
+        seconds, what = self._tasks.begin(kind, queue)
+        if seconds and what is not None:
+            seconds = self._pace.lasting_s(now_s, seconds)
+        return seconds, what
+
+    def end(self, task: Begun) -> None:
+        """Finish a task; a wait needs no end."""
+        if task[1] is not None:
+            self._tasks.end(task)
+
+    def do_free(self, now_s: float) -> None:
+        """Do what takes no time, now or when the device is up again."""
+        up_s = self._pace.up_at_s(now_s)
+        if up_s == now_s:
+            self._tasks.do_free(now_s)
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._clock.call_later(up_s - now_s, self._resume)
+
+    def _resume(self) -> None:
+        """Do what came for free while the device was down; a busy one does it after its task."""
+        self._is_waiting = False
+        processor = self._processor
+        if not processor.is_busy and not processor.is_listed:
+            processor.is_listed = True
+            processor.instant.waiting.append(processor)
+        processor.instant.settle()

@@ -1,0 +1,146 @@
+"""Events, failures and messages in a cluster file: what is read, and what is refused in a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from ampsim.errors import FileFormatError, OptionError
+from ampsim.hardware import Cluster, Event, Failures, Messages, load_cluster
+from ampsim.study.provenance import costs
+
+HEAD = """
+[[device]]
+name = "tflops-1"
+count = 3
+"""
+SOURCE = 'source = {kind = "assumed", text = "for tests"}'
+EVENT = f"""
+[[events]]
+kind = "stop"
+worker = [0, 2]
+from_s = 1.0
+until_s = 2.5
+{SOURCE}
+"""
+FAILURES = f"""
+[failures]
+kind = "slow"
+factor = 3.0
+worker = 1
+mean_time_between_s = 10.0
+mean_time_to_repair_s = 0.5
+{SOURCE}
+"""
+MESSAGES = f"""
+[messages]
+loss_probability = 0.01
+retry_after_s = 1e-3
+delay_cv = 0.2
+{SOURCE}
+"""
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """The cluster of a file with the given content."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_and_load(content: str) -> Cluster:
+        (tmp_path / "flaky.toml").write_text(content)
+        return load_cluster("flaky.toml")
+
+    return write_and_load
+
+
+def test_a_cluster_file_says_what_varies(load):
+    cluster = load(HEAD + EVENT + FAILURES + MESSAGES)
+    (event,) = cluster.events
+    assert (event.kind, event.worker, event.from_s, event.until_s) == ("stop", (0, 2), 1.0, 2.5)
+    assert event.is_step_lost
+    assert [event.hits(worker) for worker in range(3)] == [True, False, True]
+    assert cluster.failures is not None
+    assert (cluster.failures.slowness, cluster.failures.worker) == (3.0, (1,))
+    assert cluster.messages is not None
+    assert cluster.messages.retry_after_s == 1e-3
+
+
+def test_what_is_made_in_code_equals_what_is_read(load):
+    made = Event(kind="stop", worker=[0, 2], from_s=1.0, until_s=2.5)  # pyright: ignore[reportArgumentType]  # a list is welcome
+    assert load(HEAD + EVENT).events[0].model_copy(update={"source": None}) == made
+
+
+def test_the_digest_of_a_cluster_counts_what_varies_only_where_it_is_set(load):
+    digests = [load(HEAD + part).digest for part in ("", EVENT, FAILURES, MESSAGES)]
+    assert len(set(digests)) == 4
+    assert load_cluster("tflops-1", workers=3, latency_s=1e-6).digest == (
+        "6d906b1d89b275cffd7de2537e66bc0a6cd39f88440598e523e79fd0c80ee36c"
+    )
+
+
+REFUSED = {
+    'kind = "stop"|kind = "halt"': "events[0].kind must be 'slow', 'pause' or 'stop', got 'halt'",
+    'kind = "stop"|kind = "slow"': 'events[0]: kind "slow" needs a factor',
+    'kind = "stop"|kind = "pause"\nloses_step = true': 'events[0]: kind "pause" has no loses_step',
+    'kind = "stop"|kind = "stop"\nfactor = 2.0': 'events[0]: kind "stop" has no factor',
+    'kind = "stop"|kind = "slow"\nfactor = 0.5': "events[0].factor must be >= 1, got 0.5",
+    "worker = [0, 2]|worker = 3": "events[0].worker must be below 3, the count of workers, got 3",
+    "worker = [0, 2]|worker = -1": "events[0].worker: expected a worker's index, a list of them, "
+    "or 'all', got -1",
+    "worker = [0, 2]|worker = []": "got []",
+    "worker = [0, 2]|worker = [1, 1]": "expected each worker once, got [1, 1]",
+    "worker = [0, 2]|worker = true": "got True",
+    "until_s = 2.5|until_s = 1.0": "events[0]: until_s must be > 1, from_s, got 1",
+    "until_s = 2.5|until_s = inf": "events[0].until_s must be a finite number",
+    "until_s = 2.5|": "missing key 'events[0].until_s'",
+    "from_s = 1.0|from = 1.0": "unknown key 'from' in events[0]; did you mean 'from_s'?",
+    f"until_s = 2.5\n{SOURCE}|until_s = 2.5": "events[0] has no key 'source'",
+    "mean_time_between_s = 10.0|mean_time_between_s = 0": "failures.mean_time_between_s must be "
+    ">= 1e-09, got 0",
+    f"repair_s = 0.5\n{SOURCE}|repair_s = 0.5": "failures has no key 'source'",
+    "loss_probability = 0.01|loss_probability = 1.0": "messages.loss_probability must be <= 0.99",
+    "retry_after_s = 1e-3|": "messages: loss_probability needs retry_after_s",
+    "loss_probability = 0.01|": "messages: retry_after_s has no effect without loss_probability",
+    "delay_cv = 0.2|delay_cv = 11.0": "messages.delay_cv must be <= 10, got 11",
+    f"delay_cv = 0.2\n{SOURCE}|delay_cv = 0.2": "messages has no key 'source'",
+}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_wrong_is_told_in_one_line(load, change):
+    before, after = change.split("|")
+    content = HEAD + EVENT + FAILURES + MESSAGES
+    assert before in content
+    with pytest.raises(FileFormatError) as raised:
+        load(content.replace(before, after, 1))
+    said = str(raised.value)
+    assert said.startswith("flaky.toml: ")
+    assert "\n" not in said
+    assert REFUSED[change] in said
+
+
+def test_stops_of_one_worker_that_overlap_are_refused(load):
+    other = EVENT.replace("[0, 2]", '"all"').replace("1.0", "2.0").replace("2.5", "3.0")
+    with pytest.raises(FileFormatError, match=r"events\[1\] overlaps events\[0\] on worker 0, fro"):
+        load(HEAD + EVENT + other)
+    load(HEAD + EVENT + other.replace('"all"', "1"))
+    slow = other.replace('"stop"', '"slow"\nfactor = 2.0')
+    load(HEAD + EVENT + slow)
+
+
+def test_wrong_values_in_code_are_told_in_one_line():
+    with pytest.raises(OptionError, match=r"^Failures: missing key 'mean_time_between_s'"):
+        Failures(mean_time_to_repair_s=1.0)  # pyright: ignore[reportCallIssue]  # on purpose
+    with pytest.raises(OptionError, match=r"^Messages: loss_probability must be >= 0, got -0\.1"):
+        Messages(loss_probability=-0.1)
+
+
+def test_a_manifest_names_what_varies_and_on_what_authority(load):
+    rows = costs(load(HEAD + EVENT + FAILURES + MESSAGES))
+    told = {row["of"]: row["what"] for row in rows if row["text"] == "for tests"}
+    assert told == {
+        "workers 0, 2": "stop, the step in its middle done again from 1 s to 2.5 s",
+        "worker 1": "3 times as slow every 10 s for 0.5 s in the mean",
+        "messages": "0.01 of transmissions lost, sent again after 0.001 s; coefficient of "
+        "variation of latencies 0.2",
+    }
+    assert not [row for row in costs(load(HEAD)) if row["text"] == "for tests"]

@@ -1,0 +1,169 @@
+"""Outages in results, and the joules and dollars of a run."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.hardware import Cluster, Device, Event, Failures
+from ampsim.study.forecast_json import to_json
+from ampsim.study.outages import held_up_s
+from ampsim.study.outline import from_plain, to_plain
+from ampsim.study.run_dir import write_run
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
+
+POWER = {"idle_power_w": 10.0, "busy_power_w": 70.0}
+PRICE = {"price_usd_per_h": 7200.0}
+PAUSE = Event(kind="pause", worker=0, from_s=3.0, until_s=13.5)
+
+
+def cluster_of(first: dict[str, Any], second: dict[str, Any], **varies: Any) -> Cluster:
+    """Two workers, each with what it says of power and price."""
+    devices = tuple(Device(name="test", flop_per_s=1.0, **own) for own in (first, second))
+    return Cluster(name="two", devices=devices, **varies)
+
+
+@pytest.fixture(scope="module")
+def model(chain):
+    return chain(((4, 6, 1), (3, 5, 2)), instances=4, valid=1).model()
+
+
+def run(model: Any, cluster: Cluster) -> ampsim.Result:
+    return ampsim.simulate(model, cluster, ampsim.Sequential(), mode="sleep")
+
+
+def test_energy_is_idle_power_all_the_time_and_the_rest_while_busy(model):
+    result = run(model, cluster_of(POWER, {"idle_power_w": 1.0, "busy_power_w": 2.0}))
+    spans = result.spans
+    busy_s = (spans["end_s"] - spans["start_s"]).groupby(spans["worker"]).sum()
+    idle_j = (10.0 + 1.0) * result.makespan_s
+    assert result.energy_j == pytest.approx(idle_j + 60.0 * busy_s[0] + 1.0 * busy_s[1])
+
+
+def test_a_step_that_a_pause_holds_up_takes_idle_power_meanwhile(model):
+    usual = run(model, cluster_of(POWER, POWER))
+    paused = run(model, cluster_of(POWER, POWER, events=(PAUSE,)))
+    assert paused.makespan_s == pytest.approx(usual.makespan_s + 10.5)
+    assert paused.energy_j == pytest.approx(usual.energy_j + 2 * 10.0 * 10.5)
+
+
+def test_a_cost_is_the_price_times_the_makespan(model):
+    result = run(model, cluster_of(PRICE, {"price_usd_per_h": 3600.0}))
+    assert result.cost_usd == pytest.approx(3.0 * result.makespan_s)
+
+
+@pytest.mark.parametrize("known", [{}, POWER, PRICE])
+def test_what_one_device_does_not_say_is_unknown_for_all(model, known):
+    result = run(model, cluster_of({**POWER, **PRICE}, known))
+    assert math.isnan(result.energy_j) == ("idle_power_w" not in known)
+    assert math.isnan(result.cost_usd) == ("price_usd_per_h" not in known)
+
+
+def test_time_held_up_counts_overlapping_outages_once():
+    spans = pd.DataFrame({"worker": [0, 0, 1], "start_s": [0.0, 5.0, 0.0], "end_s": [4.0, 9, 9]})
+    outages = pd.DataFrame(
+        {
+            "worker": [0, 0, 0, 1, 0],
+            "kind": ["pause", "stop", "slow", "slow", "stop"],
+            "start_s": [1.0, 2.0, 0.0, 0.0, 3.5],
+            "end_s": [3.0, 2.5, 9.0, 9.0, 6.0],
+        }
+    )
+    np.testing.assert_allclose(held_up_s([spans], outages, 2), [2.0 + 0.5 + 1.0, 0.0])
+
+
+def test_a_row_has_joules_and_dollars_to_the_target_in_proportion_to_its_time(model):
+    forecast = ampsim.forecast(
+        model, cluster_of({**POWER, **PRICE}, {**POWER, **PRICE}), "sequential", target=0.01,
+        max_epochs=3,
+    )  # fmt: skip
+    row = forecast.table.iloc[0]
+    result = forecast.runs[0].result
+    share = row["time_to_target_s"] / row["makespan_s"]
+    assert 0 < share <= 1
+    assert row["energy_j"] == result.energy_j
+    assert row["energy_to_target_j"] == pytest.approx(result.energy_j * share)
+    assert row["cost_to_target_usd"] == pytest.approx(result.cost_usd * share)
+    assert "energy to target (J)" in ampsim_table(forecast)
+
+
+def test_rows_of_devices_that_say_nothing_have_the_keys_with_null(model):
+    forecast = ampsim.forecast(model, cluster_of({}, {}), "sequential", max_epochs=1)
+    (row,) = json.loads(to_json(forecast, seed=0))["rows"]
+    keys = ("energy_j", "energy_to_target_j", "cost_usd", "cost_to_target_usd")
+    assert [row[key] for key in keys] == [None] * 4
+    assert "(J)" not in ampsim_table(forecast)
+    assert "(USD)" not in ampsim_table(forecast)
+
+
+def ampsim_table(forecast: ampsim.Forecast) -> str:
+    from ampsim.report.table import to_markdown
+
+    return to_markdown(forecast.table)
+
+
+def test_a_result_lists_the_outages_that_began_before_its_end(model):
+    late = Event(kind="slow", worker=1, from_s=1e6, until_s=2e6, factor=2.0)
+    result = run(model, cluster_of({}, {}, events=(late, PAUSE)))
+    assert result.outages.to_dict("records") == [
+        {"worker": 0, "kind": "pause", "start_s": 3.0, "end_s": 13.5}
+    ]
+    assert list(run(model, cluster_of({}, {})).outages.columns) == list(result.outages.columns)
+
+
+@pytest.fixture
+def keep(model, tmp_path):
+    """`keep(**varies)` keeps a run in a folder, and reads it back."""
+
+    def make(**varies: Any) -> tuple[Any, ampsim.LoadedRun]:
+        cluster = cluster_of(POWER, {**POWER, **PRICE}, **varies)
+        outcome = run_to_keep(model, cluster, ampsim.Sequential(), RunOptions(mode="sleep"))
+        write_run(outcome, tmp_path / "kept")
+        return outcome.result, ampsim.load_run(tmp_path / "kept")
+
+    return make
+
+
+def test_a_kept_run_has_its_outages_and_energy(keep):
+    failures = Failures(mean_time_between_s=20.0, mean_time_to_repair_s=2.0)
+    result, loaded = keep(events=(PAUSE,), failures=failures)
+    assert len(result.outages) > 3
+    pd.testing.assert_frame_equal(loaded.outages, result.outages, check_dtype=False)
+    assert loaded.energy_j == pytest.approx(result.energy_j, rel=1e-12)
+    assert math.isnan(loaded.cost_usd)
+
+
+def test_a_folder_of_a_run_without_outages_has_no_table_of_them_and_loads(keep):
+    _result, loaded = keep()
+    assert not (Path(loaded.folder) / "outages.parquet").exists()
+    assert list(loaded.outages.columns) == ["worker", "kind", "start_s", "end_s"]
+    assert len(loaded.outages) == 0
+
+
+def test_an_outline_carries_what_is_known_and_earlier_outlines_can_be_read(model):
+    for varies in ({}, {"events": (PAUSE,)}):
+        outline = run(model, cluster_of(POWER if varies else {}, POWER, **varies)).outline()
+        plain = json.loads(json.dumps(to_plain(outline)))
+        assert ("energy_j" in plain["numbers"]) == ("outages" in plain["tables"]) == bool(varies)
+        again = from_plain(plain)
+        np.testing.assert_equal(again.energy_j, outline.energy_j)
+        assert again.outages["kind"].tolist() == outline.outages["kind"].tolist()
+
+
+def test_charts_hatch_outages_and_name_them_in_the_legend(model):
+    from ampsim import figures
+
+    slow = Event(kind="slow", worker=1, from_s=1.0, until_s=20.0, factor=2.0)
+    for events, names in (((PAUSE, slow), {"device down", "device slow"}), ((), set[str]())):
+        figure = figures.gantt(run(model, cluster_of({}, {}, events=events)))
+        said = {text.get_text() for text in figure.legends[0].get_texts()}
+        assert {one for one in said if one.startswith("device")} == names
+        drawn = {one.get_label() for one in figure.axes[0].collections}
+        assert {one for one in drawn if str(one).startswith("device")} == names

@@ -1,0 +1,254 @@
+"""Processors against queueing theory: M/M/1, M/D/1, M/G/1, M/M/k, a closed tandem, Little's law.
+
+A mean waiting time is compared in two steps, because at a high load it takes tens of millions of
+customers to know one within 1 %, and a processor serves 100,000 a second. First, processors and a
+recursion that shares no code with them (Lindley, 1952; Kiefer and Wolfowitz, 1955) give every
+customer of a run the same waiting time. Second, the recursion's mean over the long run is that of
+theory; its standard error, of batch means, is what the tolerance rests on.
+
+Source: Kleinrock, "Queueing Systems", volume 1, 1975: chapters 3 (M/M/1, Erlang C) and 5
+(Pollaczek-Khinchine); Reiser and Lavenberg, 1980 (exact mean-value analysis); Little, 1961.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ampsim.clock import SimClock
+from ampsim.machine import Begun, Instant, Processor
+
+pytestmark = pytest.mark.slow  # 5 to 15 s each: long runs
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+SERVED = 60_000
+"""Customers that processors serve, one by one."""
+
+
+def exponential(random: np.random.Generator, count: int) -> np.ndarray:
+    return random.exponential(1.0, count)
+
+
+def constant(_random: np.random.Generator, count: int) -> np.ndarray:
+    return np.ones(count)
+
+
+def two_kinds(random: np.random.Generator, count: int) -> np.ndarray:
+    """Many short ones and a few long ones: mean 1, second moment 4.1 (computed below)."""
+    return np.where(random.random(count) < 0.1, 5.5, 0.5)
+
+
+SERVICES: dict[str, tuple[Draw, float]] = {
+    "M/M/1": (exponential, 2.0),
+    "M/D/1": (constant, 1.0),
+    "M/G/1": (two_kinds, 0.1 * 5.5**2 + 0.9 * 0.5**2),
+}
+"""Draws of service times of mean 1, and their second moments."""
+
+
+class Counter:
+    """Processors that serve customers from one queue, first come first served."""
+
+    def __init__(self, clock: SimClock, count: int) -> None:
+        self.clock = clock
+        self.queue: deque[tuple[float, float, Callable[[], None] | None]] = deque()
+        self.waits_s: list[float] = []
+        self.times_s: list[float] = []
+        self.inside, self.area, self.changed_s = 0, 0.0, 0.0
+        instant = Instant(clock)
+        self.processors = [Processor(index, clock, instant) for index in range(count)]
+        for one in self.processors:
+            clock.start(one.work(self), f"processor-{one.index}")
+        self.queues = {"customers": self.queue}
+
+    def arrive(self, seconds: float, then: Callable[[], None] | None = None) -> None:
+        """A customer comes now; `then` is called when served."""
+        self._change(+1)
+        self.queue.append((self.clock.now, seconds, then))
+        idle = next((one for one in self.processors if one.is_idle), None)
+        if idle is not None:
+            idle.wake()
+
+    def begin(self, _kind: Any, queue: deque[Any]) -> Begun:
+        came_s, seconds, then = queue.popleft()
+        self.waits_s.append(self.clock.now - came_s)
+        return seconds, (came_s, then)
+
+    def end(self, task: Begun) -> None:
+        came_s, then = task[1]
+        self.times_s.append(self.clock.now - came_s)
+        self._change(-1)
+        if then is not None:
+            then()
+
+    def do_free(self, now_s: float) -> None:
+        """There are no free tasks."""
+
+    def _change(self, by: int) -> None:
+        now_s = self.clock.now
+        self.area += self.inside * (now_s - self.changed_s)
+        self.inside, self.changed_s = self.inside + by, now_s
+
+
+def served_by_processors(gaps_s: np.ndarray, services_s: np.ndarray, servers: int = 1) -> Counter:
+    """Processors serve customers that come after such gaps, for so long."""
+    clock = SimClock()
+    counter = Counter(clock, servers)
+    coming = iter(zip(gaps_s.tolist(), services_s.tolist(), strict=True))
+
+    def next_one() -> None:
+        for gap_s, seconds in coming:
+            clock.call_later(gap_s, lambda seconds=seconds: come(seconds))
+            return
+
+    def come(seconds: float) -> None:
+        counter.arrive(seconds)
+        next_one()
+
+    next_one()
+    clock.run()
+    return counter
+
+
+def lindley(gaps_s: np.ndarray, services_s: np.ndarray, first_s: float) -> np.ndarray:
+    """Waiting times of all customers but the first, who waits `first_s`; no gap before it counts.
+
+    W(n + 1) = max(0, W(n) + S(n) - T(n + 1)), summed up at once.
+    """
+    walk_s = first_s + np.cumsum(services_s[:-1] - gaps_s[1:])
+    return walk_s - np.minimum.accumulate(np.minimum(walk_s, 0.0))
+
+
+def batches_of(
+    random: np.random.Generator, service: Draw, load: float, count: int
+) -> Iterator[np.ndarray]:
+    """Waiting times, batch after batch of a million, each going on where the last ended."""
+    last_s = 0.0
+    for _ in range(count):
+        gaps_s, services_s = random.exponential(1 / load, 1_000_001), service(random, 1_000_001)
+        waits_s = lindley(gaps_s, services_s, last_s)
+        last_s = float(waits_s[-1])
+        yield waits_s
+
+
+@pytest.mark.parametrize("load", [0.5, 0.7, 0.9, 0.95])
+@pytest.mark.parametrize("queue", SERVICES)
+def test_waiting_times_of_one_processor_are_those_of_pollaczek_and_khinchine(queue, load):
+    """Wq = load m2 / 2 (1 - load). The worst standard error is 0.3 % up to 0.9, 0.8 % at 0.95."""
+    service, second_moment = SERVICES[queue]
+    random = np.random.default_rng([75, round(100 * load)])
+    gaps_s, services_s = random.exponential(1 / load, SERVED), service(random, SERVED)
+    counter = served_by_processors(gaps_s, services_s)
+    waits_s = np.array(counter.waits_s)
+    np.testing.assert_allclose(waits_s[1:], lindley(gaps_s, services_s, 0.0), atol=1e-7)
+
+    expected_s = load * second_moment / (2 * (1 - load))
+    means_s = np.array([one.mean() for one in batches_of(random, service, load, 50)])
+    error = means_s.std(ddof=1) / math.sqrt(len(means_s)) / expected_s
+    assert error < (0.004 if load <= 0.9 else 0.01)
+    within = 0.01 if load <= 0.9 else 3 * error
+    assert means_s.mean() == pytest.approx(expected_s, rel=within)
+
+
+def by_heap(gaps_s: np.ndarray, services_s: np.ndarray, servers: int) -> list[float]:
+    """Waiting times where each customer takes the server that is free first."""
+    free_s, now_s, waits_s = [0.0] * servers, 0.0, []
+    for gap_s, seconds in zip(gaps_s.tolist(), services_s.tolist(), strict=True):
+        now_s += gap_s
+        start_s = max(now_s, free_s[0])
+        waits_s.append(start_s - now_s)
+        heapq.heapreplace(free_s, start_s + seconds)
+    return waits_s
+
+
+def erlang_c(servers: int, load: float) -> float:
+    """Probability that a customer waits, by the recursion of Erlang's B formula."""
+    offered, blocked = servers * load, 1.0
+    for one in range(1, servers + 1):
+        blocked = offered * blocked / (one + offered * blocked)
+    return blocked / (1 - load * (1 - blocked))
+
+
+def long_run_of_several(servers: int, load: float) -> np.ndarray:
+    """Mean waiting time in each of 20,000 runs side by side, after a start of 6 relaxation times.
+
+    Kiefer and Wolfowitz: the sorted work before each server, less the gap to the next customer.
+    """
+    random, runs = np.random.default_rng([55, servers, round(100 * load)]), 20_000
+    relaxation = load / (1 - math.sqrt(load)) ** 2
+    work_s, total_s = np.zeros((runs, servers)), np.zeros(runs)
+    start, steps = round(6 * relaxation), max(600, round(6 * relaxation))
+    for step in range(start + steps):
+        if step >= start:
+            total_s += work_s[:, 0]
+        work_s[:, 0] += random.exponential(1.0, runs)
+        work_s -= random.exponential(1 / (servers * load), runs)[:, None]
+        np.maximum(work_s, 0.0, out=work_s)
+        work_s.sort(axis=1)
+    return total_s / steps
+
+
+@pytest.mark.parametrize(("servers", "load"), [(2, 0.5), (2, 0.9), (4, 0.7), (4, 0.9)])
+def test_waiting_times_of_several_processors_at_one_queue_are_those_of_erlang(servers, load):
+    """Wq = C / (k - offered load). The worst standard error is 0.3 %."""
+    random = np.random.default_rng([17, servers])
+    gaps_s = random.exponential(1 / (servers * load), SERVED)
+    services_s = exponential(random, SERVED)
+    counter = served_by_processors(gaps_s, services_s, servers)
+    np.testing.assert_allclose(counter.waits_s, by_heap(gaps_s, services_s, servers), atol=1e-7)
+
+    expected_s = erlang_c(servers, load) / (servers * (1 - load))
+    means_s = long_run_of_several(servers, load)
+    assert means_s.std(ddof=1) / math.sqrt(len(means_s)) < 0.004 * expected_s
+    assert means_s.mean() == pytest.approx(expected_s, rel=0.01)
+
+
+def mean_values(services_s: list[float], customers: int) -> tuple[float, list[float]]:
+    """Throughput and mean numbers at each station of a closed tandem, by exact recursion."""
+    at, throughput = [0.0] * len(services_s), 0.0
+    for number in range(1, customers + 1):
+        times_s = [s * (1 + inside) for s, inside in zip(services_s, at, strict=True)]
+        throughput = number / sum(times_s)
+        at = [throughput * one for one in times_s]
+    return throughput, at
+
+
+@pytest.mark.parametrize("customers", [1, 3, 8])
+def test_a_closed_tandem_of_processors_is_that_of_mean_value_analysis(customers):
+    """60,000 rounds: the standard error of a throughput is at most 0.4 %."""
+    services_s, rounds = [1.0, 0.6, 1.4], 60_000
+    random = np.random.default_rng(80 + customers)
+    clock = SimClock()
+    stations = [Counter(clock, 1) for _ in services_s]
+    draws = [iter(random.exponential(mean_s, rounds + customers).tolist()) for mean_s in services_s]
+
+    def go_on(place: int) -> None:
+        seconds = next(draws[place], None)
+        if seconds is not None:
+            stations[place].arrive(seconds, lambda: go_on((place + 1) % len(stations)))
+
+    for _ in range(customers):
+        go_on(0)
+    clock.run()
+    throughput, numbers = mean_values(services_s, customers)
+    assert rounds / clock.now == pytest.approx(throughput, rel=0.01)
+    for station, expected in zip(stations, numbers, strict=True):
+        assert station.area / clock.now == pytest.approx(expected, rel=0.03)
+
+
+def test_littles_law_holds_to_rounding_on_every_run_that_ends_empty():
+    random = np.random.default_rng(61)
+    for servers, load in ((1, 0.6), (1, 0.95), (3, 0.8)):
+        gaps_s = random.exponential(1 / (servers * load), 20_000)
+        counter = served_by_processors(gaps_s, exponential(random, 20_000), servers)
+        assert counter.inside == 0
+        number = counter.area / counter.clock.now
+        rate_per_s = len(counter.times_s) / counter.clock.now
+        assert number == pytest.approx(rate_per_s * np.mean(counter.times_s), rel=1e-9)
