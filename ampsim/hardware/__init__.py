@@ -12,6 +12,8 @@ from ampsim.hardware.cost import (
 from ampsim.hardware.device import Device, Source
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
+from ampsim.hardware.network import Network, Share, Way
+from ampsim.hardware.topology import Edge, HostPorts, Level, Ports, Topology
 
 __all__ = [
     "FREE_LINK",
@@ -19,9 +21,17 @@ __all__ = [
     "Charge",
     "Cluster",
     "Device",
+    "Edge",
+    "HostPorts",
+    "Level",
     "Link",
+    "Network",
+    "Ports",
     "Route",
+    "Share",
     "Source",
+    "Topology",
+    "Way",
     "charges",
     "light_is_free",
     "load_cluster",

@@ -16,6 +16,7 @@ from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
+from ampsim.hardware.topology import Edge, HostPorts, Ports, Sharing, Topology, Wire
 from ampsim.paths import expanded
 from ampsim.toml_file import Record, Text, read_table, validate
 
@@ -47,8 +48,32 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
         "devices": tuple(devices),
         "link": file.link,
         "links": tuple(routes),
+        **_network_keys(file, label),
     }
     return validate(Cluster, content, label)
+
+
+def _network_keys(file: _ClusterFile, label: str) -> dict[str, Any]:
+    """What a file says of shared bandwidth, each number with its source."""
+    if file.edges == []:
+        raise FileFormatError(f"{label}: edges must be a list of at least one, got []")
+    parts: list[tuple[str, Any]] = [("topology", file.topology), ("ports", file.ports)]
+    if file.topology is not None:
+        levels = enumerate(file.topology.levels)
+        parts += [(f"topology.levels[{index}]", level) for index, level in levels]
+    if file.ports is not None:
+        parts.append(("ports.host", file.ports.host))
+    edges = file.edges or []
+    parts += [(f"edges[{index}]", edge) for index, edge in enumerate(edges)]
+    for place, part in parts:
+        if part is not None:
+            _check_source(part, f"{label}: {place}")
+    return {
+        "ports": file.ports,
+        "topology": file.topology,
+        "edges": tuple(edges),
+        "sharing": file.sharing,
+    }
 
 
 def _place(value: Any) -> Any:
@@ -89,6 +114,10 @@ class _ClusterFile(Record):
     device: list[_DeviceEntry]
     link: Link = FREE_LINK
     links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
+    ports: Ports | None = None
+    topology: Topology | None = None
+    edges: list[Edge] | None = None
+    sharing: Sharing | None = None
 
 
 def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
@@ -119,9 +148,9 @@ def _route(entry: _RouteEntry, label: str) -> Route:
     return Route(source=entry.source_place, target=entry.target_place, link=link)
 
 
-def _check_source(link: Link, label: str) -> None:
-    """A link that costs something says where its numbers come from."""
-    if link.source is None and not link.is_free:
+def _check_source(part: Link | Wire | HostPorts, label: str) -> None:
+    """What costs something says where its numbers come from."""
+    if part.source is None and not part.is_free:
         raise FileFormatError(
             f"{label} has no key 'source'; say where its numbers come from, "
             f'as in source = {{kind = "assumed", text = "..."}}'
