@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ampsim.clock import Clock
 from ampsim.hardware import Way
-from ampsim.machine.max_min import ROUNDING, Capacity, Flow, connected, shares_of, undisturbed
+from ampsim.machine.max_min import ROUNDING, Capacity, Flow, shares_of, undisturbed
 from ampsim.trace import Cause, Recorder, of_transfer
 
 _TICK_S: Final = 1e-18  # to which the clock rounds
@@ -93,7 +93,7 @@ class FairShares:
         self._clock, self._recorder, self._settle = clock, recorder, settle
         self._capacities: dict[Hashable, Capacity] = {}
         self._ends: list[tuple[float, int, FairChannel]] = []
-        self._entries = 0
+        self._entries = self._divisions = 0
         self._alarm: tuple[float, Callable[[], None]] | None = None
         self._sent: deque[_Message] = deque()
         self._count = 0
@@ -154,25 +154,24 @@ class FairShares:
 
     def _activate(self, channel: FairChannel, now_s: float) -> None:
         """Give a channel that starts to send its share."""
-        found = undisturbed(channel)
+        is_undisturbed = undisturbed(channel)
         for capacity in channel.capacities:
             capacity.flows[channel] = None
-        if found is None:
-            self._share_anew(channel.capacities, now_s)
+        if is_undisturbed and channel.narrowest is not None:
+            self._set_rate(channel, channel.limit_bytes_per_s, channel.narrowest, now_s)
         else:
-            self._set_rate(channel, found, now_s)
+            self._share_anew(channel.capacities, now_s)
 
     def _share_anew(self, changed: Iterable[Capacity], now_s: float) -> None:
         """Divide capacities, and those that hang together with them, among their flows."""
-        for flow, found in shares_of(connected(changed)).items():
-            assert isinstance(flow, FairChannel)
-            self._set_rate(flow, found, now_s)
+        self._divisions += 1
+        for channel, rate, bottleneck in shares_of(changed, self._divisions):
+            self._set_rate(cast("FairChannel", channel), rate, bottleneck, now_s)
 
     def _set_rate(
-        self, channel: FairChannel, found: tuple[float, Capacity], now_s: float
+        self, channel: FairChannel, rate: float, bottleneck: Capacity, now_s: float
     ) -> None:
         """Let a channel go on at another rate; nothing is rounded where the rate stays."""
-        rate, bottleneck = found
         if channel.bottleneck is not bottleneck:
             if channel.bottleneck is not None:
                 channel.bottleneck.bound -= 1

@@ -8,7 +8,9 @@ Source: Bertsekas and Gallager, Data Networks, second edition (1992), section 6.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 ROUNDING: Final = 1e-9
@@ -24,104 +26,128 @@ class Capacity:
     Attributes:
         flows: those that are active, in the order in which they came; the values mean nothing.
         bound: how many of them it is the bottleneck of.
-        left_bytes_per_s, waiting: of `shares_of` while it runs.
+        left_bytes_per_s, waiting, mark: of `shares_of` while it runs.
     """
 
-    __slots__ = ("bound", "bytes_per_s", "flows", "left_bytes_per_s", "waiting")
+    __slots__ = ("bound", "bytes_per_s", "flows", "left_bytes_per_s", "mark", "waiting")
 
     def __init__(self, bytes_per_s: float) -> None:
         self.bytes_per_s = bytes_per_s
         self.flows: dict[Flow, None] = {}
         self.bound = 0
         self.left_bytes_per_s = bytes_per_s
-        self.waiting = 0
+        self.waiting = self.mark = 0
 
 
 class Flow:
     """What takes bandwidth while it is active.
 
     Args:
-        capacities: what it crosses, at least one.
+        capacities: what it crosses.
 
     Attributes:
         rate_bytes_per_s: what it has.
         bottleneck: which of its capacities keeps it from more; None while it is not active.
+        narrowest: the capacity of the least rate, which it would have alone; None of none.
+        limit_bytes_per_s: that rate.
+        shared, mark: of `shares_of` while it runs.
     """
 
-    __slots__ = ("bottleneck", "capacities", "rate_bytes_per_s")
+    __slots__ = (
+        "bottleneck", "capacities", "limit_bytes_per_s", "mark", "narrowest", "rate_bytes_per_s",
+        "shared",
+    )  # fmt: skip
 
     def __init__(self, capacities: Iterable[Capacity]) -> None:
         self.capacities = tuple(capacities)
         self.rate_bytes_per_s = 0.0
         self.bottleneck: Capacity | None = None
+        self.narrowest = min(self.capacities, key=attrgetter("bytes_per_s"), default=None)
+        self.limit_bytes_per_s = math.inf if self.narrowest is None else self.narrowest.bytes_per_s
+        self.shared: list[Capacity] = []
+        self.mark = 0
 
 
-def connected(start: Iterable[Capacity]) -> list[Capacity]:
-    """These capacities, and all that share a flow with them, directly or by way of others."""
-    found = dict.fromkeys(start)
-    pending = list(found)
-    seen: set[Flow] = set()  # asked only whether it has a flow, so that its order is nobody's
-    for capacity in pending:
-        for flow in capacity.flows:
-            if flow not in seen:
-                seen.add(flow)
-                for other in flow.capacities:
-                    if other not in found:
-                        found[other] = None
-                        pending.append(other)
-    return pending
+_limit = attrgetter("limit_bytes_per_s")
 
 
-def shares_of(capacities: list[Capacity]) -> dict[Flow, tuple[float, Capacity]]:
-    """The rate and the bottleneck of each active flow of capacities that share none with others.
+def shares_of(changed: Iterable[Capacity], mark: int) -> list[tuple[Flow, float, Capacity]]:
+    """The rate and the bottleneck of each flow whose share a change of these may change.
 
-    Of capacities that are used up at the same rate, the first is the bottleneck.
+    These are the flows of the capacities, and all that share one with them, directly or by way of
+    others. A flow stops growing at the narrowest capacity that it crosses, or where one that it
+    shares is used up.
+
+    Args:
+        changed: capacities.
+        mark: a number that no earlier call had, above 0; it says what this call has seen, which
+            costs less than a set of it.
     """
-    for capacity in capacities:
-        capacity.left_bytes_per_s, capacity.waiting = capacity.bytes_per_s, len(capacity.flows)
-    found: dict[Flow, tuple[float, Capacity]] = {}
-    growing = [capacity for capacity in capacities if capacity.waiting]
-    while growing:
-        narrowest = min(growing, key=_share)
-        share = _share(narrowest)
-        assert share > 0, "a flow without bandwidth never ends"
-        for flow in narrowest.flows:
-            if flow not in found:
-                found[flow] = (share, narrowest)
-                for capacity in flow.capacities:
-                    capacity.left_bytes_per_s -= share
-                    capacity.waiting -= 1
-        growing = [capacity for capacity in growing if capacity.waiting]
-    for capacity in capacities:
+    shared, flows = _connected(changed, mark)
+    found: list[tuple[Flow, float, Capacity]] = []
+    for flow in flows:
+        while flow.mark == mark:
+            share, narrowest = flow.limit_bytes_per_s, None
+            for capacity in shared:
+                waiting = capacity.waiting
+                if waiting and capacity.left_bytes_per_s / waiting < share:
+                    share, narrowest = capacity.left_bytes_per_s / waiting, capacity
+            assert share > 0, "a flow without bandwidth never ends"
+            for one in (flow,) if narrowest is None else narrowest.flows:
+                if one.mark == mark:
+                    one.mark = 0
+                    found.append((one, share, narrowest or one.narrowest))  # pyright: ignore[reportArgumentType]  # it has one
+                    for capacity in one.shared:
+                        capacity.left_bytes_per_s -= share
+                        capacity.waiting -= 1
+    for capacity in shared:
         is_within = capacity.left_bytes_per_s >= -ROUNDING * capacity.bytes_per_s
         assert is_within, "an edge or port carries more than its rate"
     return found
 
 
-def _share(capacity: Capacity) -> float:
-    return capacity.left_bytes_per_s / capacity.waiting
+def _connected(changed: Iterable[Capacity], mark: int) -> tuple[list[Capacity], list[Flow]]:
+    """The flows that hang together with these capacities, by their limits, and what they share.
 
-
-def undisturbed(flow: Flow) -> tuple[float, Capacity] | None:
-    """The rate and bottleneck of a flow that is to become active, if it changes no other's.
-
-    So it is where the narrowest of the capacities that it has to itself lets it have no more than
-    what is left of all others.
+    A capacity of one flow alone is left out: it is no narrower than the flow's limit.
     """
-    alone = [capacity for capacity in flow.capacities if not capacity.flows]
-    if not alone:
-        return None
-    narrowest = min(alone, key=_rate)
-    rate = narrowest.bytes_per_s
+    flows: list[Flow] = []
+    for capacity in changed:
+        for flow in capacity.flows:
+            if flow.mark != mark:
+                flow.mark = mark
+                flows.append(flow)
+    shared: list[Capacity] = []
+    for flow in flows:  # which grows meanwhile
+        flow.shared = own = []
+        for capacity in flow.capacities:
+            if len(capacity.flows) > 1:
+                own.append(capacity)
+                if capacity.mark != mark:
+                    capacity.mark = mark
+                    capacity.left_bytes_per_s = capacity.bytes_per_s
+                    capacity.waiting = len(capacity.flows)
+                    shared.append(capacity)
+                    for other in capacity.flows:
+                        if other.mark != mark:
+                            other.mark = mark
+                            flows.append(other)
+    if len(flows) > 1:
+        flows.sort(key=_limit)
+    return shared, flows
+
+
+def undisturbed(flow: Flow) -> bool:
+    """Whether a flow that is to become active may have its limit without changing another's rate.
+
+    So it is where nobody's bottleneck lies on its way, and enough is left of what it shares.
+    """
+    for capacity in flow.capacities:
+        if capacity.bound:
+            return False
     for capacity in flow.capacities:
         if capacity.flows:
-            if capacity.bound:
-                return None
-            used = sum(other.rate_bytes_per_s for other in capacity.flows)
-            if used + rate > capacity.bytes_per_s:
-                return None
-    return rate, narrowest
-
-
-def _rate(capacity: Capacity) -> float:
-    return capacity.bytes_per_s
+            used = sum([other.rate_bytes_per_s for other in capacity.flows])
+            if used + flow.limit_bytes_per_s > capacity.bytes_per_s:
+                return False
+    return True
