@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import networkx as nx
@@ -102,7 +103,7 @@ class Network:
         """What a message from one place to another crosses."""
         places = self.route(source, target)
         latency_s, shares = 0.0, list[Share]()
-        for here, there in zip(places, places[1:], strict=False):
+        for here, there in pairwise(places):
             number = self._number[frozenset((here, there))]
             edge = self.edges[number]
             latency_s += edge.latency_s
@@ -144,8 +145,8 @@ class Network:
         graph: nx.Graph[Junction] = nx.Graph()
         graph.add_nodes_from(self.places)
         order = {place: rank for rank, place in enumerate(self.places)}
-        ranked = [sorted(edge.between, key=order.__getitem__) for edge in self.edges]
-        graph.add_edges_from(sorted(ranked, key=lambda pair: (order[pair[0]], order[pair[1]])))
+        ranks = sorted(sorted(order[place] for place in edge.between) for edge in self.edges)
+        graph.add_edges_from((self.places[one], self.places[other]) for one, other in ranks)
         return graph
 
     def _spread(self, source: Junction, target: Junction) -> list[Junction]:

@@ -6,7 +6,7 @@ Records of what a file says. `ampsim.hardware.edges` makes edges of them, and
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,6 +20,9 @@ HOST: Final = -1
 
 WORKERS_MAX: Final = 1_000_000
 """Most workers that a cluster may have; chosen, to catch a slip before it fills the memory."""
+
+RADIX_MAX: Final = 128
+"""Most ports of a switch of a fat tree; chosen, to catch a slip."""
 
 SWITCH_NAME_MAX: Final = 100
 """Longest name of a switch; chosen, to catch a slip."""
@@ -50,7 +53,7 @@ Junction = Annotated[int | str, BeforeValidator(_place)]
 
 def _tuple(value: Any) -> Any:
     """A list of a file as the tuple that a frozen record holds."""
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]  # checked next
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _pair(value: Any) -> Any:
@@ -118,7 +121,7 @@ class Topology(Wire):
 
     kind: Kind
     shape: Annotated[tuple[_Extent, ...], BeforeValidator(_tuple)] = ()
-    radix: Annotated[int, Field(ge=2, le=128, multiple_of=2)] | None = None
+    radix: Annotated[int, Field(ge=2, le=RADIX_MAX)] | None = None
     levels: Annotated[tuple[Level, ...], BeforeValidator(_tuple)] = ()
 
     @model_validator(mode="after")
@@ -130,6 +133,8 @@ class Topology(Wire):
         for key in _EXAMPLES:
             if key != needs and getattr(self, key):
                 raise _wrong(f"{key} has no effect on kind {self.kind!r}; leave it out")
+        if self.radix is not None and self.radix % 2:
+            raise _wrong(f"expected an even radix, half up and half down, got {self.radix}")
         if self.kind == "hierarchy":
             for key in Wire.model_fields:
                 if key in self.model_fields_set:

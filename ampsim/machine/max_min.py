@@ -119,19 +119,17 @@ def _connected(changed: Iterable[Capacity], mark: int) -> tuple[list[Capacity], 
                 flows.append(flow)
     shared: list[Capacity] = []
     for flow in flows:  # which grows meanwhile
-        flow.shared = own = []
-        for capacity in flow.capacities:
-            if len(capacity.flows) > 1:
-                own.append(capacity)
-                if capacity.mark != mark:
-                    capacity.mark = mark
-                    capacity.left_bytes_per_s = capacity.bytes_per_s
-                    capacity.waiting = len(capacity.flows)
-                    shared.append(capacity)
-                    for other in capacity.flows:
-                        if other.mark != mark:
-                            other.mark = mark
-                            flows.append(other)
+        flow.shared = [capacity for capacity in flow.capacities if len(capacity.flows) > 1]
+        for capacity in flow.shared:
+            if capacity.mark != mark:
+                capacity.mark = mark
+                capacity.left_bytes_per_s = capacity.bytes_per_s
+                capacity.waiting = len(capacity.flows)
+                shared.append(capacity)
+                others = [other for other in capacity.flows if other.mark != mark]
+                for other in others:
+                    other.mark = mark
+                flows += others
     if len(flows) > 1:
         flows.sort(key=_limit)
     return shared, flows
