@@ -37,10 +37,10 @@ _Extent = Annotated[int, Field(ge=1, le=WORKERS_MAX)]
 
 
 def _place(value: Any) -> Any:
-    """A place as a file names it: a worker's index, "host", or the name of a switch."""
+    """A place as files and callers name it: a worker's index, "host", or a switch's name."""
     if value == "host":
         return HOST
-    is_index = type(value) is int and HOST <= value < WORKERS_MAX
+    is_index = type(value) is int and 0 <= value < WORKERS_MAX
     is_name = isinstance(value, str) and 1 <= len(value) <= SWITCH_NAME_MAX
     if not is_index and not is_name:
         raise PydanticCustomError("junction", "no worker, not the host and no switch")

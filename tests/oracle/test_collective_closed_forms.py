@@ -1,6 +1,6 @@
-"""Rings and trees of transfers on the fabric take what the closed forms of α and β say, exactly.
+"""Rings and trees of transfers on the fabric take what the closed forms of alpha and beta say, exactly.
 
-α is the latency of an edge in seconds, β the seconds of a byte: 1 / bandwidth.
+alpha is the latency of an edge in seconds, beta the seconds of a byte: 1 / bandwidth.
 
 Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in
 MPICH (2005), section 4.
@@ -58,7 +58,7 @@ def exactly(seconds: float) -> object:
 def test_a_ring_all_reduce_takes_2_p_minus_1_steps_of_alpha_and_a_pth_of_the_bytes(
     workers, sharing
 ):
-    """Reduce-scatter, then all-gather: 2 (p - 1) (α + n β / p)."""
+    """Reduce-scatter, then all-gather: 2 (p - 1) (alpha + n beta / p)."""
     chunk_bytes = 4000
     made = machine(workers, sharing)
     steps = 2 * (workers - 1)
@@ -82,7 +82,7 @@ def test_a_ring_all_reduce_takes_2_p_minus_1_steps_of_alpha_and_a_pth_of_the_byt
 @pytest.mark.parametrize("sharing", SHARINGS)
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4])
 def test_a_tree_broadcast_takes_a_step_of_alpha_and_all_bytes_for_each_doubling(rounds, sharing):
-    """Binomial tree on p = 2^r workers, each pair an edge: r (α + n β)."""
+    """Binomial tree on p = 2^r workers, each pair an edge: r (alpha + n beta)."""
     workers, size_bytes = 2**rounds, 50_000
     made = machine(workers, sharing, "fully-connected")
     reached: list[int] = []
