@@ -94,7 +94,6 @@ _EXPECTED = {
     "dict_type": "a table",
     "bool_type": "true or false",
     "place": "a worker's index or 'host'",
-    "junction": "a worker's index, 'host' or the name of a switch",
 }
 
 

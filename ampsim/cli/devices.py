@@ -100,7 +100,10 @@ def _cluster_text(cluster: Cluster) -> str:
     for device in cluster.devices:
         counts[device.name] += 1
     parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
-    rows = [("workers", f"{cluster.workers}: {parts}"), ("link", _link_text(cluster.link))]
+    rows = [
+        ("workers", f"{cluster.workers}: {parts}"),
+        (_link_row(cluster), _link_text(cluster.link)),
+    ]
     rows += [
         (f"link {_place(route.source)} to {_place(route.target)}", _link_text(route.link))
         for route in cluster.links
@@ -108,6 +111,11 @@ def _cluster_text(cluster: Cluster) -> str:
     rows += _network_rows(cluster)
     texts = [_device_text(device) for device in dict.fromkeys(cluster.devices)]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
+
+
+def _link_row(cluster: Cluster) -> str:
+    """What the default link is called: with edges it is the host's alone."""
+    return "link" if cluster.network is None else "link to and from the host"
 
 
 def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:

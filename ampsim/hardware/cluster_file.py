@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -16,7 +16,16 @@ from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
-from ampsim.hardware.topology import Edge, HostPorts, Ports, Sharing, Topology, Wire
+from ampsim.hardware.topology import (
+    Edge,
+    HostPorts,
+    Junction,
+    Ports,
+    Sharing,
+    Topology,
+    Wire,
+    pair_of,
+)
 from ampsim.paths import expanded
 from ampsim.toml_file import Record, Text, read_table, validate
 
@@ -63,15 +72,15 @@ def _network_keys(file: _ClusterFile, label: str) -> dict[str, Any]:
         parts += [(f"topology.levels[{index}]", level) for index, level in levels]
     if file.ports is not None:
         parts.append(("ports.host", file.ports.host))
-    edges = file.edges or []
-    parts += [(f"edges[{index}]", edge) for index, edge in enumerate(edges)]
+    entries = file.edges or []
+    parts += [(f"edges[{index}]", entry) for index, entry in enumerate(entries)]
     for place, part in parts:
         if part is not None:
             _check_source(part, f"{label}: {place}")
     return {
         "ports": file.ports,
         "topology": file.topology,
-        "edges": tuple(edges),
+        "edges": tuple(edge for entry in entries for edge in entry.edges()),
         "sharing": file.sharing,
     }
 
@@ -106,6 +115,28 @@ class _RouteEntry(Record):
     source: Source | None = None
 
 
+def _pairs(value: Any) -> list[Any]:
+    """One pair of places, or a list of pairs, as a list of pairs."""
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
+    is_list = bool(listed) and isinstance(listed[0], list)
+    pairs = listed if is_list else [cast("Any", value)]
+    return [pair_of(pair) for pair in pairs]
+
+
+class _EdgesEntry(Wire):
+    """Edges that cost the same: one, or as many as `between` has pairs."""
+
+    between: Annotated[list[tuple[Junction, Junction]], BeforeValidator(_pairs)]
+
+    def edges(self) -> list[Edge]:
+        """Each of them."""
+        cost = {key: getattr(self, key) for key in Wire.model_fields}
+        named = [
+            tuple("host" if place == HOST else place for place in pair) for pair in self.between
+        ]
+        return [Edge.model_validate({"between": pair, **cost}) for pair in named]
+
+
 class _ClusterFile(Record):
     """The keys of a cluster file."""
 
@@ -116,7 +147,7 @@ class _ClusterFile(Record):
     links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
     ports: Ports | None = None
     topology: Topology | None = None
-    edges: list[Edge] | None = None
+    edges: list[_EdgesEntry] | None = None
     sharing: Sharing | None = None
 
 

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import networkx as nx
 
-from ampsim.hardware.topology import HOST, Edge, Topology
-
-Junction = int | str
+from ampsim.hardware.topology import HOST, Edge, Junction, Topology
 
 
 class Share(NamedTuple):
@@ -115,18 +113,16 @@ class Network:
 
     def _add(self, number: int, edge: Edge) -> None:
         """Note an edge, or say what is wrong with it."""
-        one, other = edge.between
+        told = f"edges: between = {_listed(edge)} must"
         for place in edge.between:
             if isinstance(place, int) and place >= self.workers:
                 raise ValueError(
-                    f"edges[{number}]: between must name workers below {self.workers}, 'host' or "
-                    f"switches, got {place}"
+                    f"{told} name workers below {self.workers}, 'host' or switches; got {place}"
                 )
-        if one == other:
-            raise ValueError(f"edges[{number}]: between must name two places, got {one!r} twice")
-        twin = self._number.setdefault(frozenset(edge.between), number)
-        if twin != number:
-            raise ValueError(f"edges[{number}]: repeats edges[{twin}]; keep one of the two")
+        if edge.between[0] == edge.between[1]:
+            raise ValueError(f"{told} name two places; got one of them twice")
+        if self._number.setdefault(frozenset(edge.between), number) != number:
+            raise ValueError(f"{told} be there once; an edge joins these two already")
 
     def _check_connected(self) -> None:
         """Every place can be reached from worker 0."""
@@ -157,6 +153,11 @@ class Network:
             key=lambda way: [order[place] for place in way],
         )
         return ways[order[target] % len(ways)]
+
+
+def _listed(edge: Edge) -> str:
+    """The two places as a file names them."""
+    return str(["host" if place == HOST else place for place in edge.between])
 
 
 def _kind(place: Junction) -> str:

@@ -36,32 +36,31 @@ one message after the other."""
 _Extent = Annotated[int, Field(ge=1, le=WORKERS_MAX)]
 
 
-def _place(value: Any) -> Any:
-    """A place as files and callers name it: a worker's index, "host", or a switch's name."""
-    if value == "host":
-        return HOST
-    is_index = type(value) is int and 0 <= value < WORKERS_MAX
-    is_name = isinstance(value, str) and 1 <= len(value) <= SWITCH_NAME_MAX
-    if not is_index and not is_name:
-        raise PydanticCustomError("junction", "no worker, not the host and no switch")
-    return value
-
-
-Junction = Annotated[int | str, BeforeValidator(_place)]
+Junction = int | str
 """Where edges meet: a worker's index, `HOST`, or the name of a switch."""
+
+
+def pair_of(value: Any) -> tuple[Junction, Junction]:
+    """The two places of an edge, as files and callers name them; "host" becomes `HOST`."""
+    places = cast("list[Any]", value) if isinstance(value, list | tuple) else []
+    if len(places) != 2 or not all(map(_is_place, places)):
+        text = (
+            "expected two places, each a worker's index, 'host' or the name of a switch, as in "
+            f"between = [0, 1], got {short(value)}"
+        )
+        raise PydanticCustomError("between", "{text}", {"text": text})
+    one, other = (HOST if place == "host" else place for place in places)
+    return one, other
+
+
+def _is_place(value: Any) -> bool:
+    is_index = type(value) is int and 0 <= value < WORKERS_MAX
+    return is_index or (isinstance(value, str) and 1 <= len(value) <= SWITCH_NAME_MAX)
 
 
 def _tuple(value: Any) -> Any:
     """A list of a file as the tuple that a frozen record holds."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
-
-
-def _pair(value: Any) -> Any:
-    """Two places; what else may come is told in one line."""
-    if not isinstance(value, list | tuple) or len(value) != 2:  # pyright: ignore[reportUnknownArgumentType]  # of anything
-        text = f"expected two places, as in between = [0, 1], got {short(value)}"
-        raise PydanticCustomError("between", "{text}", {"text": text})
-    return _tuple(value)
 
 
 class Wire(Record):
@@ -94,7 +93,7 @@ class Edge(Wire):
         latency_s, bandwidth_bytes_per_s, duplex, source: as of a `Wire`.
     """
 
-    between: Annotated[tuple[Junction, Junction], BeforeValidator(_pair)]
+    between: Annotated[tuple[Junction, Junction], BeforeValidator(pair_of)]
 
 
 class Level(Wire):

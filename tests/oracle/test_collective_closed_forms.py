@@ -1,4 +1,4 @@
-"""Rings and trees of transfers on the fabric take what the closed forms of alpha and beta say, exactly.
+"""Rings and trees of transfers on the fabric take exactly what closed forms of alpha and beta say.
 
 alpha is the latency of an edge in seconds, beta the seconds of a byte: 1 / bandwidth.
 

@@ -183,6 +183,15 @@ def test_a_file_of_edges_says_what_a_message_crosses(load):
     assert (link.latency_s, link.bandwidth_bytes_per_s) == (2e-6, 1e9)
 
 
+def test_edges_that_cost_the_same_may_stand_in_one_table(load):
+    costly = f"{WORKERS}[[edges]]\nbetween = [[0, 1], [1, 2], [2, 3], [3, 'host']]\n{COST}\n"
+    cluster = load(costly)
+    assert [edge.between for edge in cluster.edges] == [(0, 1), (1, 2), (2, 3), (3, HOST)]
+    assert cluster.link_between(HOST, 0).latency_s == pytest.approx(4e-6)
+    with pytest.raises(FileFormatError, match=r"edges\[0\]\.between: expected two .* got \[2\]"):
+        load(costly.replace("[2, 3]", "[2]"))
+
+
 def test_ports_are_of_both_ends_and_the_host_has_its_own(load):
     cluster = load(PORTS)
     assert [share.of for share in cluster.way_between(0, 1).shares] == [(0, "egress")]
@@ -224,8 +233,8 @@ REFUSED = {
     "source": (RING, SOURCE, "", "topology has no key 'source'; say where its numbers come from"),
     "duplex": (RING, 'kind = "ring"', 'kind = "ring"\nduplex = "no"', "topology.duplex must be 'f"),
     "sharing": (RING, '"fair"', '"fairly"', "sharing must be 'fair' or 'first-come', got 'fairly'"),
-    "alone": (RING, f'[topology]\nkind = "ring"\n{COST}', "", "sharing has no effect without ports"),
-    "shape": (RING, '"ring"', '"mesh"', "topology: missing key 'shape' of a mesh; add shape = [4, "),
+    "alone": (RING, f'[topology]\nkind = "ring"\n{COST}', "", "sharing has no effect without port"),
+    "shape": (RING, '"ring"', '"mesh"', "topology: missing key 'shape' of a mesh; add shape = [4,"),
     "product": (
         RING, '"ring"', '"mesh"\nshape = [2, 3]',
         "topology: expected extents of shape whose product is 4, the count of workers, got 2 x 3 ",
@@ -240,17 +249,18 @@ REFUSED = {
         LEVELS, '"hierarchy"', f'"hierarchy"\nlatency_s = 1e-6\n{SOURCE}',
         "topology: latency_s has no effect on a hierarchy; give it in each level",
     ),
-    "place": (EDGES, "[2, 3]", "[2, 4]", "edges[3]: between must name workers below 4, 'host' or"),
-    "negative": (EDGES, "[2, 3]", "[2, -1]", "edges[3].between[1] must be a worker's index, 'host' "),
-    "one place": (EDGES, "[2, 3]", "[2]", "edges[3].between: expected two places, as in between ="),
-    "same": (EDGES, "[2, 3]", "[2, 2]", "edges[3]: between must name two places, got 2 twice"),
-    "twice": (EDGES, "[2, 3]", '["top", 2]', "edges[3]: repeats edges[2]; keep one of the two"),
-    "apart": (EDGES, "[2, 3]", '[2, "x"]', "edges: expected a way from worker 0 to every place, go"),
+    "place": (EDGES, "[2, 3]", "[2, 4]", "edges: between = [2, 4] must name workers below 4"),
+    "negative": (EDGES, "[2, 3]", "[2, -1]", "edges[3].between: expected two places, each a wor"),
+    "one place": (EDGES, "[2, 3]", "[2]", "edges[3].between: expected two places, each a wor"),
+    "same": (EDGES, "[2, 3]", "[2, 2]", "edges: between = [2, 2] must name two places; got"),
+    "twice": (EDGES, "[2, 3]", '["top", 2]', "edges: between = ['top', 2] must be there once; "),
+    "apart": (EDGES, "[2, 3]", '[2, "x"]', "edges: expected a way from worker 0 to every place, g"),
     "edge source": (EDGES, SOURCE, "", "edges[0] has no key 'source'; say where its numbers come"),
-    "no edges": (WORKERS, "[[device]]", "edges = []\n[[device]]", "edges must be a list of at leas"),
-    "table": (EDGES, "[[edges]]\nbetween = [2, 3]", "", "edges: expected a way from worker 0 to ev"),
+    "no edges": (WORKERS, "[[device]]", "edges = []\n[[device]]", "edges must be a list of at lea"),
+    "table": (EDGES, "[[edges]]\nbetween = [2, 3]", "", "edges: expected a way from worker 0 to e"),
     "both": (
-        EDGES, "[[edges]]\nbetween = [2, 3]", '[topology]\nkind = "ring"\n[[edges]]\nbetween = [2, 3]',
+        EDGES, "[[edges]]\nbetween = [2, 3]",
+        '[topology]\nkind = "ring"\n[[edges]]\nbetween = [2, 3]',
         "edges and topology both say what the edges are; leave one of the two out",
     ),
     "link": (
@@ -261,11 +271,11 @@ REFUSED = {
         RING, WORKERS, f"{WORKERS}[[links]]\nfrom = 0\nto = 1\n",
         "links[0] has no effect where edges join its places; leave it out",
     ),
-    "port": (PORTS, "egress_bytes_per_s", "egress", "unknown key 'egress' in ports; did you mean 'e"),
+    "port": (PORTS, "egress_bytes_per_s", "egress", "unknown key 'egress' in ports; did you mean "),
     "port rate": (PORTS, "1e9", "-1.0", "ports.egress_bytes_per_s must be > 0, got -1.0"),
-    "port source": (PORTS, SOURCE, "", "ports has no key 'source'; say where its numbers come from"),
-    "host": (PORTS, "ingress_bytes_per_s = 2e9", "", "ports.host: expected egress_bytes_per_s or in"),
-    "host key": (PORTS, "ingress_bytes", "ingres_bytes", "unknown key 'ingres_bytes_per_s' in ports.ho"),
+    "port source": (PORTS, SOURCE, "", "ports has no key 'source'; say where its numbers come fro"),
+    "host": (PORTS, "ingress_bytes_per_s = 2e9", "", "ports.host: expected egress_bytes_per_s or "),
+    "host key": (PORTS, "ingress_bytes", "ingres_bytes", "unknown key 'ingres_bytes_per_s' in por"),
 }  # fmt: skip
 
 
@@ -305,19 +315,19 @@ def test_a_group_may_be_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("p100:2,cpu-core:x", {}, "a group of devices must be NAME:COUNT with a count of 1 to 1000"),
-        ("p100:0", {}, "a group of devices must be NAME:COUNT with a count of 1 to 1000000, such as"),
-        ("p100,,cpu-core", {}, "a group of devices must be NAME:COUNT with a count of 1 to 1000000"),
+        ("p100:2,cpu-core:x", {}, "a group of devices must be NAME:COUNT with a count of 1 to 100"),
+        ("p100:0", {}, "a group of devices must be NAME:COUNT with a count of 1 to 1000000, such "),
+        ("p100,,cpu-core", {}, "a group of devices must be NAME:COUNT with a count of 1 to 100000"),
         ("p100:2,p10:1", {}, "no device named 'p10'; did you mean 'p100'? shipped: "),
-        ("p100:900000,cpu-core:900000", {}, "devices must count 1 to 1000000 in all, got more in '"),
-        ("p100:2,cpu-core:1", {"workers": 4}, "workers must be 3, as in p100:2,cpu-core:1, got 4; "),
-        ("p100:4", {"topology": "rng"}, "no topology named 'rng'; did you mean 'ring'? there are: "),
+        ("p100:900000,cpu-core:900000", {}, "devices must count 1 to 1000000 in all, got more in "),
+        ("p100:2,cpu-core:1", {"workers": 4}, "workers must be 3, as in p100:2,cpu-core:1, got 4;"),
+        ("p100:4", {"topology": "rng"}, "no topology named 'rng'; did you mean 'ring'? there are:"),
         ("p100:4", {"topology": "mesh"}, "topology mesh must be given as mesh:4x4, got 'mesh'"),
         ("p100:4", {"topology": "ring:4"}, "topology ring must be given as ring, got 'ring:4'"),
-        ("p100:4", {"topology": "torus:2x"}, "topology torus must be given as torus:4x4, got 'toru"),
+        ("p100:4", {"topology": "torus:2x"}, "topology torus must be given as torus:4x4, got 'tor"),
         ("p100:4", {"topology": "torus:0x4"}, "topology torus:0x4: shape[0] must be >= 1, got 0"),
-        ("p100:4", {"topology": "fat-tree:4x4"}, "topology fat-tree must be given as fat-tree:4, g"),
-        ("p100:4", {"topology": "mesh:3x3"}, "Cluster: topology: expected extents of shape whose p"),
+        ("p100:4", {"topology": "fat-tree:4x4"}, "topology fat-tree must be given as fat-tree:4, "),
+        ("p100:4", {"topology": "mesh:3x3"}, "Cluster: topology: expected extents of shape whose "),
     ],
 )  # fmt: skip
 def test_a_mistake_on_the_command_line_is_told_in_one_line(text, options, said):

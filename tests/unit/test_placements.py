@@ -124,7 +124,9 @@ def test_communication_aware_places_a_chain_along_the_edges_that_there_are():
     given = situation(graph, 4, costs=(1,) * 4, sent=sent)
     cost: Any = {"latency_s": 1e-6, "bandwidth_bytes_per_s": 1e9}
     edges = tuple(Edge(between=pair, **cost) for pair in ((0, 2), (2, 1), (1, 3)))
-    on_a_line = replace(given, cluster=Cluster(name="c", devices=given.cluster.devices, edges=edges))
+    on_a_line = replace(
+        given, cluster=Cluster(name="c", devices=given.cluster.devices, edges=edges)
+    )
     rank = {0: 0, 2: 1, 1: 2, 3: 3}
 
     def hops(workers: Any) -> int:
