@@ -141,11 +141,14 @@ class FairShares:
         """
         message, latency_s, sent = channel.queue.popleft(), channel.latency_s, self._sent
         times = (message.start_s, now_s + latency_s, message.sent_s, now_s)
-        message.row = (
-            *message.nodes, message.size_bytes, *times, *channel.workers, message.cause
-        )  # fmt: skip
-        while sent and sent[0].row is not None:
-            self._recorder.transfers.append(sent.popleft().row)  # pyright: ignore[reportArgumentType]  # asked just now
+        row = (*message.nodes, message.size_bytes, *times, *channel.workers, message.cause)
+        if message is sent[0]:
+            sent.popleft()
+            self._recorder.transfers.append(row)
+            while sent and sent[0].row is not None:
+                self._recorder.transfers.append(sent.popleft().row)  # pyright: ignore[reportArgumentType]  # asked just now
+        else:
+            message.row = row
         self._clock.call_later(latency_s, partial(self._deliver, message))
 
     def _deliver(self, message: _Message) -> None:
@@ -172,23 +175,26 @@ class FairShares:
         self, channel: FairChannel, rate: float, bottleneck: Capacity, now_s: float
     ) -> None:
         """Let a channel go on at another rate; nothing is rounded where the rate stays."""
-        if channel.bottleneck is not bottleneck:
-            if channel.bottleneck is not None:
-                channel.bottleneck.bound -= 1
+        former = channel.bottleneck
+        if former is not bottleneck:
+            if former is not None:
+                former.bound -= 1
             bottleneck.bound += 1
             channel.bottleneck = bottleneck
         if rate != channel.rate_bytes_per_s:
-            entered = channel.rate_bytes_per_s * (now_s - channel.since_s)
-            channel.remaining_bytes -= entered
-            channel.since_s, channel.rate_bytes_per_s = now_s, rate
+            if now_s != channel.since_s:
+                entered = channel.rate_bytes_per_s * (now_s - channel.since_s)
+                channel.remaining_bytes -= entered
+                channel.since_s = now_s
+            channel.rate_bytes_per_s = rate
             self._note_end(channel)
 
     def _note_end(self, channel: FairChannel) -> None:
         """Put the time at which a channel's first message ends, as things are, into the heap."""
-        end_s = channel.since_s + channel.remaining_bytes / channel.rate_bytes_per_s
         self._entries += 1
-        channel.entry = (end_s, self._entries, channel)
-        heappush(self._ends, channel.entry)
+        end_s = channel.since_s + channel.remaining_bytes / channel.rate_bytes_per_s
+        channel.entry = entry = (end_s, self._entries, channel)
+        heappush(self._ends, entry)
 
     def _set_alarm(self, now_s: float) -> None:
         """Be called no later than at the next end."""
@@ -208,45 +214,42 @@ class FairShares:
         self._alarm = (end_s, self._clock.set_alarm(delay_s, self._end_those_due))
 
     def _end_those_due(self) -> None:
-        """End every message whose last byte enters now; what waits behind it goes on."""
+        """End every message whose last byte enters now; what waits behind it goes on.
+
+        Now is give or take what the clock rounds.
+        """
         self._alarm = None
-        now_s = self._clock.now
-        changed: dict[Capacity, None] = {}
-        for channel in self._due(now_s):
-            self._check_bytes(channel)
-            self._leave(channel, now_s)
-            if self._begin(channel, now_s):
-                self._note_end(channel)  # at the same rate: the shares are what they were
-            else:
-                changed.update(dict.fromkeys(self._deactivated(channel)))
+        now_s, ends = self._clock.now, self._ends
+        last_s = now_s + _TICK_S + 4 * math.ulp(now_s)
+        changed: list[Capacity] = []
+        while ends and ends[0][0] <= last_s:
+            entry = heappop(ends)
+            channel = entry[2]
+            if channel.entry is entry:
+                self._check_bytes(channel, entry[0])
+                self._leave(channel, now_s)
+                if channel.queue and self._begin(channel, now_s):
+                    self._note_end(channel)  # at the same rate: the shares are what they were
+                else:
+                    self._deactivate(channel, changed)
         if changed:
             self._share_anew(changed, now_s)
         self._set_alarm(now_s)
 
-    def _due(self, now_s: float) -> list[FairChannel]:
-        """Channels whose first message ends now, give or take what the clock rounds."""
-        ends, due = self._ends, list[FairChannel]()
-        last_s = now_s + _TICK_S + 4 * math.ulp(now_s)
-        while ends and ends[0][0] <= last_s:
-            entry = heappop(ends)
-            if entry[2].entry is entry:
-                due.append(entry[2])
-        return due
-
-    def _deactivated(self, channel: FairChannel) -> list[Capacity]:
-        """Take a channel's share from it; return what others may have more of."""
+    def _deactivate(self, channel: FairChannel, changed: list[Capacity]) -> None:
+        """Take a channel's share from it; note what others may have more of."""
         assert channel.bottleneck is not None
         channel.bottleneck.bound -= 1
-        channel.bottleneck, channel.entry = None, None
+        channel.bottleneck = channel.entry = None
         channel.rate_bytes_per_s = 0.0
         for capacity in channel.capacities:
             del capacity.flows[channel]
-        return [capacity for capacity in channel.capacities if capacity.bound]
+            if capacity.bound:
+                changed.append(capacity)
 
-    def _check_bytes(self, channel: FairChannel) -> None:
-        """What was sent has entered, no more and no less."""
-        end_s = channel.entry[0] if channel.entry is not None else channel.since_s
+    def _check_bytes(self, channel: FairChannel, end_s: float) -> None:
+        """What was sent has entered by then, no more and no less."""
         rate = channel.rate_bytes_per_s
         left = channel.remaining_bytes - rate * (end_s - channel.since_s)
         rounding = ROUNDING * channel.queue[0].size_bytes + rate * 4 * math.ulp(end_s)
-        assert abs(left) <= rounding, f"{left} bytes were lost on the way"
+        assert -rounding <= left <= rounding, f"{left} bytes were lost on the way"

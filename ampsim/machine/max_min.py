@@ -84,6 +84,8 @@ def shares_of(changed: Iterable[Capacity], mark: int) -> list[tuple[Flow, float,
             costs less than a set of it.
     """
     shared, flows = _connected(changed, mark)
+    if not shared:  # one flow, or none
+        return [(flow, flow.limit_bytes_per_s, flow.narrowest) for flow in flows if flow.narrowest]
     found: list[tuple[Flow, float, Capacity]] = []
     for flow in flows:
         while flow.mark == mark:
