@@ -61,6 +61,10 @@ class Fabric:
             self._channels[pair] = self._made(pair)
         return self._channels[pair]
 
+    def note_unfinished(self) -> None:
+        """Record what is still under way, as when a run has failed; none is after a whole pass."""
+        self._fair.note_unfinished()
+
     def _made(self, pair: tuple[int, int]) -> Channel | None:
         if not self._cluster.has_shared_bandwidth:
             link = self._cluster.link_between(*pair)

@@ -68,6 +68,7 @@ class FairChannel(Flow):
         self.queue: deque[_Message] = deque()
         self.remaining_bytes = self.since_s = 0.0
         self.entry: tuple[float, int, FairChannel] | None = None
+        shares.add(self)
 
     def send(
         self,
@@ -92,11 +93,16 @@ class FairShares:
     def __init__(self, clock: Clock, recorder: Recorder, settle: Callable[[], None]) -> None:
         self._clock, self._recorder, self._settle = clock, recorder, settle
         self._capacities: dict[Hashable, Capacity] = {}
+        self._channels: list[FairChannel] = []
         self._ends: list[tuple[float, int, FairChannel]] = []
         self._entries = self._divisions = 0
         self._alarm: tuple[float, Callable[[], None]] | None = None
         self._sent: deque[_Message] = deque()
         self._count = 0
+
+    def add(self, channel: FairChannel) -> None:
+        """Take in another way."""
+        self._channels.append(channel)
 
     def capacity(self, of: Hashable, bytes_per_s: float) -> Capacity:
         """The bandwidth of an edge, link or port, one for all ways that share it."""
@@ -139,9 +145,8 @@ class FairShares:
         Rows are added in the order of sending, each when no earlier one is missing, so that a
         transfer's number is that of its row.
         """
-        message, latency_s, sent = channel.queue.popleft(), channel.latency_s, self._sent
-        times = (message.start_s, now_s + latency_s, message.sent_s, now_s)
-        row = (*message.nodes, message.size_bytes, *times, *channel.workers, message.cause)
+        message, sent = channel.queue.popleft(), self._sent
+        row = _row(channel, message, now_s)
         if message is sent[0]:
             sent.popleft()
             self._recorder.transfers.append(row)
@@ -149,7 +154,23 @@ class FairShares:
                 self._recorder.transfers.append(sent.popleft().row)  # pyright: ignore[reportArgumentType]  # asked just now
         else:
             message.row = row
-        self._clock.call_later(latency_s, partial(self._deliver, message))
+        self._clock.call_later(channel.latency_s, partial(self._deliver, message))
+
+    def note_unfinished(self) -> None:
+        """Record what has not left yet, with the times that its channel's rate would give it."""
+        for channel in self._channels:
+            end_s = 0.0
+            for message in channel.queue:
+                if message is channel.queue[0]:
+                    assert channel.entry is not None, "the first of a queue is entering"
+                    end_s = channel.entry[0]
+                else:
+                    message.start_s = end_s
+                    end_s += message.size_bytes / channel.limit_bytes_per_s
+                message.row = _row(channel, message, end_s)
+        for message in self._sent:
+            self._recorder.transfers.append(message.row)  # pyright: ignore[reportArgumentType]  # all have one
+        self._sent.clear()
 
     def _deliver(self, message: _Message) -> None:
         message.arrive(of_transfer(message.number))
@@ -253,3 +274,9 @@ class FairShares:
         left = channel.remaining_bytes - rate * (end_s - channel.since_s)
         rounding = ROUNDING * channel.queue[0].size_bytes + rate * 4 * math.ulp(end_s)
         assert -rounding <= left <= rounding, f"{left} bytes were lost on the way"
+
+
+def _row(channel: FairChannel, message: _Message, held_s: float) -> tuple[Any, ...]:
+    """The record of a message whose last byte leaves then."""
+    times = (message.start_s, held_s + channel.latency_s, message.sent_s, held_s)
+    return (*message.nodes, message.size_bytes, *times, *channel.workers, message.cause)

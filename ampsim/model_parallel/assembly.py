@@ -62,6 +62,7 @@ class Assembly:
         controller: admits instances.
         updater: applies gradients.
         instant: what is done at once.
+        fabric: the links.
         workers: one for each device.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
@@ -91,7 +92,7 @@ class Assembly:
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
         self.instant = Instant(clock)
-        self._fabric = Fabric(cluster, clock, recorder, self.instant.settle)
+        self.fabric = Fabric(cluster, clock, recorder, self.instant.settle)
         self.workers = self._workers(schedule)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
         self._stages = {place: stage for stage, place in enumerate(stages)}
@@ -244,12 +245,12 @@ class Assembly:
 
     def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
         """The route from `placed` to the controller, whose method `accept` takes the message."""
-        channel = self._fabric.channel(placed.worker, HOST)
+        channel = self.fabric.channel(placed.worker, HOST)
         return Route(accept, self.placed_nodes[0], 0, None, is_free=True, channel=channel)
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
         """The route from worker `source` to a port of `placed`."""
-        channel = self._fabric.channel(source, placed.worker)
+        channel = self.fabric.channel(source, placed.worker)
         if placed.worker == HOST:
             return Route(self.controller.receive, placed, port, None, is_free=True, channel=channel)
         if placed.has_turns and direction is not Direction.UPDATE:

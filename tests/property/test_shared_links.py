@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,8 +12,10 @@ import test_trace_invariants
 from short_runs import ROUNDING_S, schedule_of, small_model
 
 from ampsim import Amp, simulate
+from ampsim.errors import SimulationError
 from ampsim.hardware import HOST, Cluster, Device, HostPorts, Link, Ports, Topology
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.optim import sgd
 
 WORKERS = 4
 LATENCY_S, BYTES_PER_S = 1e-8, 1e9
@@ -167,3 +170,33 @@ def test_first_come_on_an_edge_for_each_pair_is_a_link_for_each_pair_to_the_bit(
 @pytest.mark.parametrize("place", [HOST, 0, 3])
 def test_a_way_within_one_place_is_free(place):
     assert cluster_of("ports and ring", "fair").way_between(place, place).is_free
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("instance", [1, 3, 8])
+def test_a_run_that_fails_keeps_the_trace_so_far_and_its_causes(network, sharing, instance):
+    """Transfers under way when the loss is no number have rows, so that causes lead somewhere."""
+    model = small_model("rnn")
+
+    def pump(number: int, batch: Any) -> Any:
+        sent = list(model.pump(number, batch))
+        if number < instance:
+            return sent
+        return [(port, state, spoiled(values)) for port, state, values in sent]
+
+    def spoiled(values: Any) -> Any:
+        is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+        return values * np.nan if is_float else values
+
+    bad = replace(model, pump=pump, optimizer=sgd(1e200))
+    with pytest.raises(SimulationError) as caught:
+        simulate(bad, cluster_of(network, sharing), Amp(4, min_update_interval=1), epochs=3)
+    partial = caught.value.partial
+    path = partial.critical_path
+    lasting_s = (path["end_s"] - path["start_s"]).sum()
+    assert lasting_s == pytest.approx(partial.makespan_s, rel=1e-12)
+    assert (np.diff(partial.transfers["sent_s"]) >= 0).all()
+    causes = partial.spans["cause"].to_numpy()
+    numbers = (-2 - causes[(causes <= -2) & (causes % 2 == 0)]) // 2
+    assert numbers.max() < len(partial.transfers)
