@@ -17,6 +17,9 @@ SCHEDULES: Final = (
 )  # fmt: skip
 PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware")
 DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
+TOPOLOGIES: Final = (
+    "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
+)  # fmt: skip
 REMEDIES: Final = ("none", "weight-prediction")
 
 Complete = Callable[[str], list[str]]

@@ -16,7 +16,8 @@ from ampsim.errors import OptionError, OutputError
 from ampsim.units import format_bytes, format_flop, format_seconds
 
 if TYPE_CHECKING:
-    from ampsim.hardware import Cluster, Device, Link
+    from ampsim.hardware import Cluster, Device, HostPorts, Link
+    from ampsim.hardware.topology import Wire
 
 IMPORT: Final = "import"
 """In place of a device's name: a foreign file follows."""
@@ -165,20 +166,74 @@ def _cluster_text(cluster: Cluster) -> str:
     for device in cluster.devices:
         counts[device.name] += 1
     parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
-    rows = [("workers", f"{cluster.workers}: {parts}"), ("link", _link_text(cluster.link))]
+    rows = [
+        ("workers", f"{cluster.workers}: {parts}"),
+        (_link_row(cluster), _link_text(cluster.link)),
+    ]
     rows += [
         (f"link {_place(route.source)} to {_place(route.target)}", _link_text(route.link))
         for route in cluster.links
     ]
+    rows += _network_rows(cluster)
     texts = [_device_text(device) for device in dict.fromkeys(cluster.devices)]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
+
+
+def _link_row(cluster: Cluster) -> str:
+    """What the default link is called: with edges it is the host's alone."""
+    return "link" if cluster.network is None else "link to and from the host"
+
+
+def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:
+    """What its topology, edges and ports are, and how their bandwidth is shared."""
+    if not cluster.has_shared_bandwidth:
+        return []
+    topology, ports = cluster.topology, cluster.ports
+    rows: list[tuple[str, str]] = []
+    if topology is not None and cluster.network is not None:
+        numbers = " x ".join(map(str, topology.shape)) or topology.radix or ""
+        what = f"{topology.kind} {numbers}".rstrip()
+        rows.append(("topology", f"{what}, {len(cluster.network.edges)} edges"))
+        if not topology.levels:
+            rows.append(("each edge", _wire_text(topology)))
+        for level in topology.levels:
+            rows.append((f"level of {level.members} members", _wire_text(level)))
+    for edge in cluster.edges:
+        one, other = (_place(place) for place in edge.between)
+        rows.append((f"edge {one} to {other}", _wire_text(edge)))
+    if ports is not None:
+        if not ports.is_free:
+            rows.append(("ports of each worker", _ports_text(ports)))
+        if ports.host is not None:
+            rows.append(("ports of the host", _ports_text(ports.host)))
+    is_fair = cluster.sharing != "first-come"
+    return [*rows, ("sharing", "max-min fair" if is_fair else "first come, first served")]
+
+
+def _wire_text(wire: Wire) -> str:
+    from ampsim.hardware import Link
+
+    half = ", both directions share it" if wire.duplex == "half" else ""
+    link = Link(
+        latency_s=wire.latency_s,
+        bandwidth_bytes_per_s=wire.bandwidth_bytes_per_s,
+        source=wire.source,
+    )
+    return f"{_link_text(link)}{half}"
+
+
+def _ports_text(ports: HostPorts) -> str:
+    rates = {"out": ports.egress_bytes_per_s, "in": ports.ingress_bytes_per_s}
+    told = [f"{way} {format_bytes(rate)}/s" for way, rate in rates.items() if rate is not None]
+    source = "" if ports.source is None else f" ({ports.source.kind}: {ports.source.text})"
+    return f"{', '.join(told)}{source}"
 
 
 def _heading(loaded: Device | Cluster) -> str:
     return f"{loaded.name}: {loaded.description}" if loaded.description else loaded.name
 
 
-def _place(place: int) -> str:
+def _place(place: int | str) -> str:
     from ampsim.hardware import HOST
 
     return "host" if place == HOST else str(place)

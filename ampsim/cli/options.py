@@ -123,7 +123,8 @@ class Hardware:
         str | None,
         optional(
             "NAME|FILE",
-            f"A shipped device's name, or a device or cluster file (.toml).  [default: {DEVICE}]",
+            "A shipped device's name, a device or cluster file (.toml), or groups such as "
+            f"p100:8,cpu-core:1.  [default: {DEVICE}]",
             autocompletion=completion.devices,
         ),
     ] = None
@@ -145,6 +146,17 @@ class Hardware:
             "Rate at which a message enters a link.  [default: infinite, or the file's]",
         ),
     ] = None
+    topology: Annotated[
+        str | None,
+        optional(
+            "KIND",
+            "Edges between workers, which messages share in fair shares, each of that latency and "
+            "bandwidth: fully-connected, ring, mesh:4x4, torus:4x4, star, fat-tree:4 or "
+            "hierarchy:8x2, with numbers of your own.  [default: a link for each pair, or the "
+            "file's]",
+            autocompletion=completion.one_of(*completion.TOPOLOGIES),
+        ),
+    ] = None
 
     def cluster(self) -> Cluster:
         """The cluster that they name."""
@@ -155,6 +167,7 @@ class Hardware:
             workers=self.workers,
             latency_s=self.latency_s,
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s,
+            topology=self.topology,
         )
 
 

@@ -9,6 +9,8 @@ is a million ticks; on a device of 1 EFLOP/s it is still one.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
+from heapq import heapify
 from typing import Any, Final, cast
 
 import simpy
@@ -81,6 +83,23 @@ class SimClock:
         """Call `callback` in `delay_s` virtual seconds."""
         event = Timeout(self._environment, round(delay_s * TICKS_PER_SECOND))
         event.callbacks.append(lambda _event: callback())  # pyright: ignore  # a list until processed
+
+    def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` in `delay_s` virtual seconds, unless what is returned is called first.
+
+        Time does not pass on to an alarm that was taken back.
+        """
+        event = Timeout(self._environment, round(delay_s * TICKS_PER_SECOND))
+        event.callbacks.append(lambda _event: callback())  # pyright: ignore  # a list until processed
+        return partial(self._take_back, event)
+
+    def _take_back(self, event: Event) -> None:
+        """Remove an event that is yet to come from SimPy's heap."""
+        events = self._environment._queue  # pyright: ignore[reportPrivateUsage]  # SimPy has no such call
+        place = next(place for place, entry in enumerate(events) if entry[3] is event)
+        events[place] = events[-1]
+        events.pop()
+        heapify(events)
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Let `coroutine` run as a SimPy process (which takes native coroutines as they are)."""

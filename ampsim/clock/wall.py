@@ -76,12 +76,15 @@ class WallClock:
         """Return at `deadline`, and never before someone with an earlier one."""
         place = (deadline, next(self._places))
         heapq.heappush(self._waiting, place)
-        remaining = deadline - self.loop.time()
-        if remaining > SPIN_S:
-            await asyncio.sleep(remaining - SPIN_S)
-        while self._waiting[0] != place or self.loop.time() < deadline:
-            await asyncio.sleep(0)
-        heapq.heappop(self._waiting)
+        try:
+            remaining = deadline - self.loop.time()
+            if remaining > SPIN_S:
+                await asyncio.sleep(remaining - SPIN_S)
+            while self._waiting[0] != place or self.loop.time() < deadline:
+                await asyncio.sleep(0)
+        finally:  # also of an alarm that is taken back, for which nobody is to wait
+            self._waiting.remove(place)
+            heapq.heapify(self._waiting)
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Really wait: `delay_s` seconds of this clock, `stretch` times as long on the wall."""
@@ -93,20 +96,33 @@ class WallClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` seconds of this clock."""
+        self.set_alarm(delay_s, callback)
+
+    def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` in `delay_s` seconds, unless what is returned is called first."""
         deadline = self.loop.time() + delay_s * self._stretch
 
         async def wait_and_call() -> None:
             await self._until(deadline)
             callback()
 
-        self.start(wait_and_call(), "call_later")
+        task = self._task(wait_and_call(), "call_later")
+
+        def take_back() -> None:
+            task.cancel()
+
+        return take_back
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Let `coroutine` run as a task of the loop."""
+        self._task(coroutine, name)
+
+    def _task(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         self.busy(+1)
         task = self.loop.create_task(coroutine, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
+        return task
 
     def run(self) -> None:
         """Run the loop until nothing is left to do; an exception of a coroutine is raised here."""

@@ -13,7 +13,9 @@ from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
+from ampsim.hardware.network import Network, Share, Way
 from ampsim.hardware.plausible import implausible
+from ampsim.hardware.topology import Edge, HostPorts, Level, Ports, Topology
 
 __all__ = [
     "FREE_LINK",
@@ -21,12 +23,20 @@ __all__ = [
     "Charge",
     "Cluster",
     "Device",
+    "Edge",
     "Event",
     "Failures",
+    "HostPorts",
+    "Level",
     "Link",
     "Messages",
+    "Network",
+    "Ports",
     "Route",
+    "Share",
     "Source",
+    "Topology",
+    "Way",
     "charges",
     "implausible",
     "light_is_free",

@@ -13,18 +13,15 @@ from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
 from ampsim.hardware.device import Device, Source
+from ampsim.hardware.edges import edges_of
 from ampsim.hardware.events import Event, Failures, Messages, fault_of_events, variations_of
 from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.network import Network, Share, Way
 from ampsim.hardware.record import digest_of
+from ampsim.hardware.topology import HOST, WORKERS_MAX, Edge, Ports, Sharing, Topology
 from ampsim.html_table import html_table
 from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_flop, format_seconds
-
-HOST = -1
-"""The place of the controller: a host outside the devices, linked to each of them."""
-
-WORKERS_MAX = 1_000_000
-"""Most workers that a cluster may have; chosen, to catch a slip before it fills the memory."""
 
 Place = Annotated[int, Field(ge=HOST, lt=WORKERS_MAX)]
 
@@ -55,6 +52,13 @@ class Cluster(Record):
         events: outages at set times.
         failures: outages by chance; None where there are none.
         messages: what befalls messages between two places; None where they all arrive in time.
+        ports: what all traffic of a place shares; None where that is infinite.
+        topology: the edges that messages between workers cross; None where each pair has a link.
+        edges: the same, listed one by one; they may lead to the host and to switches.
+        sharing: how those who want the same bandwidth divide it; "fair" where it is None.
+
+    With a topology or edges, `link` and `links` are the ways to and from the host alone; and where
+    an edge leads to the host, nobody's.
     """
 
     name: Text
@@ -65,6 +69,10 @@ class Cluster(Record):
     events: tuple[Event, ...] = ()
     failures: Failures | None = None
     messages: Messages | None = None
+    ports: Ports | None = None
+    topology: Topology | None = None
+    edges: tuple[Edge, ...] = ()
+    sharing: Sharing | None = None
 
     @model_validator(mode="after")
     def _check_links(self) -> Self:
@@ -88,10 +96,38 @@ class Cluster(Record):
             raise PydanticCustomError("events", "{fault}", {"fault": fault})
         return self
 
+    @model_validator(mode="after")
+    def _check_network(self) -> Self:
+        """Edges fit the workers, and no key is without effect."""
+        try:
+            network = self.network
+        except ValueError as error:
+            key = "" if self.topology is None else "topology: "
+            raise PydanticCustomError("network", "{text}", {"text": f"{key}{error}"}) from None
+        fault = _without_effect(self, network)
+        if fault:
+            raise PydanticCustomError("network", "{text}", {"text": fault})
+        return self
+
     @property
     def workers(self) -> int:
         """Count of workers."""
         return len(self.devices)
+
+    @property
+    def has_shared_bandwidth(self) -> bool:
+        """Whether messages of different pairs may share bandwidth."""
+        return self.ports is not None or self.topology is not None or bool(self.edges)
+
+    @cached_property
+    def network(self) -> Network | None:
+        """The edges and the ways over them; None where each pair has a link of its own."""
+        if self.topology is None and not self.edges:
+            return None
+        edges = self.edges
+        if self.topology is not None and not edges:
+            edges = edges_of(self.topology, self.workers)
+        return Network(self.workers, edges, self.topology)
 
     @cached_property
     def _routes(self) -> Mapping[tuple[int, int], Link]:
@@ -100,15 +136,49 @@ class Cluster(Record):
 
     @checked
     def link_between(self, source: int, target: int) -> Link:
-        """The link from one place to another, each a worker's index or `HOST`."""
+        """The link from one place to another, each a worker's index or `HOST`.
+
+        Over edges and ports it is that of a message which meets no other: the sum of their
+        latencies, and the narrowest bandwidth.
+        """
         if source == target:
             return FREE_LINK
-        return self._routes.get((source, target), self.link)
+        if not self.has_shared_bandwidth:
+            return self._routes.get((source, target), self.link)
+        way = self.way_between(source, target)
+        return Link(latency_s=way.latency_s, bandwidth_bytes_per_s=way.narrowest_bytes_per_s)
+
+    @checked
+    def way_between(self, source: int, target: int) -> Way:
+        """What a message from one place to another crosses: its edges or link, and both ports.
+
+        Ports are those of the two ends; what a worker only passes on does not enter its ports.
+        """
+        if source == target:
+            return Way(0.0, ())
+        way = self._way(source, target)
+        if self.ports is None:
+            return way
+        rates = (self.ports.rates(source)[0], self.ports.rates(target)[1])
+        names = ((source, "egress"), (target, "ingress"))
+        ports = [Share(of, rate) for of, rate in zip(names, rates, strict=True) if rate is not None]
+        return Way(way.latency_s, (*way.shares, *ports))
+
+    def _way(self, source: int, target: int) -> Way:
+        """The same without ports."""
+        network = self.network
+        if network is not None and (network.has_host or HOST not in (source, target)):
+            return network.way(source, target)
+        link = self._routes.get((source, target), self.link)
+        rate = link.bandwidth_bytes_per_s
+        shares = () if rate is None else (Share((source, target, "link"), rate),)
+        return Way(link.latency_s, shares)
 
     @property
     def is_link_free(self) -> bool:
         """Whether no message of this cluster ever waits for a link."""
-        return self.link.is_free and all(route.link.is_free for route in self.links)
+        is_free = self.link.is_free and all(route.link.is_free for route in self.links)
+        return is_free and self.ports is None and (self.network is None or self.network.is_free)
 
     def __repr__(self) -> str:
         """Name the cluster, its devices and its links in one line."""
@@ -126,9 +196,15 @@ class Cluster(Record):
     def digest(self) -> str:
         """SHA-256 of what the cluster says, 64 hexadecimal digits; independent of its files."""
         groups = [(key, len(list(rows))) for key, rows in itertools.groupby(self.devices)]
-        unset = {key for key in ("events", "failures", "messages") if not getattr(self, key)}
-        content = self.model_dump(mode="json", exclude={"devices", *unset})
+        content = self.model_dump(mode="json", exclude={"devices"})
+        for key in _LATER_KEYS:
+            if not content[key]:
+                del content[key]
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
+
+
+_LATER_KEYS = ("ports", "topology", "edges", "sharing", "events", "failures", "messages")
+"""Keys that count in a digest only where they are set, so that those of earlier files stay."""
 
 
 def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
@@ -158,13 +234,46 @@ def _links(cluster: Cluster) -> str:
     """What the links cost, in a few words."""
     if cluster.is_link_free:
         return "free"
+    if cluster.has_shared_bandwidth:
+        return network_text(cluster)
     link = cluster.link
     own = f", {len(cluster.links)} of their own" if cluster.links else ""
     return f"latency {format_seconds(link.latency_s)}, {_speed(link.bandwidth_bytes_per_s)}{own}"
 
 
+def network_text(cluster: Cluster) -> str:
+    """What edges and ports cost, and how they are shared, in a few words."""
+    parts: list[str] = []
+    if cluster.topology is not None:
+        parts.append(f"{cluster.topology.kind} of {len(cluster.network.edges)} edges")  # pyright: ignore[reportOptionalMemberAccess]  # there is a topology
+    elif cluster.edges:
+        parts.append(f"{len(cluster.edges)} edges")
+    else:
+        parts.append("one for each pair")
+    if cluster.ports is not None:
+        parts.append("ports")
+    sharing = "first come first served" if cluster.sharing == "first-come" else "fair shares"
+    return f"{', '.join(parts)}, {sharing}"
+
+
 def _speed(bytes_per_s: float | None) -> str:
     return "no limit of bandwidth" if bytes_per_s is None else f"{format_bytes(bytes_per_s)}/s"
+
+
+def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
+    """Which key has no effect beside the others, if any."""
+    if cluster.topology is not None and cluster.edges:
+        return "edges and topology both say what the edges are; leave one of the two out"
+    if cluster.sharing is not None and not cluster.has_shared_bandwidth:
+        return "sharing has no effect without ports, topology or edges; leave it out"
+    if network is None:
+        return None
+    if network.has_host and not cluster.link.is_free:
+        return "link has no effect where edges lead to the host and all workers; leave it out"
+    for index, route in enumerate(cluster.links):
+        if network.has_host or HOST not in (route.source, route.target):
+            return f"links[{index}] has no effect where edges join its places; leave it out"
+    return None
 
 
 def _fault(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,16 @@ from ampsim.hardware.device_file import device_of
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
+from ampsim.hardware.topology import (
+    Edge,
+    HostPorts,
+    Junction,
+    Ports,
+    Sharing,
+    Topology,
+    Wire,
+    pair_of,
+)
 from ampsim.paths import expanded
 from ampsim.toml_file import Record, Text, read_table, validate
 
@@ -50,8 +60,32 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
         "link": file.link,
         "links": tuple(routes),
         **_variation(file, label),
+        **_network_keys(file, label),
     }
     return validate(Cluster, content, label)
+
+
+def _network_keys(file: _ClusterFile, label: str) -> dict[str, Any]:
+    """What a file says of shared bandwidth, each number with its source."""
+    if file.edges == []:
+        raise FileFormatError(f"{label}: edges must be a list of at least one, got []")
+    parts: list[tuple[str, Any]] = [("topology", file.topology), ("ports", file.ports)]
+    if file.topology is not None:
+        levels = enumerate(file.topology.levels)
+        parts += [(f"topology.levels[{index}]", level) for index, level in levels]
+    if file.ports is not None:
+        parts.append(("ports.host", file.ports.host))
+    entries = file.edges or []
+    parts += [(f"edges[{index}]", entry) for index, entry in enumerate(entries)]
+    for place, part in parts:
+        if part is not None:
+            _check_source(part, f"{label}: {place}")
+    return {
+        "ports": file.ports,
+        "topology": file.topology,
+        "edges": tuple(edge for entry in entries for edge in entry.edges()),
+        "sharing": file.sharing,
+    }
 
 
 def _place(value: Any) -> Any:
@@ -84,6 +118,28 @@ class _RouteEntry(Record):
     source: Source | None = None
 
 
+def _pairs(value: Any) -> list[Any]:
+    """One pair of places, or a list of pairs, as a list of pairs."""
+    listed = cast("list[Any]", value) if isinstance(value, list) else []
+    is_list = bool(listed) and isinstance(listed[0], list)
+    pairs = listed if is_list else [cast("Any", value)]
+    return [pair_of(pair) for pair in pairs]
+
+
+class _EdgesEntry(Wire):
+    """Edges that cost the same: one, or as many as `between` has pairs."""
+
+    between: Annotated[list[tuple[Junction, Junction]], BeforeValidator(_pairs)]
+
+    def edges(self) -> list[Edge]:
+        """Each of them."""
+        cost = {key: getattr(self, key) for key in Wire.model_fields}
+        named = [
+            tuple("host" if place == HOST else place for place in pair) for pair in self.between
+        ]
+        return [Edge.model_validate({"between": pair, **cost}) for pair in named]
+
+
 class _ClusterFile(Record):
     """The keys of a cluster file."""
 
@@ -95,6 +151,10 @@ class _ClusterFile(Record):
     events: list[Event] = Field(default_factory=list[Event])
     failures: Failures | None = None
     messages: Messages | None = None
+    ports: Ports | None = None
+    topology: Topology | None = None
+    edges: list[_EdgesEntry] | None = None
+    sharing: Sharing | None = None
 
 
 def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
@@ -138,9 +198,9 @@ def _route(entry: _RouteEntry, label: str) -> Route:
     return Route(source=entry.source_place, target=entry.target_place, link=link)
 
 
-def _check_source(link: Link, label: str) -> None:
-    """A link that costs something says where its numbers come from."""
-    if link.source is None and not link.is_free:
+def _check_source(part: Link | Wire | HostPorts, label: str) -> None:
+    """What costs something says where its numbers come from."""
+    if part.source is None and not part.is_free:
         raise _unsourced(label)
 
 

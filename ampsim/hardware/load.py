@@ -15,6 +15,7 @@ from ampsim.hardware.cluster_file import cluster_of, is_cluster
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.link import Link
+from ampsim.hardware.notation import groups_of, is_groups, topology_of
 from ampsim.hardware.record import HARDWARE, UNSOURCED
 from ampsim.toml_file import explain, read_table
 
@@ -44,14 +45,19 @@ def load_cluster(
     workers: int | None = None,
     latency_s: float | None = None,
     bandwidth_bytes_per_s: float | None = None,
+    topology: str | None = None,
 ) -> Cluster:
-    """The cluster of a cluster file, or equal workers of one device.
+    """The cluster of a cluster file, equal workers of one device, or groups of several.
 
     Args:
-        name_or_path: a shipped name, or the path of a device or cluster file.
+        name_or_path: a shipped name, the path of a device or cluster file, or groups of devices
+            such as "p100:8,cpu-core:1".
         workers: count of workers; a device gives 16 unless told, a cluster has its own.
-        latency_s: replaces the latency of the cluster's default link.
-        bandwidth_bytes_per_s: replaces the bandwidth of the cluster's default link.
+        latency_s: replaces the latency of the cluster's default link, and of each edge.
+        bandwidth_bytes_per_s: replaces the bandwidth of the cluster's default link, and of each
+            edge.
+        topology: the edges between workers, each as the default link, such as "ring" or
+            "torus:4x4"; None leaves it to the file, or each pair a link of its own.
 
     Raises:
         UnknownNameError: no such name or file.
@@ -64,19 +70,43 @@ def load_cluster(
         ('4 x tflops-1', 4, 1e-06)
     """
     _check_workers(workers)
-    path, label = assets.locate("devices", name_or_path), os.fspath(name_or_path)
-    table = read_table(path, label, HARDWARE)
-    if is_cluster(table):
-        cluster = cluster_of(table, path, label)
-        if workers not in (None, cluster.workers):
-            raise OptionError(
-                f"workers must be {cluster.workers}, as in the cluster file {label}, "
-                f"got {workers}; leave it out or edit the file"
-            )
-    else:
-        cluster = _equal_workers(device_of(table, path, label), workers or WORKERS_DEFAULT)
+    cluster = _named(name_or_path, workers)
     given = {"latency_s": latency_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
-    return _with_link(cluster, {key: value for key, value in given.items() if value is not None})
+    numbers = {key: value for key, value in given.items() if value is not None}
+    cluster = _with_edges(_with_link(cluster, numbers), numbers, os.fspath(name_or_path))
+    return cluster if topology is None else _with_topology(cluster, topology)
+
+
+def _named(name_or_path: str | os.PathLike[str], workers: int | None) -> Cluster:
+    """The cluster without options but the count of workers."""
+    label = os.fspath(name_or_path)
+    if isinstance(name_or_path, str) and is_groups(name_or_path):
+        cluster, what = _groups(name_or_path), label
+    else:
+        path = assets.locate("devices", name_or_path)
+        table = read_table(path, label, HARDWARE)
+        if not is_cluster(table):
+            return _equal_workers(device_of(table, path, label), workers or WORKERS_DEFAULT)
+        cluster, what = cluster_of(table, path, label), f"the cluster file {label}"
+    if workers not in (None, cluster.workers):
+        raise OptionError(
+            f"workers must be {cluster.workers}, as in {what}, got {workers}; leave it out or "
+            f"edit the {'groups' if what == label else 'file'}"
+        )
+    return cluster
+
+
+def _groups(text: str) -> Cluster:
+    """A cluster of groups of equal devices, in the order in which they are named."""
+    groups = [(load_device(group.device), group.workers) for group in groups_of(text)]
+    if len(groups) == 1:
+        return _equal_workers(*groups[0])
+    if sum(count for _device, count in groups) > WORKERS_MAX:
+        raise OptionError(f"devices must count 1 to {WORKERS_MAX} in all, got more in {text!r}")
+    return Cluster(
+        name=", ".join(f"{count} x {device.name}" for device, count in groups),
+        devices=tuple(device for device, count in groups for _ in range(count)),
+    )
 
 
 def _equal_workers(device: Device, workers: int) -> Cluster:
@@ -97,6 +127,34 @@ def _check_workers(workers: int | None) -> None:
         raise OptionError(f"workers must be a whole number, got {workers!r}")
     if not 1 <= workers <= WORKERS_MAX:
         raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
+
+
+def _with_topology(cluster: Cluster, text: str) -> Cluster:
+    """The cluster with edges between its workers, each as its default link."""
+    if cluster.network is not None:
+        raise OptionError(
+            f"topology {text} has no effect on {cluster.name}, whose file says what the edges are; "
+            "leave it out or edit the file"
+        )
+    return _replaced(cluster, topology=topology_of(text, cluster.link))
+
+
+def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluster:
+    """The cluster with numbers of its topology's edges replaced by options."""
+    if not numbers or cluster.network is None:
+        return cluster
+    if cluster.topology is None or cluster.topology.levels:
+        raise OptionError(
+            f"{next(iter(numbers))} has no effect on {label}, which says what each edge costs; "
+            "leave it out or edit the file"
+        )
+    topology = cluster.topology.model_copy(update={**numbers, "source": UNSOURCED})
+    return _replaced(cluster, topology=topology)
+
+
+def _replaced(cluster: Cluster, **fields: Any) -> Cluster:
+    """The cluster with other fields, checked as a new one is."""
+    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **fields})
 
 
 def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:

@@ -1,7 +1,7 @@
 """Hardware at work: what every method of training shares. It knows no graph and no learning."""
 
-from ampsim.machine.fabric import Channel, Fabric
-from ampsim.machine.loss import Carrier
+from ampsim.machine.channel import Channel
+from ampsim.machine.fabric import Fabric
 from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.outages import outages_until
 from ampsim.machine.pace import paced
@@ -9,7 +9,6 @@ from ampsim.machine.processor import Begun, Instant, Processor, Tasks
 
 __all__ = [
     "Begun",
-    "Carrier",
     "Channel",
     "Fabric",
     "Instant",

@@ -1,12 +1,15 @@
-"""Links at work: what is sent queues for a link's bandwidth and then flies for its latency."""
+"""Links at work: what is sent queues for bandwidth and then flies for its latency."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from ampsim.clock import Clock
-from ampsim.hardware import Cluster, Link, serialization_s
-from ampsim.machine.loss import Carrier, Unreliable
+from ampsim.hardware import FREE_LINK, Cluster, Link, Way, serialization_s
+from ampsim.machine.channel import Channel, Flight
+from ampsim.machine.fair_share import FairChannel, FairShares
+from ampsim.machine.first_come import Holder, QueuedChannel
+from ampsim.machine.loss import Unreliable
 from ampsim.trace import Cause, Recorder, of_transfer
 
 
@@ -14,7 +17,7 @@ class Fabric:
     """The links of a cluster, each made when something is first sent over it.
 
     Args:
-        cluster: which links there are.
+        cluster: which links there are, or which edges and ports, and how they are shared.
         clock: whose time passes.
         recorder: takes a record of each transfer.
         settle: called after each arrival, to do at once what has become possible.
@@ -35,16 +38,42 @@ class Fabric:
         self._settle = settle
         self._clock = clock
         self._recorder = recorder
-        self._channels: dict[tuple[int, int], Carrier | None] = {}
+        self._channels: dict[tuple[int, int], Channel | None] = {}
+        self._holders: dict[Hashable, Holder] = {}
+        self._fair = FairShares(clock, recorder, settle)
 
-    def channel(self, source: int, target: int) -> Carrier | None:
+    def channel(self, source: int, target: int) -> Channel | None:
         """The way from one worker, or the host, to another; None where it takes no time."""
         pair = (source, target)
         if pair not in self._channels:
-            link = self._cluster.link_between(source, target)
-            is_free = link.is_free and (source == target or not self._loses)
-            self._channels[pair] = None if is_free else self._made(link, pair)
+            self._channels[pair] = self._made(pair)
         return self._channels[pair]
+
+    def note_unfinished(self) -> None:
+        """Record what is still under way, as when a run has failed; none is after a whole pass."""
+        self._fair.note_unfinished()
+
+    def _made(self, pair: tuple[int, int]) -> Channel | None:
+        """The way itself, or what stands around one that loses or delays messages."""
+        channel = self._flight(pair)
+        messages = self._cluster.messages
+        if channel is None or self._seed is None or messages is None:
+            return channel
+        return Unreliable(channel, messages, pair, self._clock, seed=self._seed)
+
+    def _flight(self, pair: tuple[int, int]) -> Flight | None:
+        """The way without losses; None where it takes no time, and nothing is lost there either."""
+        source, target = pair
+        keeps_free = self._loses and source != target
+        if not self._cluster.has_shared_bandwidth:
+            link = self._cluster.link_between(source, target)
+            return None if link.is_free and not keeps_free else self._pairwise(link, pair)
+        way = self._cluster.way_between(source, target)
+        if way.is_free:
+            return self._pairwise(FREE_LINK, pair) if keeps_free else None
+        if self._cluster.sharing == "first-come":
+            return self._queued(way, pair)
+        return FairChannel(self._fair, way, pair)
 
     @property
     def _loses(self) -> bool:
@@ -52,15 +81,17 @@ class Fabric:
         messages = None if self._seed is None else self._cluster.messages
         return messages is not None and messages.loss_probability > 0
 
-    def _made(self, link: Link, pair: tuple[int, int]) -> Carrier:
-        channel = Channel(link, pair, self._clock, self._recorder, settle=self._settle)
-        messages = self._cluster.messages
-        if self._seed is None or messages is None:
-            return channel
-        return Unreliable(channel, messages, pair, self._clock, seed=self._seed)
+    def _pairwise(self, link: Link, pair: tuple[int, int]) -> PairwiseChannel:
+        return PairwiseChannel(link, pair, self._clock, self._recorder, settle=self._settle)
+
+    def _queued(self, way: Way, pair: tuple[int, int]) -> QueuedChannel:
+        holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
+        channel = QueuedChannel(way, holders, pair, self._clock, recorder=self._recorder)
+        channel.settle = self._settle
+        return channel
 
 
-class Channel:
+class PairwiseChannel:
     """One direction between two workers, first come first served.
 
     What has b bytes holds the channel for b / bandwidth and arrives a latency after that, so that
@@ -103,14 +134,7 @@ class Channel:
         cause: Cause,
         arrive: Callable[[Cause], None],
     ) -> None:
-        """Send so many bytes when the link allows; record the transfer.
-
-        Args:
-            size_bytes: what is sent.
-            nodes: numbers of the nodes that send and receive, for the record.
-            cause: what made it possible.
-            arrive: called when it arrives, with the transfer as the cause of what follows.
-        """
+        """Send so many bytes, as `Channel.send`; all times are known at once."""
         now = self._clock.now
         wait_s = max(0.0, self._free_at_s - now)
         held_s = serialization_s(self._link, size_bytes)

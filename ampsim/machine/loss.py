@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from ampsim.clock import Clock
 from ampsim.hardware import Messages
+from ampsim.machine.channel import Flight
 from ampsim.machine.pace import lognormal
 from ampsim.rng import stream
 from ampsim.trace import Cause
@@ -21,33 +22,15 @@ from ampsim.trace import Cause
 Arrive: TypeAlias = Callable[[Cause], None]
 
 
-class Carrier(Protocol):
-    """What carries messages from one place to another."""
-
-    def send(self, size_bytes: int, nodes: tuple[int, int], cause: Cause, arrive: Arrive) -> None:
-        """Send so many bytes; `arrive` is called when they arrive."""
-        ...
-
-
-class Flight(Carrier, Protocol):
-    """One whose latency can be another for each message.
-
-    Attributes:
-        latency_s: from the last byte sent to the arrival, of the next message.
-    """
-
-    latency_s: float
-
-
 class Unreliable:
-    """A carrier that loses messages, each sent again until it arrives, and delays them.
+    """A channel that loses messages, each sent again until it arrives, and delays them.
 
     A transmission is lost with the same probability each time, and takes the link each time. It is
     sent again so long after it should have arrived. Messages are handed on in the order in which
     they were sent: one that arrives before an earlier one waits for it.
 
     Args:
-        carrier: the link itself, of one direction between two places.
+        channel: the link itself, of one direction between two places.
         messages: what befalls them.
         workers: from which worker to which; the host is -1.
         clock: whose time passes.
@@ -55,26 +38,26 @@ class Unreliable:
     """
 
     __slots__ = (
-        "_arrived", "_carrier", "_clock", "_due", "_factors", "_latency_s", "_messages", "_random",
+        "_arrived", "_channel", "_clock", "_due", "_factors", "_latency_s", "_messages", "_random",
         "_sent",
     )  # fmt: skip
 
     def __init__(
         self,
-        carrier: Flight,
+        channel: Flight,
         messages: Messages,
         workers: tuple[int, int],
         clock: Clock,
         *,
         seed: int,
     ) -> None:
-        self._carrier = carrier
+        self._channel = channel
         self._messages = messages
         self._clock = clock
-        self._latency_s = carrier.latency_s
+        self._latency_s = channel.latency_s
         self._random: np.random.Generator = stream(seed, "losses", *workers)
         delays = stream(seed, "delays", *workers)
-        has_delays = messages.delay_cv and carrier.latency_s
+        has_delays = messages.delay_cv and channel.latency_s
         self._factors: Iterator[float] | None = (
             lognormal(delays, messages.delay_cv) if has_delays else None
         )
@@ -89,14 +72,14 @@ class Unreliable:
         """
         number = self._sent
         self._sent += 1
-        self._transmit(partial(self._carrier.send, size_bytes, nodes), cause, (number, arrive))
+        self._transmit(partial(self._channel.send, size_bytes, nodes), cause, (number, arrive))
 
     def _transmit(
         self, send: Callable[[Cause, Arrive], None], cause: Cause, message: tuple[int, Arrive]
     ) -> None:
         """Send a message once."""
         if self._factors is not None:
-            self._carrier.latency_s = self._latency_s * next(self._factors)
+            self._channel.latency_s = self._latency_s * next(self._factors)
         if self._random.random() < self._messages.loss_probability:
             send(cause, partial(self._lose, send, message))
         else:

@@ -65,6 +65,7 @@ class Assembly:
         controller: admits instances.
         updater: applies gradients.
         instant: what is done at once.
+        fabric: the links.
         workers: one for each device.
         memories: one for each device; none where nobody counts.
         tasks: what each worker's processor does, at the pace of its device.
@@ -98,7 +99,7 @@ class Assembly:
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
         self.instant = Instant(clock)
-        self._fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
+        self.fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
         self.workers = self._workers(schedule)
         self.memories = self._memories() if counts_memory else []
         self.tasks: list[Tasks] = [
@@ -293,7 +294,7 @@ class Assembly:
 
     def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
         """The route from `placed` to the controller, whose method `accept` takes the message."""
-        channel = self._fabric.channel(placed.worker, HOST)
+        channel = self.fabric.channel(placed.worker, HOST)
         memories = self._memories_of(placed.worker, HOST)
         return Route(accept, self.placed_nodes[0], 0, None, True, channel, memories)
 
@@ -303,7 +304,7 @@ class Assembly:
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
         """The route from worker `source` to a port of `placed`."""
-        channel = self._fabric.channel(source, placed.worker)
+        channel = self.fabric.channel(source, placed.worker)
         memories = self._memories_of(source, placed.worker)
         if placed.worker == HOST:
             return Route(self.controller.receive, placed, port, None, True, channel, memories)

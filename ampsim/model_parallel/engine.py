@@ -64,7 +64,7 @@ class Engine:
         self._graph = job.graph
         self._clock = clock
         self._recorder = recorder
-        self._instant = assembly.instant
+        self._instant, self._fabric = assembly.instant, assembly.fabric
         self._barrier = assembly.barrier
         self.controller, self.updater = assembly.controller, assembly.updater
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
@@ -99,6 +99,7 @@ class Engine:
             self._run()
         finally:
             self._note_peaks()
+            self._fabric.note_unfinished()
         self._require_drained()
         if is_training:
             self.controller.send_updates(self._latest())

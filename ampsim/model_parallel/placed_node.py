@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Send, Sends, State
-from ampsim.machine import Carrier, Memory, Processor
+from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.price import WAITS, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
@@ -48,12 +48,12 @@ class Route(NamedTuple):
     port: int
     processor: Processor | None
     is_free: bool
-    channel: Carrier | None
+    channel: Channel | None
     memories: Memories | None = None
 
 
 _Plain: TypeAlias = (
-    "tuple[Accept, PlacedNode, int, Processor | None, bool, Carrier | None, Memories | None]"
+    "tuple[Accept, PlacedNode, int, Processor | None, bool, Channel | None, Memories | None]"
 )
 
 Routes: TypeAlias = "Sequence[_Plain]"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ampsim.errors import AmpsimError, PlacementWarning
-from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
 from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
@@ -99,10 +100,32 @@ def difference(cluster: Cluster) -> str | None:
     """Say what differs on a cluster: "devices", "links" or both; None where nothing does."""
     if cluster.workers < 2:
         return None
-    devices, links = set(map(_cost, cluster.devices)), {_cost(cluster.link)}
-    links |= {_cost(route.link) for route in cluster.links}
-    found = [word for word, kinds in (("devices", devices), ("links", links)) if len(kinds) > 1]
-    return " and ".join(found) or None
+    differing = {
+        "devices": len(set(map(_cost, cluster.devices))) > 1,
+        "links": _ways_differ(cluster) if cluster.has_shared_bandwidth else _links_differ(cluster),
+    }
+    return " and ".join(word for word, is_so in differing.items() if is_so) or None
+
+
+def _links_differ(cluster: Cluster) -> bool:
+    links = {_cost(cluster.link)} | {_cost(route.link) for route in cluster.links}
+    return len(links) > 1
+
+
+def _ways_differ(cluster: Cluster) -> bool:
+    """Whether ways over edges and ports differ: between workers, from the host, or to it."""
+    workers = range(cluster.workers)
+    groups = (
+        itertools.permutations(workers, 2),
+        ((HOST, worker) for worker in workers),
+        ((worker, HOST) for worker in workers),
+    )
+    for pairs in groups:
+        costs = (_cost(cluster.link_between(*pair)) for pair in pairs)
+        first = next(costs)
+        if any(cost != first for cost in costs):
+            return True
+    return False
 
 
 def _cost(part: Device | Link) -> str:

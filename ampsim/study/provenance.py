@@ -21,6 +21,7 @@ from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, charges, variations
+from ampsim.hardware.cluster import network_text
 from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
@@ -175,6 +176,8 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
         what += f", {len(cluster.links)} ways of their own"
     free = "free between any two workers, as in the paper"
     text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
+    if cluster.has_shared_bandwidth:
+        text = network_text(cluster)
     rows.append(
         {"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}
     )

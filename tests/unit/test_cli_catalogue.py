@@ -1,5 +1,6 @@
 """`ampsim devices`, `ampsim models` and `ampsim check`: what there is, and whether it is right."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,52 @@ def test_a_cluster_shows_its_devices_and_links(call):
     assert "link host to 3" in said
     assert "bandwidth 1.00 GB/s" in said
     assert call("check", "mixed.toml").out == "ok: mixed.toml: cluster mixed, 4 workers\n"
+
+
+NETWORK = """
+[[device]]
+name = "tflops-1"
+count = 4
+[topology]
+kind = "torus"
+shape = [2, 2]
+latency_s = 1e-6
+bandwidth_bytes_per_s = 1e9
+duplex = "half"
+source = { kind = "assumed", text = "chosen" }
+[ports]
+egress_bytes_per_s = 2e9
+source = { kind = "measured", text = "by hand" }
+[ports.host]
+ingress_bytes_per_s = 3e9
+source = { kind = "assumed", text = "chosen" }
+"""
+
+
+def test_a_cluster_shows_its_topology_and_ports(call):
+    Path("torus.toml").write_text(NETWORK)
+    said = [" ".join(line.split()) for line in call("devices", "torus.toml").out.splitlines()]
+    for line in (
+        "link to and from the host free",
+        "topology torus 2 x 2, 4 edges",
+        "ports of each worker out 2.00 GB/s (measured: by hand)",
+        "ports of the host in 3.00 GB/s (assumed: chosen)",
+        "sharing max-min fair",
+    ):
+        assert line in said
+    (edge,) = [line for line in said if line.startswith("each edge latency 1.00 µs")]
+    assert edge.endswith("1.00 GB/s (assumed: chosen), both directions share it")
+    assert call("check", "torus.toml").out == "ok: torus.toml: cluster torus, 4 workers\n"
+
+
+def test_a_forecast_takes_groups_and_a_topology(call):
+    words = ("rnn", "--set", "hidden=8", "--instances", "100", "--mode", "sleep", "--quiet")
+    words += ("--schedule", "amp", "--device", "tflops-1:3,cpu-core:1", "--topology", "ring")
+    words += ("--latency-s", "1e-6", "--bandwidth-bytes-per-s", "1e9", "--json", "-")
+    told = json.loads(call("forecast", *words).out)
+    assert told["cluster"] == "3 x tflops-1, 1 x cpu-core"
+    free = json.loads(call("forecast", *words[:-8], "--out", "free", "--json", "-").out)
+    assert told["rows"][0]["train_per_s"] < free["rows"][0]["train_per_s"]
 
 
 def test_listing_models_executes_none(call, monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
@@ -16,6 +16,8 @@ from ampsim import assets
 from ampsim.cli import completion
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
+from ampsim.hardware.notation import TOPOLOGIES
+from ampsim.hardware.topology import Topology
 from ampsim.model_parallel import PLACEMENTS, SCHEDULES
 from ampsim.model_parallel.schedules.values import REMEDIES
 
@@ -40,6 +42,9 @@ def test_registries_and_completion_have_the_same_names():
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
     assert tuple(REMEDIES) == completion.REMEDIES
+    assert TOPOLOGIES == completion.TOPOLOGIES
+    kinds = get_args(Topology.model_fields["kind"].annotation)
+    assert [text.partition(":")[0] for text in TOPOLOGIES] == list(kinds)
 
 
 @pytest.mark.usefixtures("unpainted")

@@ -103,6 +103,17 @@ def test_a_callback_comes_after_its_delay(clock):
     assert called[1] >= 2 * LONG_S
 
 
+def test_an_alarm_that_is_taken_back_is_as_if_it_had_never_been(clock):
+    called = []
+    take_back = clock.set_alarm(20 * LONG_S, lambda: called.append("late"))
+    clock.set_alarm(LONG_S, lambda: called.append("early"))
+    clock.call_later(LONG_S / 2, take_back)
+    start = clock.now
+    clock.run()
+    assert called == ["early"]
+    assert clock.now - start < 20 * LONG_S
+
+
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_exception_of_a_coroutine_ends_run_and_keeps_its_cause(clock, kind):
     first = LookupError("first")

@@ -14,7 +14,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.hardware import Device, Link
+from ampsim.hardware import Device, Edge, HostPorts, Level, Link, Ports, Topology
 from ampsim.hardware.cluster_file import _ClusterFile, _DeviceEntry, _RouteEntry
 from ampsim.hardware.device import NUMBERS
 from ampsim.ir import Node
@@ -166,6 +166,16 @@ def test_the_page_on_clusters_has_every_key():
     for name, field in fields:
         if field.is_required() and name != "name":  # which the file's name stands for
             assert told[field.alias or name].startswith("needed"), name
+
+
+def test_the_page_on_edges_and_ports_has_every_key():
+    told = keys_and_defaults("Edges and ports")
+    records = (Topology, Level, Edge, Ports, HostPorts)
+    fields = [(name, field) for record in records for name, field in record.model_fields.items()]
+    assert told.keys() == {name for name, _field in fields}
+    for name, field in fields:
+        if field.is_required():
+            assert told[name].startswith("needed"), name
 
 
 def definitions(path: Path) -> set[str]:

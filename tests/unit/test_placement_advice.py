@@ -6,12 +6,13 @@ import itertools
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ampsim
 from ampsim.errors import PlacementWarning
-from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.hardware import HOST, Cluster, Device, Link, Ports, Topology
 from ampsim.hardware.cluster import Route
 from ampsim.model_parallel import PLACEMENTS, SCHEDULES
 from ampsim.study.placement_advice import KNOWING, advice_on, difference
@@ -135,6 +136,25 @@ def test_what_differs_is_what_something_costs_and_not_its_name():
     assert difference(Cluster(name="c", devices=(SLOW, FAST), links=(to_host,))) == (
         "devices and links"
     )
+
+
+def test_ways_over_edges_and_ports_differ_where_their_latency_or_bandwidth_does():
+    cost = {"latency_s": 1e-6, "bandwidth_bytes_per_s": 1e9}
+
+    def told(workers: int = 4, **keys: Any) -> str | None:
+        return difference(Cluster(name="c", devices=(FAST,) * workers, **keys))
+
+    assert told(topology=Topology(kind="fully-connected", **cost)) is None
+    assert told(topology=Topology(kind="fully-connected", **cost), link=BAD) is None  # to the host
+    assert told(topology=Topology(kind="star", **cost)) is None
+    assert told(3, topology=Topology(kind="ring", **cost)) is None  # all are neighbours
+    assert told(topology=Topology(kind="ring", **cost)) == "links"
+    assert told(topology=Topology(kind="ring", bandwidth_bytes_per_s=1e9)) is None
+    assert told(ports=Ports(egress_bytes_per_s=1e9), link=LINK) is None
+    narrow = Route(source=0, target=1, link=BAD)
+    assert told(ports=Ports(egress_bytes_per_s=1e7), links=(narrow,)) == "links"  # its latency
+    to_host = Route(source=0, target=HOST, link=BAD)
+    assert told(topology=Topology(kind="star", **cost), links=(to_host,)) == "links"
 
 
 TWO_KINDS = """

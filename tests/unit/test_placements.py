@@ -3,6 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import ampsim
 from ampsim import Amp, forecast, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.errors import OptionError, UnknownNameError
-from ampsim.hardware import HOST, Cluster, Device
+from ampsim.hardware import HOST, Cluster, Device, Edge
 from ampsim.ir import Graph
 from ampsim.model_parallel import PLACEMENTS, Probe, Situation, placement_of
 from ampsim.model_parallel.placements import Balanced, CommunicationAware, KHop, Paper
@@ -114,6 +115,29 @@ def test_nodes_that_cost_nothing_take_turns_on_workers_without_work():
     placed = by_name(graph, Balanced().place(situation(graph, 4, costs=(1, 1))))
     assert [placed[name] for name in ("linear-0", "linear-1")] == [0, 1]
     assert [placed[name] for name in ("relu-0-0", "relu-1-0", "loss")] == [2, 3, 2]
+
+
+def test_communication_aware_places_a_chain_along_the_edges_that_there_are():
+    """On a line of workers 0, 2, 1, 3, as a search through all placements says."""
+    graph, names = chain_graph(4), [f"linear-{h}" for h in range(4)]
+    sent = dict.fromkeys(itertools.pairwise(names), 1000)
+    given = situation(graph, 4, costs=(1,) * 4, sent=sent)
+    cost: Any = {"latency_s": 1e-6, "bandwidth_bytes_per_s": 1e9}
+    edges = tuple(Edge(between=pair, **cost) for pair in ((0, 2), (2, 1), (1, 3)))
+    on_a_line = replace(
+        given, cluster=Cluster(name="c", devices=given.cluster.devices, edges=edges)
+    )
+    rank = {0: 0, 2: 1, 1: 2, 3: 3}
+
+    def hops(workers: Any) -> int:
+        return sum(abs(rank[one] - rank[other]) for one, other in itertools.pairwise(workers))
+
+    def workers(situation: Situation) -> list[int]:
+        placed = by_name(graph, CommunicationAware().place(situation))
+        return [placed[name] for name in names]
+
+    assert hops(workers(given)) == 5  # every link is as good as another there
+    assert hops(workers(on_a_line)) == min(map(hops, itertools.permutations(range(4)))) == 3
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Final
 
+from ampsim.hardware import Cluster
 from ampsim.model_parallel.placements.balanced import Balanced
 from ampsim.model_parallel.placements.base import Situation
 
 SLACK: Final = 0.05
 """How much more than under `Balanced` the busiest worker may have to compute (chosen)."""
+
+_ROUNDING: Final = 1 - 1e-9
+"""Factor below which seconds are fewer and not the same sum in another order."""
+
+_Sent = tuple[int, int, int]
+"""(node, bytes, messages) that a node exchanges with another one."""
 
 _Moves = tuple[tuple[int, int], ...]
 """Nodes, each with the worker that it moves to."""
@@ -23,6 +31,9 @@ class CommunicationAware:
     The busiest worker never has more than `SLACK` above the balanced placement's to compute. Bytes
     are those of a probe; whatever goes to or from the host is the same in every placement. Nodes
     that cost nothing move freely, so they end up beside what they talk to.
+
+    Where messages cross the edges of a topology or ports, what is saved is seconds instead: for
+    each message the sum of the latencies, and its bytes over the narrowest bandwidth.
     """
 
     name: ClassVar[str] = "communication-aware"
@@ -40,6 +51,19 @@ class CommunicationAware:
         return search.placement
 
 
+def _seconds_per(cluster: Cluster) -> Callable[[int, int], tuple[float, float]]:
+    """The seconds of a message and of a byte between two workers, the mean of both directions."""
+
+    @cache
+    def seconds(one: int, other: int) -> tuple[float, float]:
+        links = [cluster.link_between(one, other), cluster.link_between(other, one)]
+        rates = [link.bandwidth_bytes_per_s for link in links]
+        of_byte_s = sum(0.0 if rate is None else 1 / rate for rate in rates) / 2
+        return sum(link.latency_s for link in links) / 2, of_byte_s
+
+    return seconds
+
+
 class _Search:
     """A placement on its way to fewer bytes."""
 
@@ -52,11 +76,14 @@ class _Search:
         for index in range(1, len(placement)):
             self._loads[placement[index]] += self._seconds[index]
         self._limit = (1 + SLACK) * max(map(self._lasting, range(len(self._rates))))
-        self._sent: list[list[tuple[int, int]]] = [[] for _ in placement]
+        self._sent: list[list[_Sent]] = [[] for _ in placement]
         for (one, other), size in probe.sent_bytes.items():
             if one > 0:
-                self._sent[one].append((other, size))
-                self._sent[other].append((one, size))
+                count = probe.sent_count.get((one, other), 1)
+                self._sent[one].append((other, size, count))
+                self._sent[other].append((one, size, count))
+        shares = situation.cluster.has_shared_bandwidth
+        self._costs = _seconds_per(situation.cluster) if shares else None
 
     def _lasting(self, worker: int) -> float:
         return self._loads[worker] / self._rates[worker]
@@ -66,7 +93,8 @@ class _Search:
         before = self.placement.copy()
         for moves in self._candidates():
             home = tuple((index, self.placement[index]) for index, _worker in moves)
-            is_cheaper = self._crossing(moves) < self._crossing(home)
+            least = self._crossing(home) * (1 if self._costs is None else _ROUNDING)
+            is_cheaper = self._crossing(moves) < least
             if is_cheaper and not self._shift(moves):
                 self._shift(home)
         return self.placement != before
@@ -84,15 +112,23 @@ class _Search:
                 if one < other and self.placement[one] != self.placement[other]:
                     yield ((one, self.placement[other]), (other, self.placement[one]))
 
-    def _crossing(self, moves: _Moves) -> int:
-        """Bytes that would cross links at the nodes of `moves`, once they are made."""
+    def _crossing(self, moves: _Moves) -> float:
+        """Bytes, or seconds, that would cross links at the nodes of `moves`, once made."""
         moved = dict(moves)
         return sum(
-            size
+            self._cost(worker, moved.get(other, self.placement[other]), size, count)
             for index, worker in moves
-            for other, size in self._sent[index]
-            if moved.get(other, self.placement[other]) != worker
+            for other, size, count in self._sent[index]
         )
+
+    def _cost(self, one: int, other: int, size: int, count: int) -> float:
+        """What it costs to send so many bytes in so many messages between two workers."""
+        if one == other:
+            return 0
+        if self._costs is None:
+            return size
+        of_message_s, of_byte_s = self._costs(one, other)
+        return count * of_message_s + size * of_byte_s
 
     def _shift(self, moves: _Moves) -> bool:
         """Make `moves`; tell whether no worker has too much to compute then."""

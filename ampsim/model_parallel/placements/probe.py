@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.trace import Recorder
+from ampsim.trace.table import Columns
 
 INSTANCES: Final = 8
 """Instances of a probe, or the next multiple of the replicas, so that each serves as many (chosen:
@@ -31,10 +32,12 @@ class Probe:
         seconds: of all steps of each node, in the order of ``graph.nodes``; replicas have their
             mean, because in the long run each serves as many instances.
         sent_bytes: payloads between two nodes, to and fro, by their places, the smaller first.
+        sent_count: messages between them, likewise.
     """
 
     seconds: tuple[float, ...]
     sent_bytes: dict[tuple[int, int], int]
+    sent_count: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
 
 
 def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
@@ -66,7 +69,12 @@ def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
     replicas = max((len(group) for group in job.graph.replica_groups), default=1)
     count = -(-INSTANCES // replicas) * replicas
     engine.run_pass(itertools.islice(batches, count), is_training=True)
-    return Probe(_seconds(job, recorder), _sent_bytes(recorder))
+    sent = recorder.columns("transfers")
+    return Probe(
+        _seconds(job, recorder),
+        _by_pair(sent, sent["bytes"]),
+        _by_pair(sent, np.ones_like(sent["bytes"])),
+    )
 
 
 def _seconds(job: Job, recorder: Recorder) -> tuple[float, ...]:
@@ -79,10 +87,10 @@ def _seconds(job: Job, recorder: Recorder) -> tuple[float, ...]:
     return tuple(float(one) for one in seconds)
 
 
-def _sent_bytes(recorder: Recorder) -> dict[tuple[int, int], int]:
-    sent = recorder.columns("transfers")
+def _by_pair(sent: Columns, amounts: np.ndarray) -> dict[tuple[int, int], int]:
+    """Sums over the messages between two nodes, to and fro."""
     found: dict[tuple[int, int], int] = {}
-    for source, target, size in zip(sent["source"], sent["target"], sent["bytes"], strict=True):
+    for source, target, amount in zip(sent["source"], sent["target"], amounts, strict=True):
         pair = (int(min(source, target)), int(max(source, target)))
-        found[pair] = found.get(pair, 0) + int(size)
+        found[pair] = found.get(pair, 0) + int(amount)
     return dict(sorted(found.items()))

@@ -1,0 +1,196 @@
+"""A topology: which places of a cluster are joined by edges, and what crossing one costs.
+
+Records of what a file says. `ampsim.hardware.edges` makes edges of them, and
+`ampsim.hardware.network` finds the ways over the edges.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self, cast
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ampsim.hardware.record import Rate, Seconds, Source
+from ampsim.shown import short
+from ampsim.toml_file import Record
+
+HOST: Final = -1
+"""The place of the controller: a host outside the devices, linked to each of them."""
+
+WORKERS_MAX: Final = 1_000_000
+"""Most workers that a cluster may have; chosen, to catch a slip before it fills the memory."""
+
+RADIX_MAX: Final = 128
+"""Most ports of a switch of a fat tree; chosen, to catch a slip."""
+
+SWITCH_NAME_MAX: Final = 100
+"""Longest name of a switch; chosen, to catch a slip."""
+
+Kind = Literal["fully-connected", "ring", "mesh", "torus", "star", "fat-tree", "hierarchy"]
+Duplex = Literal["full", "half"]
+Sharing = Literal["fair", "first-come"]
+"""How those who want the same bandwidth at the same time divide it: in max-min fair shares, or
+one message after the other."""
+
+_Extent = Annotated[int, Field(ge=1, le=WORKERS_MAX)]
+
+
+Junction = int | str
+"""Where edges meet: a worker's index, `HOST`, or the name of a switch."""
+
+
+def pair_of(value: Any) -> tuple[Junction, Junction]:
+    """The two places of an edge, as files and callers name them; "host" becomes `HOST`."""
+    places = cast("list[Any]", value) if isinstance(value, list | tuple) else []
+    if len(places) != 2 or not all(map(_is_place, places)):
+        text = (
+            "expected two places, each a worker's index, 'host' or the name of a switch, as in "
+            f"between = [0, 1], got {short(value)}"
+        )
+        raise PydanticCustomError("between", "{text}", {"text": text})
+    one, other = (HOST if place == "host" else place for place in places)
+    return one, other
+
+
+def _is_place(value: Any) -> bool:
+    is_index = type(value) is int and 0 <= value < WORKERS_MAX
+    return is_index or (isinstance(value, str) and 1 <= len(value) <= SWITCH_NAME_MAX)
+
+
+def _tuple(value: Any) -> Any:
+    """A list of a file as the tuple that a frozen record holds."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+class Wire(Record):
+    """What crossing an edge costs; the default costs nothing.
+
+    Args:
+        latency_s: from the last byte sent to its arrival; it occupies nothing.
+        bandwidth_bytes_per_s: rate that all messages which cross the edge share; None where it is
+            infinite.
+        duplex: whether each direction has this rate for itself, or both share it.
+        source: where the numbers come from; a file must say.
+    """
+
+    latency_s: Seconds = 0.0
+    bandwidth_bytes_per_s: Rate | None = None
+    duplex: Duplex = "full"
+    source: Source | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether crossing it takes no time."""
+        return self.latency_s == 0 and self.bandwidth_bytes_per_s is None
+
+
+class Edge(Wire):
+    """An edge between two places.
+
+    Args:
+        between: the two places, in either order.
+        latency_s, bandwidth_bytes_per_s, duplex, source: as of a `Wire`.
+    """
+
+    between: Annotated[tuple[Junction, Junction], BeforeValidator(pair_of)]
+
+
+class Level(Wire):
+    """A level of a hierarchy: a switch for each so many members of the level below.
+
+    Args:
+        members: how many of them a switch joins.
+        latency_s, bandwidth_bytes_per_s, duplex, source: of the edge from a member to its switch.
+    """
+
+    members: _Extent
+
+
+class Topology(Wire):
+    """The edges between all workers, by the name of their shape.
+
+    Args:
+        kind: the shape.
+        shape: workers along each dimension of a mesh or torus; their product is all workers.
+        radix: ports of each switch of a fat tree, an even number.
+        levels: of a hierarchy, from the devices up; the product of their members is all workers.
+        latency_s, bandwidth_bytes_per_s, duplex, source: of each edge, but of a hierarchy's.
+    """
+
+    kind: Kind
+    shape: Annotated[tuple[_Extent, ...], BeforeValidator(_tuple)] = ()
+    radix: Annotated[int, Field(ge=2, le=RADIX_MAX)] | None = None
+    levels: Annotated[tuple[Level, ...], BeforeValidator(_tuple)] = ()
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        """Each shape has the keys that it needs, and no other."""
+        needs = _NEEDS.get(self.kind)
+        if needs is not None and not getattr(self, needs):
+            raise _wrong(f"missing key {needs!r} of a {self.kind}; add {_EXAMPLES[needs]}")
+        for key in _EXAMPLES:
+            if key != needs and getattr(self, key):
+                raise _wrong(f"{key} has no effect on kind {self.kind!r}; leave it out")
+        if self.radix is not None and self.radix % 2:
+            raise _wrong(f"expected an even radix, half up and half down, got {self.radix}")
+        if self.kind == "hierarchy":
+            for key in Wire.model_fields:
+                if key in self.model_fields_set:
+                    raise _wrong(f"{key} has no effect on a hierarchy; give it in each level")
+        return self
+
+
+_NEEDS: Final = {"mesh": "shape", "torus": "shape", "fat-tree": "radix", "hierarchy": "levels"}
+_EXAMPLES: Final = {
+    "shape": "shape = [4, 4]",
+    "radix": "radix = 4",
+    "levels": "a table [[topology.levels]] with members = 8 for each level",
+}
+
+
+def _wrong(text: str) -> PydanticCustomError:
+    return PydanticCustomError("topology", "{text}", {"text": text})
+
+
+class HostPorts(Record):
+    """What all traffic of the host shares.
+
+    Args:
+        egress_bytes_per_s: rate of all that it sends; None where it is infinite.
+        ingress_bytes_per_s: rate of all that it receives; None where it is infinite.
+        source: where the numbers come from; a file must say.
+    """
+
+    egress_bytes_per_s: Rate | None = None
+    ingress_bytes_per_s: Rate | None = None
+    source: Source | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it limits nothing."""
+        return self.egress_bytes_per_s is None and self.ingress_bytes_per_s is None
+
+    @model_validator(mode="after")
+    def _check_rates(self) -> Self:
+        """Ports limit something."""
+        if self.is_free and getattr(self, "host", None) is None:
+            raise _wrong("expected egress_bytes_per_s or ingress_bytes_per_s, got neither; add one")
+        return self
+
+
+class Ports(HostPorts):
+    """What all traffic of one place shares, whichever ways it takes.
+
+    Args:
+        egress_bytes_per_s, ingress_bytes_per_s: of each worker.
+        source: where these two come from; a file must say.
+        host: the host's own; None where they are infinite.
+    """
+
+    host: HostPorts | None = None
+
+    def rates(self, place: int) -> tuple[float | None, float | None]:
+        """What a place may send and receive in a second, in bytes."""
+        own = self.host if place == HOST else self
+        return (None, None) if own is None else (own.egress_bytes_per_s, own.ingress_bytes_per_s)

@@ -1,0 +1,92 @@
+"""Shared bandwidth, first come first served: a message holds all of its way, then the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ampsim.clock import Clock
+from ampsim.hardware import Way
+from ampsim.trace import Cause, Recorder, of_transfer
+
+_ROUNDING: Final = 1 + 1e-12  # of one sum of times, added up in another order
+
+
+@dataclass(slots=True)
+class Holder:
+    """Bandwidth that one message at a time has: an edge's, a link's or a port's.
+
+    Attributes:
+        free_at_s: when the last message that was sent will have left it.
+    """
+
+    free_at_s: float = 0.0
+
+
+class QueuedChannel:
+    """One way between two workers over bandwidth that other ways use too.
+
+    What has b bytes holds its whole way for b / the narrowest bandwidth, and arrives the latency
+    after that. It starts when everything that was sent before it has left the whole way, so that
+    nothing overtakes, least of all on one way.
+
+    Args:
+        way: what it crosses.
+        holders: who has each of its bandwidths; those of other ways, too, where they share them.
+        workers: from which worker to which; the host is -1.
+        clock: whose time passes.
+        recorder: takes a record of each transfer.
+
+    Attributes:
+        settle: called after each arrival.
+        latency_s: that of the next message; the way's, unless somebody sets it.
+    """
+
+    __slots__ = ("_clock", "_holders", "_rate", "_recorder", "_workers", "latency_s", "settle")
+
+    settle: Callable[[], None]
+
+    def __init__(
+        self,
+        way: Way,
+        holders: Sequence[Holder],
+        workers: tuple[int, int],
+        clock: Clock,
+        *,
+        recorder: Recorder,
+    ) -> None:
+        self._holders = tuple(holders)
+        self.latency_s = way.latency_s
+        self._rate = way.narrowest_bytes_per_s
+        self._workers = workers
+        self._clock = clock
+        self._recorder = recorder
+
+    def send(
+        self,
+        size_bytes: int,
+        nodes: tuple[int, int],
+        cause: Cause,
+        arrive: Callable[[Cause], None],
+    ) -> None:
+        """Send so many bytes, as `Channel.send`; all times are known at once."""
+        now = self._clock.now
+        wait_s = 0.0
+        for holder in self._holders:
+            wait_s = max(wait_s, holder.free_at_s - now)
+        held_s = 0.0 if self._rate is None else size_bytes / self._rate
+        free_at_s = now + wait_s + held_s
+        for holder in self._holders:
+            assert holder.free_at_s <= free_at_s * _ROUNDING, "two messages on one edge or port"
+            holder.free_at_s = free_at_s
+        delay_s = wait_s + held_s + self.latency_s
+        start_s = now + wait_s
+        times = (start_s, now + delay_s, now, start_s + held_s)
+        transfer = of_transfer(self._recorder.transfers.count)
+        self._recorder.transfers.append((*nodes, size_bytes, *times, *self._workers, cause))
+        self._clock.call_later(delay_s, lambda: self._deliver(arrive, transfer))
+
+    def _deliver(self, arrive: Callable[[Cause], None], transfer: Cause) -> None:
+        arrive(transfer)
+        self.settle()
