@@ -9,13 +9,12 @@ from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Graph
-from ampsim.machine import Fabric, Instant, Memory, Processor, Tasks, paced
+from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
-from ampsim.model_parallel.footprint import Footprint, change_stash
 from ampsim.model_parallel.grouping import GroupingWorker
-from ampsim.model_parallel.placed_node import Memories, Message, PlacedNode, Route, plain
+from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, plain
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
@@ -26,8 +25,9 @@ from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.update import Updater
 from ampsim.model_parallel.worker import Shared, Worker
+from ampsim.model_parallel.worker_memories import WorkerMemories, split_footprint
 from ampsim.optim import Optimizer
-from ampsim.trace import MEMORY_CATEGORIES, Recorder
+from ampsim.trace import Recorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Assembly:
         instant: what is done at once.
         fabric: the links.
         workers: one for each device.
-        memories: one for each device; none where nobody counts.
+        memories: of the workers.
         tasks: what each worker's processor does, at the pace of its device.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
@@ -101,7 +101,7 @@ class Assembly:
         self.instant = Instant(clock)
         self.fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
         self.workers = self._workers(schedule)
-        self.memories = self._memories() if counts_memory else []
+        self.memories = WorkerMemories(cluster, clock, is_counting=counts_memory)
         self.tasks: list[Tasks] = [
             one if seed is None else paced(one, one.processor, clock, cluster, seed=seed)
             for one in self.workers
@@ -141,22 +141,6 @@ class Assembly:
             for index in range(self._cluster.workers)
         ]
 
-    def _memories(self) -> list[Memory]:
-        """One for each device."""
-        return [
-            Memory(
-                f"worker {index} ({device.name})",
-                MEMORY_CATEGORIES,
-                self._clock,
-                device.memory_bytes,
-            )
-            for index, device in enumerate(self._cluster.devices)
-        ]
-
-    def _memory(self, worker: int) -> Memory | None:
-        """The memory of a worker; None for the host's, or where nobody counts."""
-        return self.memories[worker] if self.memories and worker >= 0 else None
-
     def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
         asked = self._asked(schedule.weights, stages)
@@ -172,7 +156,7 @@ class Assembly:
                 first, second = split_steps_of(node)
                 placed = self._placed_node(place, first)
                 self._seconds[place] = self._placed_node(place, second)
-                self._split_footprint(placed, self._seconds[place])
+                split_footprint(placed, self._seconds[place])
                 placed_nodes.append(placed)
             else:
                 placed_nodes.append(self._placed_node(place, steps_of(node, asked[place])))
@@ -190,15 +174,13 @@ class Assembly:
     def _note_of(self, place: int) -> Callable[[int], None]:
         """Return who records how many bytes the node at `place` has stashed from now on."""
         record, clock = self._recorder.stashes.append, self._clock
-        memory = self._memory(self._placement[place])
+        stashed = self.memories.stash_of(self._placement[place])
 
         def note(size_bytes: int) -> None:
             record((place, clock.now, size_bytes))
-            if memory is not None:
-                stashed[0], before = size_bytes, stashed[0]
-                change_stash(memory, before, size_bytes)
+            if stashed is not None:
+                stashed.hold(size_bytes)
 
-        stashed = [0]
         return note
 
     def _placed_node(self, place: int, steps: Steps) -> PlacedNode:
@@ -214,18 +196,10 @@ class Assembly:
             resident_bytes=self._resident_bytes[worker],
         )
         placed = PlacedNode(node, place, worker, steps, prices)
-        memory = self._memory(worker)
-        placed.footprint = None if memory is None else Footprint(node, memory)
+        placed.footprint = self.memories.footprint(node, worker)
         has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
-
-    def _split_footprint(self, first: PlacedNode, second: PlacedNode) -> None:
-        """Let the second half of a backward step free what the forward step kept."""
-        if first.footprint is not None:
-            node, memory = first.node, first.footprint.memory
-            first.footprint = Footprint(node, memory, frees=False)
-            second.footprint = Footprint(node, memory, first=first.footprint)
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
@@ -274,7 +248,7 @@ class Assembly:
         """
         stage = len(self._stages) + self._stages[first.index]
         accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
-        memories = self._memories_of(first.worker, second.worker)
+        memories = self.memories.between(first.worker, second.worker)
         hand_on = Route(accept, second, 0, None, False, None, memories)
         first.backward_routes = [*first.backward_routes, hand_on]
         receive = self.controller.receive
@@ -295,17 +269,13 @@ class Assembly:
     def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
         """The route from `placed` to the controller, whose method `accept` takes the message."""
         channel = self.fabric.channel(placed.worker, HOST)
-        memories = self._memories_of(placed.worker, HOST)
+        memories = self.memories.between(placed.worker, HOST)
         return Route(accept, self.placed_nodes[0], 0, None, True, channel, memories)
-
-    def _memories_of(self, source: int, target: int) -> Memories | None:
-        """Where a message between two workers lies; None where nobody counts."""
-        return (self._memory(source), self._memory(target)) if self.memories else None
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
         """The route from worker `source` to a port of `placed`."""
         channel = self.fabric.channel(source, placed.worker)
-        memories = self._memories_of(source, placed.worker)
+        memories = self.memories.between(source, placed.worker)
         if placed.worker == HOST:
             return Route(self.controller.receive, placed, port, None, True, channel, memories)
         if placed.has_turns and direction is not Direction.UPDATE:

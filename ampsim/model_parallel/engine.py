@@ -68,7 +68,7 @@ class Engine:
         self._barrier = assembly.barrier
         self.controller, self.updater = assembly.controller, assembly.updater
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
-        self.memories = assembly.memories
+        self.memories = assembly.memories.all
         self._has_parameters = False
         for worker, tasks in zip(self.workers, assembly.tasks, strict=True):
             clock.start(worker.processor.work(tasks), f"worker-{worker.index}")

@@ -107,18 +107,6 @@ class Footprint:
         self._kept.clear()
 
 
-def change_stash(memory: Memory, before_bytes: int, now_bytes: int) -> None:
-    """Let a node's stash grow or shrink.
-
-    Raises:
-        OutOfMemoryError: there is no room.
-    """
-    if now_bytes > before_bytes:
-        memory.take(STASHES, now_bytes - before_bytes)
-    else:
-        memory.give(STASHES, before_bytes - now_bytes)
-
-
 def take_parameters(node: ParameterizedNode, memory: Memory, *, is_predicted: bool) -> None:
     """Take what a node's parameters need throughout: each of an array of their size.
 

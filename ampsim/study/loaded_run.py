@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import checked
+from ampsim.study.memory_tables import WithMemory
 from ampsim.study.path_tables import numbered, path_of_tables
 from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
@@ -21,7 +22,7 @@ from ampsim.trace.summary import Summary
 
 
 @dataclass(frozen=True)
-class LoadedRun(WithTotals):
+class LoadedRun(WithTotals, WithMemory):
     """What `load_run` returns: as `Result`, but for the model and its weights, which are not kept.
 
     The tables are read-only, and read when they are first asked for.
@@ -95,6 +96,11 @@ class LoadedRun(WithTotals):
     def epochs(self) -> pd.DataFrame:
         """As `Result.epochs`."""
         return self._table("epochs")
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """As `Result.memory`."""
+        return self._table("memory")
 
     @property
     def outages(self) -> pd.DataFrame:

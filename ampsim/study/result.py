@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ampsim.errors import OptionError
 from ampsim.html_table import html_table
 from ampsim.model_parallel import Schedule
 from ampsim.study.display import count_text, rate_text
+from ampsim.study.memory_tables import WithMemory, timeline
 from ampsim.study.model import Model
 from ampsim.study.node_times import bound_at, times_of_nodes
 from ampsim.study.outages import no_outages
@@ -28,7 +28,7 @@ from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
 
 
 @dataclass(frozen=True)
-class Result(WithTotals):
+class Result(WithTotals, WithMemory):
     """What `simulate` returns; all times are virtual seconds.
 
     The tables of the trace are read-only; change a copy of yours, such as ``result.spans.copy()``.
@@ -115,36 +115,10 @@ class Result(WithTotals):
 
     @property
     def memory(self) -> pd.DataFrame:
-        """What lay in the workers' memories: worker, time_s, bytes, weights, gradients, ...
-
-        One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
-        `bytes` in all, and then those of each category (`ampsim.model_parallel.footprint`). Empty
-        where nobody counted (`counts_memory` of `simulate`).
-        """
-        frame = self._frame("memory")
-        parts = [name for name in frame if name not in ("worker", "time_s")]
-        whole = {"worker": frame["worker"], "time_s": frame["time_s"]}
-        return pd.DataFrame({**whole, "bytes": frame[parts].sum(axis=1), **frame[parts]})
-
-    @property
-    def peak_memory(self) -> pd.DataFrame:
-        """The row of `memory` at which each worker's memory was fullest, of several the first."""
-        memory = self.memory
-        fullest = memory.groupby("worker")["bytes"].idxmax()
-        return memory.loc[fullest].reset_index(drop=True)
-
-    @property
-    def peak_bytes(self) -> pd.Series[Any]:
-        """The most bytes that lay in each worker's memory at once, by worker.
-
-        Raises:
-            OptionError: nobody counted.
-        """
-        if not self.recorder.memory:
-            raise OptionError(
-                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
-            )
-        return self.memory.groupby("worker")["bytes"].max().rename("peak_bytes")
+        """As `WithMemory.memory`."""
+        if "memory" not in self._frames:
+            self._frames["memory"] = timeline(self.recorder.columns("memory"))
+        return self._frames["memory"].copy(deep=False)
 
     @property
     def epochs(self) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from ampsim.output_folder import MANIFEST, read_table
 from ampsim.paths import expanded, read_regular
 from ampsim.shown import short
 from ampsim.study.energy import UPKEEP
+from ampsim.study.memory_tables import no_timeline
 from ampsim.study.outages import no_outages
 from ampsim.study.provenance import data_files
 from ampsim.study.result import Result
@@ -34,12 +35,12 @@ from ampsim.study.source_digest import source_digest
 from ampsim.toml_text import is_tables, mapping, to_toml
 
 TableName: TypeAlias = Literal[
-    "spans", "transfers", "admissions", "updates", "stashes", "epochs", "outages"
+    "spans", "transfers", "admissions", "updates", "stashes", "epochs", "outages", "memory"
 ]
 TABLES: Final[tuple[TableName, ...]] = (
     "spans", "transfers", "admissions", "updates", "stashes", "epochs",
 )  # fmt: skip
-SELDOM: Final[tuple[TableName, ...]] = ("outages",)
+SELDOM: Final[tuple[TableName, ...]] = ("outages", "memory")
 """Tables that are kept only where they have rows."""
 
 KIND: Final = "run"
@@ -92,7 +93,7 @@ class KeptRun:
             FileFormatError: the file is missing or not the one that was written.
         """
         if not self._has(name):
-            return no_outages()
+            return no_outages() if name == "outages" else no_timeline()
         path = self.folder / f"{name}.parquet"
         content = _read(path)
         self._require(path, name, hashlib.sha256(content).hexdigest())

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import FileFormatError
+from ampsim.study.memory_tables import TIMELINE_SCHEMA
 from ampsim.study.outages import OUTAGE_SCHEMA
 from ampsim.trace.recorder import (
     ADMISSION_SCHEMA,
@@ -29,6 +30,7 @@ SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     "updates": UPDATE_SCHEMA,
     "stashes": STASH_SCHEMA,
     "epochs": EPOCH_SCHEMA,
+    "memory": TIMELINE_SCHEMA,
     "outages": OUTAGE_SCHEMA,
 }
 _TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind")

@@ -191,8 +191,8 @@ def definitions(path: Path) -> set[str]:
 
 
 def test_the_search_for_names_would_find_a_wrong_one():
-    assert "Channel" in definitions(ROOT / "ampsim" / "machine" / "fabric.py")
-    assert "Channels" not in definitions(ROOT / "ampsim" / "machine" / "fabric.py")
+    assert "Fabric" in definitions(ROOT / "ampsim" / "machine" / "fabric.py")
+    assert "Fabrics" not in definitions(ROOT / "ampsim" / "machine" / "fabric.py")
     with pytest.raises(AttributeError):
         resolve("ampsim.trace.critical_paths")
     assert issubclass(resolve("ampsim.errors.OptionError"), AmpsimError)

@@ -38,7 +38,7 @@ from ampsim.report.page.text import (
 from ampsim.report.saving import save
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
-from ampsim.study.outline import Outline
+from ampsim.study.finished_run import FinishedRun
 from ampsim.study.row import row_of
 from ampsim.study.run_dir import KIND, TABLES, write_run
 from ampsim.study.run_to_keep import Outcome
@@ -58,8 +58,7 @@ class RunView:
     """A run as a forecast of one row, which is what the pages show.
 
     Attributes:
-        outline: numbers and tables of the run, with its leading spans.
-        transfers: the leading transfers.
+        run: its numbers and tables, with the leading spans and transfers.
         table: the one row.
         target: value of the metric at which training ends; None without one.
         metric: what validation measures.
@@ -67,12 +66,9 @@ class RunView:
         cluster: the cluster's name.
         manifest: origin of the run.
         interrupted: how the run ended, unless it finished.
-        time_by_node: as `Result.time_by_node`.
     """
 
-    schedule: str
-    outline: Outline
-    transfers: DataFrame
+    run: FinishedRun
     table: DataFrame
     target: float | None
     metric: Metric
@@ -80,59 +76,16 @@ class RunView:
     cluster: str
     manifest: Mapping[str, Any]
     interrupted: str | None
-    time_by_node: DataFrame
-
-    repeat = 1
 
     @property
     def workers(self) -> int:
         """How many workers there were."""
-        return self.outline.workers
+        return self.run.outline.workers
 
     @property
-    def runs(self) -> Sequence[RunView]:
-        """The run itself."""
-        return [self]
-
-    @property
-    def path_parts(self) -> DataFrame:
-        """Where the critical path spends its time."""
-        return self.outline.path_parts
-
-    @property
-    def messages(self) -> int:
-        """Spans in all, shown or not."""
-        return self.outline.messages
-
-    @property
-    def epochs(self) -> DataFrame:
-        """One row an epoch."""
-        return self.outline.epochs
-
-    @property
-    def spans(self) -> DataFrame:
-        """The leading spans."""
-        return self.outline.spans
-
-    @property
-    def peak_memory(self) -> DataFrame:
-        """What lay in each worker's memory at its fullest moment; empty where nobody counted."""
-        return self.outline.peak_memory
-
-    @property
-    def memory(self) -> DataFrame:
-        """What lay in the workers' memories over time."""
-        return self.outline.memory
-
-    @property
-    def staleness(self) -> DataFrame:
-        """The histogram of all gradients."""
-        return self.outline.staleness
-
-    @property
-    def utilisation_by_worker(self) -> DataFrame:
-        """The share of the run that each worker spends on steps of each direction."""
-        return self.outline.utilisation_by_worker
+    def runs(self) -> Sequence[FinishedRun]:
+        """The run."""
+        return [self.run]
 
 
 def view_of(outcome: Outcome, target: float | None = None) -> RunView:
@@ -144,14 +97,13 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
     """
     result = outcome.result
     whole = result.outline()
-    outline = replace(whole, spans=whole.spans.head(SPANS_SHOWN))
+    leading = {name: getattr(whole, name).head(SPANS_SHOWN) for name in ("spans", "transfers")}
+    outline = replace(whole, **leading)
     metric = result.model.measure
     failures = [outcome.failure] if outcome.failure else []
     row = row_of(result.schedule.name, Goal(metric, target), [outline], failures)
     return RunView(
-        schedule=result.schedule.name,
-        outline=outline,
-        transfers=result.transfers.head(SPANS_SHOWN),
+        run=FinishedRun(result.schedule.name, 1, result.origin["seed"], outline, outcome.failure),
         table=DataFrame([row]),
         target=target,
         metric=metric,
@@ -159,7 +111,6 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunView:
         cluster=str(result.origin["cluster"]["name"]),
         manifest=result.origin,
         interrupted=_ending(outcome),
-        time_by_node=result.time_by_node,
     )
 
 
@@ -195,7 +146,7 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     """
     place, view = Path(folder), view_of(outcome, target)
     figures = list(result_figures(view, wanted=FIGURES))
-    charts = gantt_together(view, {view.schedule: [view]})
+    charts = gantt_together(view, {view.run.schedule: [view.run]})
     written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
     write_text(place / PAGE, page(view, [picture for picture, _figure in [*charts, *figures]]))
     write_text(place / INDEX, index(view, figures))
@@ -204,13 +155,13 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
 
 def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
     """The page of HTML, with figures and data inside."""
-    spans = {view.schedule: view.spans} if len(view.spans) else {}
+    spans = {view.run.schedule: view.run.spans} if len(view.run.spans) else {}
     words = Words(
         "Run",
         f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
         _tables(view),
-        ((_epochs_heading(view), epochs_table(view)),) if len(view.epochs) else (),
+        ((_epochs_heading(view), epochs_table(view)),) if len(view.run.epochs) else (),
         verdict_of(view),
     )  # fmt: skip
     return html_page(
@@ -218,16 +169,16 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         figures,
         spans,
         words,
-        {view.schedule: transfers_of(view)},
-        kept={view.schedule: kept_of(view)},
-        outages={view.schedule: outages_of(view)},
+        {view.run.schedule: transfers_of(view.run)},
+        kept={view.run.schedule: kept_of(view.run)},
+        outages={view.run.schedule: outages_of(view.run)},
         narrow=narrow_figures(view, FIGURES),
     )
 
 
 def _tables(view: RunView) -> tuple[str, ...]:
     """The files of the trace that are kept of a run."""
-    seldom = ("outages.parquet",) if len(view.outline.outages) else ()
+    seldom = ("outages.parquet",) if len(view.run.outline.outages) else ()
     return (*(f"{name}.parquet" for name in TABLES), *seldom)
 
 
@@ -257,9 +208,9 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
 def verdict_of(view: RunView) -> str:
     """The table's verdict, and the last epoch's validation."""
     said = verdict(view.table, view.target, view.metric)
-    if not len(view.epochs):
+    if not len(view.run.epochs):
         return said
-    last, count = rows(view.epochs)[-1], len(view.epochs)
+    last, count = rows(view.run.epochs)[-1], len(view.run.epochs)
     score = number(last, view.metric.kind)
     time_s = format_seconds(number(last, "time_s"))
     after = f"After {count} epoch{'' if count == 1 else 's'}, at {time_s}"
@@ -280,11 +231,11 @@ def epochs_table(view: RunView) -> list[list[str]]:
 
 
 def _last_epochs(view: RunView) -> list[Row]:
-    return rows(view.epochs)[-EPOCHS_SHOWN:]
+    return rows(view.run.epochs)[-EPOCHS_SHOWN:]
 
 
 def _epochs_heading(view: RunView) -> str:
-    count = len(view.epochs)
+    count = len(view.run.epochs)
     return "Epochs" if count <= EPOCHS_SHOWN else f"The last {EPOCHS_SHOWN} of {count} epochs"
 
 

@@ -79,7 +79,7 @@ def test_what_bounds_it_is_told(finished):
 def test_with_a_target_the_time_to_it_is_told(kept):
     outcome = kept(epochs=9, target=0.01)
     view = view_of(outcome, 0.01)
-    assert len(view.epochs) < 9
+    assert len(view.run.epochs) < 9
     assert "and reaches 1 % in " in verdict_of(view)
     assert "time to target" in page(view, [])
 
@@ -125,8 +125,8 @@ def test_a_page_shows_the_leading_steps_only(finished, monkeypatch):
     monkeypatch.setattr(run_page, "SPANS_SHOWN", 50)
     assert len(finished.result.spans) > 50
     view = view_of(finished)
-    assert len(view.spans) == 50
-    assert math.isclose(view.outline.makespan_s, finished.result.makespan_s)
+    assert len(view.run.spans) == 50
+    assert math.isclose(view.run.outline.makespan_s, finished.result.makespan_s)
     assert "(50 of " in index(view, [])
 
 
