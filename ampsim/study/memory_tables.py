@@ -23,7 +23,7 @@ TIMELINE_SCHEMA: Final[dict[str, Any]] = {
 
 def timeline(columns: Columns) -> pd.DataFrame:
     """The table of what a recorder has of memory, with the sum of all categories."""
-    whole = sum((columns[name] for name in MEMORY_CATEGORIES), np.zeros(0, np.int64))
+    whole = np.sum([columns[name] for name in MEMORY_CATEGORIES], axis=0, dtype=np.int64)
     return read_only({name: {**columns, "bytes": whole}[name] for name in TIMELINE_SCHEMA})
 
 

@@ -11,8 +11,8 @@ from ampsim.study.run_dir import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
 PAGES = {"index.html", "report.md", "epochs.csv", "gantt.png", "convergence.png", "utilisation.png"}
-PAGES |= {"bounds.png", "staleness.png"}
-TABLES = {f"{name}.parquet" for name in TABLE_NAMES}
+PAGES |= {"bounds.png", "memory.png", "staleness.png"}
+TABLES = {f"{name}.parquet" for name in (*TABLE_NAMES, "memory")}
 
 
 def test_run_keeps_manifest_and_tables(call):

@@ -35,7 +35,7 @@ def test_every_command_with_an_output_folder_is_tried_here():
         for name, one in command.commands.items()
         if any("--out" in option.opts and option.metavar == "DIR" for option in one.params)
     }
-    assert found == set(COMMANDS)
+    assert found - {"devices"} == set(COMMANDS)  # `devices import` writes one file, never over one
 
 
 @pytest.mark.parametrize("command", COMMANDS)

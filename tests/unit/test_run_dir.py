@@ -24,9 +24,11 @@ def outcome(chain, make_cluster):
 
 def test_tables_come_back_with_their_types(outcome, tmp_path):
     written = write_run(outcome, tmp_path / "kept")
-    assert [path.name for path in written] == [*(f"{t}.parquet" for t in TABLES), "manifest.toml"]
+    assert [path.name for path in written] == [
+        *(f"{t}.parquet" for t in (*TABLES, "memory")), "manifest.toml"
+    ]  # fmt: skip
     kept = read_run(tmp_path / "kept")
-    for name in TABLES:
+    for name in (*TABLES, "memory", "outages"):
         pd.testing.assert_frame_equal(kept.table(name), getattr(outcome.result, name))
     assert min(len(kept.table("transfers")), len(kept.table("stashes"))) > 0
     named = (kept.model, kept.cluster, kept.workers, kept.schedule)
