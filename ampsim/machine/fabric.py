@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from ampsim.clock import Clock
-from ampsim.hardware import FREE_LINK, Cluster, Link, Way, serialization_s
+from ampsim.hardware import Cluster
 from ampsim.machine.channel import Channel, Flight
 from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.first_come import Holder, QueuedChannel
 from ampsim.machine.loss import Unreliable
-from ampsim.trace import Cause, Recorder, of_transfer
+from ampsim.trace import Recorder
 
 
 class Fabric:
@@ -64,88 +64,18 @@ class Fabric:
     def _flight(self, pair: tuple[int, int]) -> Flight | None:
         """The way without losses; None where it takes no time, and nothing is lost there either."""
         source, target = pair
-        keeps_free = self._loses and source != target
-        if not self._cluster.has_shared_bandwidth:
-            link = self._cluster.link_between(source, target)
-            return None if link.is_free and not keeps_free else self._pairwise(link, pair)
         way = self._cluster.way_between(source, target)
-        if way.is_free:
-            return self._pairwise(FREE_LINK, pair) if keeps_free else None
-        if self._cluster.sharing == "first-come":
-            return self._queued(way, pair)
-        return FairChannel(self._fair, way, pair)
+        if way.is_free and (source == target or not self._loses):
+            return None
+        is_fair = self._cluster.has_shared_bandwidth and self._cluster.sharing != "first-come"
+        if is_fair and not way.is_free:
+            return FairChannel(self._fair, way, pair)
+        holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
+        recorder, settle = self._recorder, self._settle
+        return QueuedChannel(way, holders, pair, self._clock, recorder=recorder, settle=settle)
 
     @property
     def _loses(self) -> bool:
         """Whether messages are lost, which takes time on a free link, too."""
         messages = None if self._seed is None else self._cluster.messages
         return messages is not None and messages.loss_probability > 0
-
-    def _pairwise(self, link: Link, pair: tuple[int, int]) -> PairwiseChannel:
-        return PairwiseChannel(link, pair, self._clock, self._recorder, settle=self._settle)
-
-    def _queued(self, way: Way, pair: tuple[int, int]) -> QueuedChannel:
-        holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
-        channel = QueuedChannel(way, holders, pair, self._clock, recorder=self._recorder)
-        channel.settle = self._settle
-        return channel
-
-
-class PairwiseChannel:
-    """One direction between two workers, first come first served.
-
-    What has b bytes holds the channel for b / bandwidth and arrives a latency after that, so that
-    two never share the bandwidth and the channel never reorders.
-
-    Args:
-        link: its latency and bandwidth.
-        workers: from which worker to which; the host is -1.
-        clock: whose time passes.
-        recorder: takes a record of each transfer.
-        settle: called after each arrival.
-
-    Attributes:
-        latency_s: that of the next message; the link's, unless somebody sets it.
-    """
-
-    __slots__ = ("_clock", "_free_at_s", "_link", "_recorder", "_settle", "_workers", "latency_s")
-
-    def __init__(
-        self,
-        link: Link,
-        workers: tuple[int, int],
-        clock: Clock,
-        recorder: Recorder,
-        *,
-        settle: Callable[[], None],
-    ) -> None:
-        self._settle = settle
-        self._link = link
-        self.latency_s = link.latency_s
-        self._workers = workers
-        self._clock = clock
-        self._recorder = recorder
-        self._free_at_s = 0.0
-
-    def send(
-        self,
-        size_bytes: int,
-        nodes: tuple[int, int],
-        cause: Cause,
-        arrive: Callable[[Cause], None],
-    ) -> None:
-        """Send so many bytes, as `Channel.send`; all times are known at once."""
-        now = self._clock.now
-        wait_s = max(0.0, self._free_at_s - now)
-        held_s = serialization_s(self._link, size_bytes)
-        self._free_at_s = now + wait_s + held_s
-        delay_s = wait_s + held_s + self.latency_s
-        start_s = now + wait_s
-        times = (start_s, now + delay_s, now, start_s + held_s)
-        transfer = of_transfer(self._recorder.transfers.count)
-        self._recorder.transfers.append((*nodes, size_bytes, *times, *self._workers, cause))
-        self._clock.call_later(delay_s, lambda: self._deliver(arrive, transfer))
-
-    def _deliver(self, arrive: Callable[[Cause], None], transfer: Cause) -> None:
-        arrive(transfer)
-        self._settle()

@@ -1,4 +1,4 @@
-"""Shared bandwidth, first come first served: a message holds all of its way, then the next one."""
+"""Bandwidth, first come first served: a message holds all of its way, then the next one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Holder:
 
 
 class QueuedChannel:
-    """One way between two workers over bandwidth that other ways use too.
+    """One way between two workers: a link of their own, or bandwidth that other ways use too.
 
     What has b bytes holds its whole way for b / the narrowest bandwidth, and arrives the latency
     after that. It starts when everything that was sent before it has left the whole way, so that
@@ -37,15 +37,13 @@ class QueuedChannel:
         workers: from which worker to which; the host is -1.
         clock: whose time passes.
         recorder: takes a record of each transfer.
+        settle: called after each arrival.
 
     Attributes:
-        settle: called after each arrival.
         latency_s: that of the next message; the way's, unless somebody sets it.
     """
 
-    __slots__ = ("_clock", "_holders", "_rate", "_recorder", "_workers", "latency_s", "settle")
-
-    settle: Callable[[], None]
+    __slots__ = ("_clock", "_holders", "_rate", "_recorder", "_settle", "_workers", "latency_s")
 
     def __init__(
         self,
@@ -55,7 +53,9 @@ class QueuedChannel:
         clock: Clock,
         *,
         recorder: Recorder,
+        settle: Callable[[], None],
     ) -> None:
+        self._settle = settle
         self._holders = tuple(holders)
         self.latency_s = way.latency_s
         self._rate = way.narrowest_bytes_per_s
@@ -89,4 +89,4 @@ class QueuedChannel:
 
     def _deliver(self, arrive: Callable[[Cause], None], transfer: Cause) -> None:
         arrive(transfer)
-        self.settle()
+        self._settle()
