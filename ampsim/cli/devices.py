@@ -162,6 +162,8 @@ def _device_text(device: Device) -> str:
 
 
 def _cluster_text(cluster: Cluster) -> str:
+    from ampsim.hardware import variations
+
     counts = {device.name: 0 for device in cluster.devices}
     for device in cluster.devices:
         counts[device.name] += 1
@@ -175,6 +177,9 @@ def _cluster_text(cluster: Cluster) -> str:
         for route in cluster.links
     ]
     rows += _network_rows(cluster)
+    rows += [
+        (of, f"{what} ({source.kind}: {source.text})") for of, what, source in variations(cluster)
+    ]
     texts = [_device_text(device) for device in dict.fromkeys(cluster.devices)]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
 

@@ -90,6 +90,7 @@ def run(
     from ampsim.output_folder import taken
     from ampsim.report.naming import slug
     from ampsim.report.page.run import FILES, write_run_folder
+    from ampsim.study.run_dir import tables_of
     from ampsim.study.run_to_keep import RunOptions, run_to_keep
     from ampsim.study.schedule_names import labels_of
 
@@ -114,11 +115,8 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
-    last = "stashes, epochs and outages" if len(outcome.result.outages) else "stashes and epochs"
-    write(
-        f"wrote {folder}: manifest.toml, spans, transfers, admissions, updates, {last} "
-        "(.parquet), epochs.csv"
-    )
+    *tables, last = tables_of(outcome.result)
+    write(f"wrote {folder}: manifest.toml, {', '.join(tables)} and {last} (.parquet), epochs.csv")
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
 
