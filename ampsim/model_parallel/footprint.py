@@ -77,9 +77,20 @@ class Footprint:
         if direction is BACKWARD:
             return taken_bytes, -self._kept.pop(state, 0) if self._frees else 0
         kept_bytes = self.node.kept_bytes(state, taken_bytes) if self.node.is_training else 0
-        if kept_bytes:
-            self._kept[sends[0][1]] = kept_bytes
+        if kept_bytes and not self._keep(sends, kept_bytes):
+            return taken_bytes, 0
         return taken_bytes, kept_bytes
+
+    def _keep(self, sends: Sends, kept_bytes: int) -> bool:
+        """Note what was kept, by the state of what is sent; False where that is none.
+
+        Who sends it says what is wrong with it.
+        """
+        try:
+            self._kept[sends[0][1]] = kept_bytes
+        except (TypeError, LookupError):
+            return False
+        return True
 
     def settle(self, ended: Ended) -> None:
         """Change the memory as the end of a step does.
