@@ -73,11 +73,13 @@ class ScheduleEntry(_Tuned):
         name: of the schedule.
         label: of the row; the schedule's name unless given.
         placement: as on the command line; a .toml file by its path from the recipe's folder.
+        cluster: instead of the recipe's, with as many workers.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
         set: options of the model, over those of the recipe.
     """
 
     placement: Text | None = None
+    cluster: Text | None = None
     mode: ModeName | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 

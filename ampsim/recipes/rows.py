@@ -33,13 +33,19 @@ class Rows:
         rows: in the recipe's order.
         goal: what is measured, and the value aimed at.
         model: of the first row.
-        cluster: of all rows.
+        cluster: of all rows that name none of their own.
     """
 
     rows: tuple[Row, ...]
     goal: Goal
     model: Model
     cluster: Cluster
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """That of the recipe, and those of single rows."""
+        every = [self.cluster, *(row.plan.cluster for row in self.rows)]
+        return list({one.digest: one for one in every}.values())
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -61,25 +67,28 @@ def make_rows(recipe: Recipe) -> Rows:
         MissingDataError: a data file that a model needs is not there.
     """
     file = recipe.file
-    cluster = _told(recipe, "cluster", lambda: _cluster(recipe))
+    cluster = cluster_of(recipe)
     rows = tuple(_row(recipe, index, cluster) for index in range(len(file.schedules)))
     goal = Goal(rows[0].plan.model.measure, file.target)
     return Rows(rows, goal, rows[0].plan.model, cluster)
 
 
-def cluster_of(recipe: Recipe) -> Cluster:
-    """Load the cluster that a recipe names.
+def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
+    """Load the cluster that a recipe names, or one of its rows.
 
     Raises:
         FileFormatError: the name or an option of it does not fit.
     """
-    return _told(recipe, "cluster", lambda: _cluster(recipe))
+    own = None if index is None else recipe.file.schedules[index].cluster
+    if own is None:
+        return _told(recipe, "cluster", lambda: _cluster(recipe, recipe.file.cluster))
+    return _told(recipe, f"schedules[{index}]: cluster", lambda: _cluster(recipe, own))
 
 
-def _cluster(recipe: Recipe) -> Cluster:
+def _cluster(recipe: Recipe, name_or_path: str) -> Cluster:
     file = recipe.file
     return load_cluster(
-        recipe.beside(file.cluster, ".toml"),
+        recipe.beside(name_or_path, ".toml"),
         workers=file.workers,
         latency_s=file.latency_s,
         bandwidth_bytes_per_s=file.bandwidth_bytes_per_s,
@@ -89,6 +98,12 @@ def _cluster(recipe: Recipe) -> Cluster:
 def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     file, entry = recipe.file, recipe.file.schedules[index]
     where = f"schedules[{index}]"
+    own = cluster if entry.cluster is None else cluster_of(recipe, index)
+    if own.workers != cluster.workers:
+        raise FileFormatError(
+            f"{recipe.label}: {where}: cluster must have {cluster.workers} workers, as the "
+            f"recipe's has, got {own.workers}; give all rows as many"
+        )
     schedule = _told(recipe, where, lambda: _schedule(entry))
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
@@ -96,7 +111,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
     plan = Plan(
         model,
-        cluster,
+        own,
         file.epochs or file.max_epochs or 1,
         entry.mode or file.mode,
         file.instances,
@@ -105,7 +120,8 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     )
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))
-    return Row(entry.title, schedule, plan, entry.set, data_files(model), code)
+    has_own = entry.cluster is not None
+    return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
 
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:

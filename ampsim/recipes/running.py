@@ -135,6 +135,14 @@ def _make_all(tasks: list[Task], known: list[Known], keeping: Keeping, manner: M
     return made
 
 
+def _costs(rows: Rows) -> list[dict[str, str]]:
+    """What is charged on any of the rows' clusters, each cost once."""
+    found: list[dict[str, str]] = []
+    for cluster in rows.clusters:
+        found += [one for one in costs(cluster) if one not in found]
+    return found
+
+
 def _gather(
     recipe: Recipe, rows: Rows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
 ) -> Findings:
@@ -153,7 +161,7 @@ def _gather(
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
         **rows.origin,
-        "costs": costs(rows.cluster),
+        "costs": _costs(rows),
     }
     return Findings(
         recipe=recipe,

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.model_parallel import Schedule
-from ampsim.study.provenance import model_origin, schedule_origin
+from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
 from ampsim.study.task import Plan
 
 PAPER: Final = "paper"
@@ -26,6 +26,7 @@ class Row:
         settings: options of the model that are its own.
         data: the files that the model reads, with their hashes.
         code: a hash of what the model's file says.
+        has_own_cluster: whether its cluster is not that of other rows.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Row:
     settings: dict[str, Any]
     data: tuple[dict[str, str], ...]
     code: str
+    has_own_cluster: bool = False
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -43,6 +45,8 @@ class Row:
         placement = self.plan.placement.origin
         if placement["name"] != PAPER:
             own["placement"] = placement
+        if self.has_own_cluster:
+            own["cluster"] = cluster_origin(self.plan.cluster)
         return {"label": self.label, **schedule, "mode": self.plan.mode, **own}
 
     @property
