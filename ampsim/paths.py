@@ -78,6 +78,34 @@ def read_regular(path: str | os.PathLike[str], label: str | None = None) -> byte
         return file.read()
 
 
+def read_limited(
+    path: str | os.PathLike[str], label: str, *, size_bytes_max: int, noun: str
+) -> bytes:
+    """The bytes of a file that a user writes, which is small if it is what it should be.
+
+    Args:
+        path: the file.
+        label: what to call it in a message.
+        size_bytes_max: the most that it may have.
+        noun: what it should be, such as "a placement".
+
+    Raises:
+        FileFormatError: it cannot be read, is no regular file, or has more bytes.
+    """
+    try:
+        with open_regular(path, label) as file:
+            content = file.read(size_bytes_max + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        text = f"{label}: cannot be read: {reason}; check the path and its permissions"
+        raise FileFormatError(text) from error
+    if len(content) > size_bytes_max:
+        raise FileFormatError(
+            f"{label}: expected at most {size_bytes_max} bytes, got more; is it {noun}?"
+        )
+    return content
+
+
 def kind_of(mode: int) -> str:
     """What a file of that mode is, in words."""
     return _KINDS.get(stat.S_IFMT(mode), "a file")

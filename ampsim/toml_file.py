@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.paths import open_regular
+from ampsim.paths import read_limited
 from ampsim.shown import short, shown
 
 SIZE_BYTES_MAX = 1_000_000
@@ -110,17 +110,8 @@ def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
     """
     if os.path.isdir(path):
         raise FileFormatError(f"{label}: expected a .toml file, got a folder; name a file in it")
-    try:
-        with open_regular(path, label) as file:
-            content = file.read(SIZE_BYTES_MAX + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        text = f"{label}: cannot be read: {reason}; check the path and its permissions"
-        raise FileFormatError(text) from error
-    if len(content) > SIZE_BYTES_MAX:
-        raise FileFormatError(
-            f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a {kind.noun} file?"
-        )
+    noun = f"a {kind.noun} file"
+    content = read_limited(path, label, size_bytes_max=SIZE_BYTES_MAX, noun=noun)
     table = _parse(content, label)
     if not table:
         raise FileFormatError(f"{label}: is empty; {kind.least}")

@@ -215,7 +215,7 @@ def test_a_file_that_is_no_system_is_refused_in_one_line(content, said):
         (("import",), "import needs a file: give a system file of Calculon or SimuMax"),
         (("a100", "h100"), "one device is shown at a time, got 'a100' and 'h100'; give one"),
         (("a100", "--out", "x"), "--out belongs to import; leave it out, or give the word import"),
-        (("import", "no.json"), "no.json: cannot be read: No such file or directory; check"),
+        (("import", "no.json"), "no.json: cannot be read: no such file or directory; check"),
         (("import", "."), ".: expected a .json file, got a folder; name a file in it"),
     ],
 )

@@ -254,9 +254,9 @@ def test_unreadable_file_is_explained(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("ampsim.toml_file.open_regular", refuse)
+    monkeypatch.setattr("ampsim.paths.open_regular", refuse)
     with pytest.raises(
-        FileFormatError, match=r"mine\.toml: cannot be read: Permission denied; check the path"
+        FileFormatError, match=r"mine\.toml: cannot be read: permission denied; check the path"
     ):
         load_device(path)
 

@@ -234,7 +234,7 @@ def test_an_empty_recipe_and_none_at_all_are_told(write, rejection):
         rejection("# nothing")
         == "is empty; a recipe has at least title, model, epochs and schedules"
     )
-    with pytest.raises(FileFormatError, match=r"^nowhere/recipe\.toml: cannot be read: No such"):
+    with pytest.raises(FileFormatError, match=r"^nowhere/recipe\.toml: cannot be read: no such"):
         read_recipe("nowhere")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from ampsim.errors import FileFormatError
-from ampsim.paths import expanded, open_regular
+from ampsim.paths import expanded, read_limited
 from ampsim.shown import short
 
 SIZE_BYTES_MAX = 16_000_000
@@ -78,23 +77,12 @@ def read_json(path: str | os.PathLike[str]) -> Table:
     label, place = os.fspath(path), expanded(path)
     if os.path.isdir(place):
         raise FileFormatError(f"{label}: expected a .json file, got a folder; name a file in it")
-    content = _parsed(_read(place, label), label)
+    noun = "a device of another simulator"
+    found = read_limited(place, label, size_bytes_max=SIZE_BYTES_MAX, noun=noun)
+    content = _parsed(found, label)
     if not isinstance(content, dict):
         raise FileFormatError(f"{label}: expected a table in braces, got {short(content)}")
     return Table(label, "", cast("dict[str, Any]", content))
-
-
-def _read(place: Path, label: str) -> bytes:
-    try:
-        with open_regular(place, label) as file:
-            content = file.read(SIZE_BYTES_MAX + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        text = f"{label}: cannot be read: {reason}; check the path and its permissions"
-        raise FileFormatError(text) from error
-    if len(content) > SIZE_BYTES_MAX:
-        raise FileFormatError(f"{label}: expected at most {SIZE_BYTES_MAX} bytes, got more")
-    return content
 
 
 def _parsed(content: bytes, label: str) -> Any:

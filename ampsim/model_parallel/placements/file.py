@@ -6,7 +6,6 @@ A name with a dot is a key in quotes, as in ``"linear-1.0" = 3``.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import tomllib
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from ampsim.errors import FileFormatError, one_of
 from ampsim.hardware import HOST
 from ampsim.hardware.cluster import WORKERS_MAX
 from ampsim.model_parallel.placements.base import Situation
-from ampsim.paths import expanded, open_regular
+from ampsim.paths import expanded, read_limited
 
 SIZE_BYTES_MAX: Final = 10_000_000
 """Largest placement file; chosen: room for 100 000 nodes, so a larger one is a slip."""
@@ -75,19 +74,8 @@ def read_placement(path: str) -> dict[str, int]:
 
 
 def _read(path: str) -> bytes:
-    try:
-        with open_regular(expanded(path), path) as file:
-            content = file.read(SIZE_BYTES_MAX + 1)
-    except OSError as error:
-        reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
-        raise FileFormatError(
-            f"{path}: cannot be read: {reason}; check the path and its permissions"
-        ) from error
-    if len(content) > SIZE_BYTES_MAX:
-        raise FileFormatError(
-            f"{path}: expected at most {SIZE_BYTES_MAX} bytes, got more; is it a placement?"
-        )
-    return content
+    noun = "a placement"
+    return read_limited(expanded(path), path, size_bytes_max=SIZE_BYTES_MAX, noun=noun)
 
 
 def _parse(content: bytes, path: str) -> dict[str, Any]:
