@@ -199,7 +199,10 @@ def _how(ended: Ended, name: str) -> str:
     if ended.code == 128 + number:
         return "interrupted"
     has_begun = re.search(r'cli/entry\.py", line \d+, in main', ended.err)
-    return "not begun" if ended.code == -number and not has_begun else "wrong"
+    # Python itself ends with 1 where a signal comes while it imports `site`, before any program
+    is_at_start = ended.err.startswith("Fatal Python error: init_import_site")
+    has_ended_early = ended.code == -number or (ended.code == 1 and is_at_start)
+    return "not begun" if has_ended_early and not has_begun else "wrong"
 
 
 def faults_of_files(command: str, place: Path, how: str) -> list[str]:
