@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from ampsim.errors import FileFormatError
 from ampsim.paths import expanded, read_limited
+from ampsim.printable import printable
 from ampsim.shown import short
 
 SIZE_BYTES_MAX = 16_000_000
@@ -32,7 +33,7 @@ class Table(NamedTuple):
 
     def at(self, key: str) -> str:
         """Where in the file a key of this table is."""
-        return f"{self.path}.{key}" if self.path else key
+        return f"{self.path}.{printable(key)}" if self.path else printable(key)
 
     def table(self, key: str) -> Table:
         """The table under a key."""
