@@ -84,7 +84,7 @@ def short_run(schedule: str, latency_s: float = 1e-6) -> ampsim.Result:
     name, sizes, instances = "rnn", {"hidden": 4, "replicas": 2}, 300
     if needs_chain(kind()):
         name, sizes, instances = "mlp", {"hidden": 8, "data": "synthetic"}, 200
-    ways = {"latency_s": latency_s, "bandwidth_bytes_per_s": 1e9}
+    ways: dict[str, Any] = {"latency_s": latency_s, "bandwidth_bytes_per_s": 1e9}
     cluster = ampsim.load_cluster("tflops-1", workers=4, **ways)
     model = ampsim.load_model(name, **sizes)
     return ampsim.simulate(model, cluster, kind(**chosen), instances=instances, mode="sleep")

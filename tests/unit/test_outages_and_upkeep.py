@@ -13,6 +13,7 @@ import pytest
 
 import ampsim
 from ampsim.hardware import Cluster, Device, Event, Failures
+from ampsim.study import LoadedRun
 from ampsim.study.forecast_json import to_json
 from ampsim.study.outages import held_up_s
 from ampsim.study.outline import from_plain, to_plain
@@ -122,7 +123,7 @@ def test_a_result_lists_the_outages_that_began_before_its_end(model):
 def keep(model, tmp_path):
     """`keep(**varies)` keeps a run in a folder, and reads it back."""
 
-    def make(**varies: Any) -> tuple[Any, ampsim.LoadedRun]:
+    def make(**varies: Any) -> tuple[Any, LoadedRun]:
         cluster = cluster_of(POWER, {**POWER, **PRICE}, **varies)
         outcome = run_to_keep(model, cluster, ampsim.Sequential(), RunOptions(mode="sleep"))
         write_run(outcome, tmp_path / "kept")

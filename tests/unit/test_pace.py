@@ -153,7 +153,7 @@ class Chores:
         self.queues["usual"].append((name, seconds))
         self.processor.wake()
 
-    def begin(self, _kind: Any, queue: deque[Any]) -> Begun:
+    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         name, seconds = queue.popleft()
         return seconds, (name, self.clock.now)
 
@@ -215,7 +215,8 @@ def test_free_tasks_that_come_while_the_device_is_down_are_done_when_it_is_up():
 def test_where_nothing_varies_tasks_are_not_wrapped():
     chores = Chores()
     others = (Event(kind="pause", worker=1, from_s=0.0, until_s=1.0),)
-    for varies in ({}, {"events": others}):
+    varying: tuple[dict[str, Any], ...] = ({}, {"events": others})
+    for varies in varying:
         made = paced(chores, chores.processor, chores.clock, cluster(2, **varies), seed=0)
         assert made is chores
     made = paced(chores, chores.processor, chores.clock, cluster(2, 0.1), seed=0)

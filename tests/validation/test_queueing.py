@@ -76,7 +76,7 @@ class Counter:
         if idle is not None:
             idle.wake()
 
-    def begin(self, _kind: Any, queue: deque[Any]) -> Begun:
+    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         came_s, seconds, then = queue.popleft()
         self.waits_s.append(self.clock.now - came_s)
         return seconds, (came_s, then)
