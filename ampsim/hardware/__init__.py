@@ -6,8 +6,6 @@ from ampsim.hardware.cost import (
     charges,
     light_is_free,
     occupancy_s,
-    serialization_s,
-    transfer_s,
 )
 from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
@@ -43,7 +41,5 @@ __all__ = [
     "load_cluster",
     "load_device",
     "occupancy_s",
-    "serialization_s",
-    "transfer_s",
     "variations",
 ]
