@@ -62,5 +62,12 @@ class Clock(Protocol):
         ...
 
     def run(self) -> None:
-        """Run until every coroutine has ended or awaits a signal that nobody has fired."""
+        """Run until every coroutine has ended or awaits a signal that nobody has fired, or `stop`.
+
+        Called again, it goes on from there.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Let `run` return when the present instant has settled, whatever is left to do."""
         ...

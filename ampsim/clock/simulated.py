@@ -14,12 +14,16 @@ from heapq import heapify
 from typing import Any, Final, cast
 
 import simpy
+from simpy.core import StopSimulation
 from simpy.events import Event, EventPriority, Timeout
 
 TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
 SETTLED: Final = cast("EventPriority", 2)
 """Priority of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
+
+LAST: Final = cast("EventPriority", 3)
+"""Priority of a stop: after what signals lead to."""
 
 
 def _once(event: Event) -> Generator[Event, Any, None]:
@@ -108,6 +112,14 @@ class SimClock:
         """Let `coroutine` run as a SimPy process (which takes native coroutines as they are)."""
         coroutine.__name__ = name
         self._environment.process(cast("Generator[Event, Any, None]", coroutine))
+
+    def stop(self) -> None:
+        """Let `run` return when the present instant has settled; as SimPy's own `until` does."""
+        event = Event(self._environment)
+        event._ok = True  # pyright: ignore[reportPrivateUsage]  # as `Event.succeed`, which has no priority
+        event._value = None  # pyright: ignore[reportPrivateUsage]  # see above
+        event.callbacks.append(StopSimulation.callback)  # pyright: ignore  # a list until processed
+        self._environment.schedule(event, LAST)
 
     def run(self) -> None:
         """Process events until none is left; an exception of a process is raised here."""

@@ -133,6 +133,10 @@ class WallClock:
             raise self._failure
         self._tasks = [task for task in self._tasks if not task.done()]
 
+    def stop(self) -> None:
+        """Let `run` return in the loop's next turn; the wall's time goes on meanwhile."""
+        self._idle.set()
+
     def _complete(self, awaited: Awaitable[Any]) -> None:
         """Run the loop until `awaited` has ended.
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Direction, Graph
+from ampsim.ir import Direction, Graph, ParameterizedNode
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, plain
-from ampsim.model_parallel.price import Prices, resident_bytes
+from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import WorkerStages
@@ -23,7 +23,7 @@ from ampsim.model_parallel.schedules.values import Weights
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
-from ampsim.model_parallel.update import Updater
+from ampsim.model_parallel.update import Applies, Updater
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.model_parallel.worker_memories import WorkerMemories, split_footprint
 from ampsim.optim import Optimizer
@@ -47,6 +47,27 @@ class Job:
     min_update_interval: Callable[[str], int]
 
 
+@dataclass(frozen=True, slots=True)
+class SharedMachine:
+    """What an assembly has in common with others on the same machine, and what is its own there.
+
+    Args:
+        instant: what is done at once.
+        fabric: the links.
+        memories: of all workers.
+        workers: those that are its own.
+        updater: applies gradients.
+        work_of: what steps of a node with parameters cost; None for the node's own `work`.
+    """
+
+    instant: Instant
+    fabric: Fabric
+    memories: WorkerMemories
+    workers: range
+    updater: Applies
+    work_of: Callable[[ParameterizedNode], WorkOf] | None = None
+
+
 class Assembly:
     """Everything that makes passes, wired.
 
@@ -60,6 +81,7 @@ class Assembly:
         is_abstract: `sleep` mode: shapes instead of numbers.
         counts_memory: whether what lies in the workers' memories is counted.
         seed: of what varies on the cluster; None for a run in which nothing does.
+        shared: the machine that it shares with others; None where it has the cluster to itself.
 
     Attributes:
         controller: admits instances.
@@ -88,6 +110,7 @@ class Assembly:
         is_abstract: bool,
         counts_memory: bool,
         seed: int | None = None,
+        shared: SharedMachine | None = None,
     ) -> None:
         self._graph = job.graph
         self._cluster, self._placement = cluster, placement
@@ -98,10 +121,15 @@ class Assembly:
         self.controller.element_bytes = job.graph.nodes[0].element_bytes
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
-        self.instant = Instant(clock)
-        self.fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
+        if shared is None:
+            instant = Instant(clock)
+            fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
+            memories = WorkerMemories(cluster, clock, is_counting=counts_memory)
+            workers = range(cluster.workers)
+            shared = SharedMachine(instant, fabric, memories, workers, self.updater)
+        self.instant, self.fabric, self.memories = shared.instant, shared.fabric, shared.memories
+        self._shared = shared
         self.workers = self._workers(schedule)
-        self.memories = WorkerMemories(cluster, clock, is_counting=counts_memory)
         self.tasks: list[Tasks] = [
             one if seed is None else paced(one, one.processor, clock, cluster, seed=seed)
             for one in self.workers
@@ -135,11 +163,16 @@ class Assembly:
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""
         kind = GroupingWorker if schedule.order.max_group > 1 else Worker
-        shared = Shared(self._clock, self._recorder, schedule.order, self.controller, self.updater)
+        updater = self._shared.updater
+        shared = Shared(self._clock, self._recorder, schedule.order, self.controller, updater)
         return [
             kind(Processor(index, self._clock, self.instant), shared)
-            for index in range(self._cluster.workers)
+            for index in self._shared.workers
         ]
+
+    def _worker(self, index: int) -> Worker:
+        """The worker of this number."""
+        return self.workers[index - self._shared.workers.start]
 
     def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
@@ -164,7 +197,10 @@ class Assembly:
 
     def _asked(self, weights: Weights, stages: Sequence[int]) -> list[Asked]:
         """What the schedule asks of each node's steps."""
-        asked = [Asked(predicts=weights.remedy == "weight-prediction")] * len(self._graph.nodes)
+        usual = Asked(
+            predicts=weights.remedy == "weight-prediction", work_of=self._shared.work_of
+        )
+        asked = [usual] * len(self._graph.nodes)
         if weights.versions is not None:
             picks = weights.versions(len(stages), self.controller.admitted)
             for place, pick in zip(stages, picks, strict=True):
@@ -197,7 +233,7 @@ class Assembly:
         )
         placed = PlacedNode(node, place, worker, steps, prices)
         placed.footprint = self.memories.footprint(node, worker)
-        has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
+        has_queue = worker >= 0 and self._worker(worker).turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
 
@@ -256,7 +292,7 @@ class Assembly:
 
     def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
         """Where the messages of a placed node that has turns wait."""
-        turn_queue = self.workers[placed.worker].turn_queue
+        turn_queue = self._worker(placed.worker).turn_queue
         assert turn_queue is not None
         return turn_queue
 
@@ -282,7 +318,7 @@ class Assembly:
             stage = self._stages[placed.index]
             accept = self._turn_queue(placed).acceptor(placed, stage, direction)
             return Route(accept, placed, port, None, False, channel, memories)
-        worker = self.workers[placed.worker]
+        worker = self._worker(placed.worker)
         accept = worker.queue(placed, direction).append
         is_free = placed.is_free and direction is not Direction.UPDATE
         return Route(accept, placed, port, worker.processor, is_free, channel, memories)

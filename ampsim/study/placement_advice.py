@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.errors import AmpsimError, PlacementWarning
+from ampsim.data_parallel import Solver
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
 from ampsim.study.energy import UPKEEP
@@ -69,11 +70,12 @@ def advice_on(
     """Try the placements that know devices and links, where these differ, on the first instances.
 
     Returns:
-        The one that is fastest, if it is at least as fast as the default under all of `schedules`
+        Of schedules, not solvers, the one that is fastest, if it is at least as fast as the default under all of `schedules`
         and by a tenth under one; None otherwise, and where nothing differs.
     """
     differs = difference(cluster)
-    if differs is None:
+    schedules = [one for one in schedules if not isinstance(one, Solver)]
+    if differs is None or not schedules:
         return None
     trial = _Trial(model, cluster, seed, instances)
     usual = PLACEMENTS[DEFAULT]()

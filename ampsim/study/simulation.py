@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock
@@ -25,11 +25,11 @@ from ampsim.study.named import (
 )
 from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import DEFAULT, advice_on
-from ampsim.study.placing import prober, workers_of
+from ampsim.study.placing import place_under, prober
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
-from ampsim.study.training import Training
+from ampsim.study.training import Training, resolved
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
@@ -78,6 +78,7 @@ class Simulation:
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = None if instances is None else require_count("instances", instances)
         placed = placement_of(DEFAULT if placement is None else placement)
+        schedule = resolved(schedule, cluster)
         self._model = model
         self._workers = cluster.workers
         self._schedule = schedule
@@ -86,7 +87,7 @@ class Simulation:
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
-        workers = workers_of(placed, self._graph, cluster, seed, probed)
+        workers = place_under(schedule, placed, self._graph, cluster, seed, probed)
         self._training = Training(
             model,
             self._graph,
@@ -156,8 +157,13 @@ class Simulation:
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         with fixed_settings():
             batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
-            step = self._training.train if split == "train" else self._training.validate
-            return step(batches)
+            if split == "train":
+                return self._training.train(batches, later=self._later)
+            return self._training.validate(batches)
+
+    def _later(self, epoch: int) -> Iterable[Any]:
+        """The training batches of an epoch, for methods that do not wait for validation."""
+        return self._data.batches("train", epoch=epoch, seed=self._seed)
 
     def result(self) -> Result:
         """Return what has happened so far."""
