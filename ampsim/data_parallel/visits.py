@@ -174,20 +174,20 @@ class Visits:
 
     def _merged(self, visit: Visit, index: int, cause: Cause) -> None:
         """Answer what a server has merged; close the deal when all have."""
-        solver = self._setting.solver
+        solver, was_over = self._setting.solver, visit.is_over
         visit.servers_left -= 1
         is_bound = solver.bound is not None
+        if self._is_gradient and not visit.servers_left:
+            visit.rank.close()
         if not is_bound and (self._is_gradient or solver.locks != "nothing"):
             self._answer(visit, index, cause)
         if visit.servers_left:
             return
-        if self._is_gradient:
-            visit.rank.close()
         if is_bound:
             self._clocks[visit.rank.number] += 1
             self._held.append((visit, cause))
             self._let_go(cause)
-        if visit.is_over:
+        if was_over:
             self._note(visit)
 
     def _let_go(self, cause: Cause | None = None) -> None:

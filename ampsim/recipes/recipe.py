@@ -12,9 +12,8 @@ from pydantic import Field, create_model
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import sha256_of
-from ampsim.model_parallel import SCHEDULES
 from ampsim.paths import expanded
-from ampsim.study.schedule_names import option_types
+from ampsim.study.schedule_names import METHODS, option_types
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -202,8 +201,8 @@ def _faults(file: RecipeFile) -> Iterator[str]:
     titles = [entry.title for entry in file.schedules]
     for index, entry in enumerate(file.schedules):
         where = f"schedules[{index}]"
-        if entry.name not in SCHEDULES:
-            yield f"{where}: {one_of('schedule', entry.name, SCHEDULES)}"
+        if entry.name not in METHODS:
+            yield f"{where}: {one_of('schedule', entry.name, METHODS)}"
         if entry.title in titles[:index]:
             yield f"{where}: label {entry.title!r} comes twice; give each row a label of its own"
     for index, one in enumerate(file.published):

@@ -118,8 +118,9 @@ class Result(WithTotals, WithMemory):
         """One row an exchange of a rank with a server, or with all ranks; empty without a solver.
 
         rank, server (its worker; -1 for all ranks, -2 for several servers at once), sends. The rank
-        had it ready at `ready_s` and sent it at `sent_s`; the merge, or the collective, began at
-        `start_s` and ended at `merged_s`; the answer came at `end_s`. `stalled_s` is how long the
+        had it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
+        `merge_start_s` and ended at `merge_end_s`; the answer came at `end_s`, which without a lock
+        may be before the merge. `stalled_s` is how long the
         rank could do nothing for it, `waits_for` what held it up first. `staleness` is how many
         merges the centre had made since the rank's last answer, `distance` how far its weights were
         from the centre's, NaN of gradients, and `is_mixed` whether the answer had weights of
@@ -261,7 +262,10 @@ class Result(WithTotals, WithMemory):
     def digest(self) -> str:
         """SHA-256 over trace and final weights: equal runs, equal digest."""
         hasher = hashlib.sha256()
-        for table in ("spans", "transfers", "updates", "stashes", "epochs"):
+        tables = ["spans", "transfers", "updates", "stashes", "epochs"]
+        if self.recorder.exchanges.count:
+            tables += ["exchanges", "collectives"]
+        for table in tables:
             for name, column in self.recorder.columns(table).items():
                 hasher.update(name.encode())
                 hasher.update(np.ascontiguousarray(column).tobytes())
