@@ -116,7 +116,9 @@ class Tuning:
     ] = None
     moving_rate: Annotated[
         float | None,
-        optional("X", "Alpha of elastic averaging, under easgd and its kin.  [default: 0.9 / ranks]"),
+        optional(
+            "X", "Alpha of elastic averaging, under easgd and its kin.  [default: 0.9 / ranks]"
+        ),
     ] = None
     period: Annotated[
         int | None,
@@ -128,9 +130,7 @@ class Tuning:
     ] = None
     staleness_bound: Annotated[
         int | None,
-        optional(
-            "N", "Batches that a rank may be ahead of the slowest, under ssp.  [default: 2]"
-        ),
+        optional("N", "Batches that a rank may be ahead of the slowest, under ssp.  [default: 2]"),
     ] = None
     outer_rate: Annotated[
         float | None, optional("X", "Of the outer step of diloco.  [default: 0.7]")

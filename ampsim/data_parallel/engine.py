@@ -71,6 +71,8 @@ class SolverEngine:
         self._count = solver.ranks_on(cluster.workers)
         self._totals: dict[int, PassTotals] = {}
         self._ended: dict[int, tuple[float, list[Vector]]] = {}
+        self._closed: set[int] = set()
+        self._next_end = 0
         self._is_going_on = False
         self._epoch = -1
         self._last_end_s = 0.0
@@ -123,9 +125,7 @@ class SolverEngine:
         self._observer = _observer(job, is_abstract)
         self._observer.controller.on_finish = self._tell
 
-    def train(
-        self, epoch: int, batches: Iterable[Any], later: Later | None = None
-    ) -> PassReport:
+    def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
         """Train until all `batches` of an epoch have been merged.
 
         Args:
@@ -147,13 +147,17 @@ class SolverEngine:
         start_s = self._last_end_s
         try:
             self._take_parameters()
-            if epoch not in self._ended and setting.dealer.has_any(epoch):
+            if not setting.dealer.has_any(epoch):
+                self._end_epoch(epoch)
+            if epoch not in self._ended:
                 self._begin_idle()
                 setting.instant.settle()
                 self._clock.run()
+        except BaseException:
+            setting.fabric.note_unfinished()  # only then: others go on in the next epoch
+            raise
         finally:
             self._note_peaks()
-            setting.fabric.note_unfinished()
         if epoch not in self._ended:
             self._require_done(epoch)
         end_s, centre = self._ended.pop(epoch, (self._clock.now, setting.centre.thetas))
@@ -229,10 +233,16 @@ class SolverEngine:
         return number if self._recorder.spans.count else START
 
     def _end_epoch(self, epoch: int) -> None:
-        """Keep the centre as it is when all of an epoch has been merged."""
-        self._ended[epoch] = (self._clock.now, self._snapshot())
-        if self._is_going_on and epoch == self._epoch:
-            self._clock.stop()
+        """Keep the centre as it is when all of an epoch, and of those before, has been merged."""
+        self._closed.add(epoch)
+        while (
+            self._next_end in self._closed
+        ):  # a slow rank may still have a batch of an earlier one
+            self._closed.remove(self._next_end)
+            self._ended[self._next_end] = (self._clock.now, self._snapshot())
+            if self._is_going_on and self._next_end == self._epoch:
+                self._clock.stop()
+            self._next_end += 1
 
     def _snapshot(self) -> list[Vector]:
         """The centre's weights; the mean of the ranks' where they step before they meet."""

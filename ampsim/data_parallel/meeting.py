@@ -52,8 +52,7 @@ class Meeting:
         count, group = len(ranks), solver.group_size
         self._parts = self._collective.parts(count, group)
         self._columns = [
-            (workers, sum(map(setting.bytes_of, places)))
-            for workers, places in _columns(ranks)
+            (workers, sum(map(setting.bytes_of, places))) for workers, places in _columns(ranks)
         ]
         self._ways = [_uniform_way(setting, workers) for workers, _size in self._columns]
 
@@ -308,9 +307,9 @@ def _uniform_way(setting: Setting, workers: Sequence[int]) -> Way | None:
     cluster = setting.cluster
     if cluster.has_shared_bandwidth or cluster.messages is not None:
         return None
-    chosen = set(workers)
-    if any(route.source in chosen and route.target in chosen for route in cluster.links):
-        return None
     if len(workers) == 1:
         return Way(0.0, ())
-    return cluster.way_between(workers[0], workers[1])
+    chosen, pairs = set(workers), len(workers) * (len(workers) - 1)
+    own = [one.link for one in cluster.links if one.source in chosen and one.target in chosen]
+    is_uniform = not own or (len(own) == pairs and all(one == own[0] for one in own))
+    return cluster.way_between(workers[0], workers[1]) if is_uniform else None

@@ -86,7 +86,9 @@ class Solver:
         if not inner.admission.drains:
             fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
         elif inner.order.holds_gradients:
-            fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
+            fault = (
+                f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
+            )
         elif inner.order.turns is not None or inner.weights.versions is not None:
             fault = f"{inner.name} has turns for the instances of one copy, which others number too"
         if fault is not None:

@@ -197,9 +197,7 @@ class Assembly:
 
     def _asked(self, weights: Weights, stages: Sequence[int]) -> list[Asked]:
         """What the schedule asks of each node's steps."""
-        usual = Asked(
-            predicts=weights.remedy == "weight-prediction", work_of=self._shared.work_of
-        )
+        usual = Asked(predicts=weights.remedy == "weight-prediction", work_of=self._shared.work_of)
         asked = [usual] * len(self._graph.nodes)
         if weights.versions is not None:
             picks = weights.versions(len(stages), self.controller.admitted)

@@ -149,9 +149,7 @@ def schedule_origin(schedule: Schedule) -> dict[str, Any]:
     return {
         "name": schedule.name,
         **{
-            key: schedule_origin(value)
-            if key == "inner"
-            else (unsaid if value is None else value)
+            key: schedule_origin(value) if key == "inner" else (unsaid if value is None else value)
             for key, value in options.items()
         },
     }

@@ -65,7 +65,9 @@ def graph(width: int = 3, outputs: int = 2, layers: int = 1) -> Graph:
     wire, target = made.controller(x=("rows", width), y=("rows", outputs))
     for layer in range(1, layers):
         wire = made.add(Linear(f"linear-{layer}", width, width), wire)
-    made.end(SquaredError("loss"), made.add(Linear(f"linear-{layers}", width, outputs), wire), target)
+    made.end(
+        SquaredError("loss"), made.add(Linear(f"linear-{layers}", width, outputs), wire), target
+    )
     return made
 
 

@@ -171,9 +171,10 @@ def test_without_elasticity_ranks_are_alone_and_the_centre_stays():
         result = ampsim.simulate(
             made, cluster([1e9] * 3), solver(name, ranks=2, moving_rate=0.0), epochs=2
         )
-        assert weights(result).tobytes() == np.concatenate(
-            [value.ravel() for value in made.parameters().values()]
-        ).tobytes()
+        assert (
+            weights(result).tobytes()
+            == np.concatenate([value.ravel() for value in made.parameters().values()]).tobytes()
+        )
 
 
 def test_ssp_without_staleness_is_sync_sgd_of_as_many_times_the_rate():
