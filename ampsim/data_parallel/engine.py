@@ -312,8 +312,8 @@ def _optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
         return optimizer
     if optimizer.name != "sgd":
         raise OptionError(
-            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, got "
-            f"{optimizer.name}; leave momentum out"
+            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
+            f"got {optimizer.name}; leave momentum out"
         )
     return momentum(optimizer.rate, solver.momentum)
 

@@ -204,9 +204,7 @@ class Meeting:
         self._record(rank, ready_s, now_s)
         if solver.sends == "gradient":
             rank.apply(cause, self._due)
-        elif not solver.steps_first:
-            rank.apply(cause, range(len(setting.nodes)))
-        elif solver.has_outer_step:
+        elif not solver.steps_first or solver.has_outer_step:
             rank.apply(cause, range(len(setting.nodes)))
         else:
             if not setting.is_abstract:

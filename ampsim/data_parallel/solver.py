@@ -70,7 +70,7 @@ class Solver:
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
     ranks: int | None = None
-    inner: Schedule = field(default=Sequential(), kw_only=True)  # noqa: RUF009 - frozen, no state
+    inner: Schedule = field(default=Sequential(), kw_only=True)
     workers_per_rank: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class Solver:
         return None
 
     def pull(self, ranks: int) -> float:
-        """α of elastic averaging, the moving rate."""
+        """Alpha of elastic averaging, the moving rate."""
         return 0.0
 
     def ranks_on(self, workers: int) -> int:
@@ -156,8 +156,8 @@ class Solver:
         ranks = (workers - servers) // each if self.ranks is None else self.ranks
         if not ranks or ranks * each + servers > workers:
             raise OptionError(
-                f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x {each} "
-                f"+ {servers} on {workers} worker{'s' * (workers != 1)}; take fewer ranks or more "
+                f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x "
+                f"{each} + {servers} on {workers} worker{'s' * (workers != 1)}; take fewer ranks or more "
                 "workers"
             )
         return ranks
@@ -252,7 +252,7 @@ class Served(Solver):
 
 
 def require_moving_rate(name: str, rate: float | None) -> None:
-    """Check α of elastic averaging.
+    """Check alpha of elastic averaging.
 
     Raises:
         OptionError: it is no number from 0 to 1.

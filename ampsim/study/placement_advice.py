@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.data_parallel import Solver
+from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
 from ampsim.study.energy import UPKEEP
@@ -70,8 +70,8 @@ def advice_on(
     """Try the placements that know devices and links, where these differ, on the first instances.
 
     Returns:
-        Of schedules, not solvers, the one that is fastest, if it is at least as fast as the default under all of `schedules`
-        and by a tenth under one; None otherwise, and where nothing differs.
+        The one that is fastest, if it is at least as fast as the default under all of `schedules`
+        that are no solvers and by a tenth under one; None otherwise, and where nothing differs.
     """
     differs = difference(cluster)
     schedules = [one for one in schedules if not isinstance(one, Solver)]

@@ -19,8 +19,8 @@ import numpy as np
 from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
-from ampsim.files import sha256_of
 from ampsim.data_parallel import Solver
+from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, charges, variations
 from ampsim.hardware.cluster import network_text
 from ampsim.model_parallel import Placement, Schedule

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, get_args, get_type_hints
 
-from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.data_parallel import SOLVERS
+from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
 
 METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS}

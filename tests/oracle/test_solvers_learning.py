@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from solver_cases import cluster, model, solver, weights
 
 import ampsim
-from ampsim.data_parallel import COLLECTIVES, SOLVERS
+from ampsim.data_parallel import COLLECTIVES
 from ampsim.hardware import Link
-from solver_cases import cluster, model, solver, weights
 
 SLOW = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)
 

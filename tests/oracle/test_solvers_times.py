@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from solver_cases import FREE, cluster, model
 
 import ampsim
 from ampsim.data_parallel import COLLECTIVES
 from ampsim.data_parallel.solvers.elastic import moved, pulled
 from ampsim.hardware import Cluster, Link
 from ampsim.hardware.topology import Ports
-from solver_cases import FREE, cluster, model
 
 LATENCY_S, RATE = 1e-6, 1e8
 SLOW = Link(latency_s=LATENCY_S, bandwidth_bytes_per_s=RATE)

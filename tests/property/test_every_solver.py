@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from solver_cases import Link, cluster, model, solver, weights
 
 import ampsim
 from ampsim.clock import WallClock
@@ -19,7 +20,6 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
-from solver_cases import Link, cluster, model, solver, weights
 
 SLOW = Link(latency_s=1e-8, bandwidth_bytes_per_s=1e10)
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]

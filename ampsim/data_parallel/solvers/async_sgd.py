@@ -1,7 +1,7 @@
 """Asynchronous SGD over a parameter server: each gradient is applied when it arrives.
 
-Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 4.2, "Parameter Server": pull w, send the
-gradient; the server steps w <- w - eta g on arrival. With momentum, at the server, it is their
+Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 4.2, "Parameter Server": pull w, send
+the gradient; the server steps w <- w - eta g on arrival. With momentum, at the server, it is their
 "Async MSGD". The learning rate is of one rank's gradient: P of them make P steps.
 """
 

@@ -1,7 +1,7 @@
 """EASGD in turn: one rank exchanges at a time, in the order of ranks.
 
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Sections 2.3.2 and 3.1: a rank's exchange, its
-way to the server, the merge and the way back, starts only when that of the rank before it has ended.
+way to the server, the merge and the way back, starts only when that of the rank before it is over.
 A rank has its gradient before its turn, and steps when it has the centre's weights of before its
 merge.
 """

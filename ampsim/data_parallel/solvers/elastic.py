@@ -1,7 +1,7 @@
 """Elastic averaging: ranks step by themselves, and a spring holds them to a centre.
 
-Source: S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS 2015,
-as equations (2) and (3) of Wongpanich, You and Demmel (HPC Asia 2020), with alpha = eta rho:
+Source: S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with Elastic Averaging SGD", NIPS
+2015, as equations (2) and (3) of Wongpanich, You and Demmel (HPC Asia 2020), with alpha = eta rho:
 
     w_j <- w_j - eta g_j - alpha (w_j - w),    w <- w + alpha (w_j - w)
 
