@@ -5,7 +5,7 @@ from ampsim.trace.causes import START, Cause, of_admission, of_transfer
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
 from ampsim.trace.critical_path import critical_path
 from ampsim.trace.kinds import Kinds
-from ampsim.trace.recorder import MEMORY_CATEGORIES, Recorder, read_only, to_frame
+from ampsim.trace.recorder import MEMORY_CATEGORIES, Recorder, Step, read_only, to_frame
 from ampsim.trace.records import Records
 from ampsim.trace.summary import DIRECTIONS, Summary
 
@@ -19,6 +19,7 @@ __all__ = [
     "Kinds",
     "Recorder",
     "Records",
+    "Step",
     "Summary",
     "bounds_of",
     "critical_path",

@@ -34,6 +34,11 @@ class Kinds:
         """Return the number of a kind, a new one if it is new."""
         return self._numbers.setdefault(kind, len(self._numbers))
 
+    @property
+    def all(self) -> list[Kind]:
+        """The kinds by their numbers."""
+        return list(self._numbers)
+
     def columns(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Spell out the kinds of these numbers, a column for each field."""
         fields = zip(*self._numbers, strict=True)

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -88,6 +88,17 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "train_error": np.float64,
 }
 NO_INSTANCE: Final = -1
+
+
+class Step(NamedTuple):
+    """A span, as far as a live view shows it."""
+
+    worker: int
+    direction: str
+    start_s: float
+    end_s: float
+
+
 NODE_COLUMNS: Final = ("node", "source", "target")
 
 
@@ -157,6 +168,14 @@ class Recorder:
         rows = self.spans.waiting
         end_s: float = rows[-1][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
+
+    def latest_steps(self, count: int) -> list[Step]:
+        """Return the last steps that are not columns yet, in the order of their ends."""
+        kinds = self.kinds.all
+        return [
+            Step(kinds[kind][0], DIRECTIONS[kinds[kind][2]], start_s, end_s)
+            for kind, start_s, end_s, *_rest in self.spans.waiting[-count:]
+        ]
 
     def note_closure(self, time_s: float, is_closed: bool) -> None:
         """Note that from now on instances are kept out that there are, or are not any more."""
