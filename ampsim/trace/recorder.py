@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.causes import START
-from ampsim.trace.kinds import Kinds
+from ampsim.trace.kinds import LANES, Kinds
 from ampsim.trace.log import Log
-from ampsim.trace.records import LOG_SCHEMAS, Records, log_of
+from ampsim.trace.records import LANE, LOG_SCHEMAS, Records, log_of
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Field, Kept, Sink, Table, plain_fields
@@ -111,6 +111,7 @@ class Recorder:
         workers: how many workers there are.
         spans_kept: how many spans stay in memory, from the first; None for all.
         span_sinks: whoever else wants the chunks of spans, such as a file.
+        has_lanes: whether a device has several lanes; spans then say on which they are.
     """
 
     def __init__(
@@ -119,13 +120,16 @@ class Recorder:
         workers: int,
         spans_kept: int | None = None,
         span_sinks: tuple[Sink, ...] = (),
+        *,
+        has_lanes: bool = False,
     ) -> None:
         """Start with nothing recorded."""
+        self._span_schema = {**SPAN_SCHEMA, **(LANE if has_lanes else {})}
         self.nodes = tuple(nodes)
         self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
-            "spans": Kept(SPAN_SCHEMA, spans_kept),
+            "spans": Kept(self._span_schema, spans_kept),
             "transfers": Kept(TRANSFER_SCHEMA, spans_kept),
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
             "stashes": Kept(STASH_SCHEMA, spans_kept),
@@ -134,7 +138,8 @@ class Recorder:
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
-            self._logs = {name: Log(schema) for name, schema in LOG_SCHEMAS.items()}
+            own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | (LANE if has_lanes else {})}
+            self._logs = {name: Log(schema) for name, schema in own.items()}
         self.span_number: Callable[[], int] = count().__next__
         self.memory: list[tuple[float, ...]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
@@ -178,7 +183,7 @@ class Recorder:
 
     def _spelt_out(self, columns: Columns) -> Columns:
         known = {**columns, **self.kinds.columns(columns["kind"])}
-        return {name: known[name] for name in SPAN_SCHEMA}
+        return {name: known[name] for name in self._span_schema}
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
@@ -232,6 +237,8 @@ def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ())
             decoded[name] = _categories(decoded[name], nodes)
     if "direction" in decoded:
         decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
+    if "lane" in decoded:
+        decoded["lane"] = _categories(decoded["lane"], LANES)
     if "state" in decoded:
         decoded["state"] = _categories(decoded["state"], states)
     return read_only(decoded)
