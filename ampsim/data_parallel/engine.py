@@ -66,6 +66,7 @@ class SolverEngine:
     ) -> None:
         """Put everything together; no time passes yet."""
         _require_fit(job.graph, solver)
+        _require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
         self._count = solver.ranks_on(cluster.workers)
@@ -201,8 +202,8 @@ class SolverEngine:
     def _start_processors(self, seed: int | None) -> None:
         setting = self._setting
         for rank in self._ranks:
-            for worker, tasks in zip(rank.assembly.workers, rank.assembly.tasks, strict=True):
-                self._clock.start(worker.processor.work(tasks), f"worker-{worker.index}")
+            for processor, tasks in rank.assembly.tasks:
+                self._clock.start(processor.work(tasks), f"worker-{processor.index}")
         for server in self._visits.servers if self._visits is not None else ():
             tasks: Tasks = server
             if seed is not None:
@@ -341,4 +342,26 @@ def _require_fit(graph: Graph, solver: Solver) -> None:
         raise OptionError(
             f"{solver.name}: ranks are copies already, but nodes {names} are replicas within one; "
             "take replicas=1"
+        )
+
+
+def _require_plain(cluster: Cluster, solver: Solver) -> None:
+    """Check that a cluster charges for nothing that servers and meetings know nothing of.
+
+    Raises:
+        OptionError: it does.
+    """
+    fault = None
+    if cluster.host is not None and not cluster.is_host_free:
+        fault = "a host that takes time"
+    elif cluster.has_lanes:
+        fault = "dispatch or copy lanes"
+    elif cluster.memory is not None:
+        fault = "a remedy for memory"
+    elif any(one.message_overhead_s for one in cluster.devices):
+        fault = "message_overhead_s"
+    if fault is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "
+            "exchanges between ranks; leave it out, or take a schedule"
         )

@@ -137,7 +137,7 @@ class Training:
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
-        self.recorder = Recorder(known, cluster.workers, spans_kept)
+        self.recorder = Recorder(known, cluster.workers, spans_kept, has_lanes=cluster.has_lanes)
         self._epoch = 0
         clock = SimClock() if clock is None else clock
         job, place = job_of(model, graph), (cluster, list(workers))

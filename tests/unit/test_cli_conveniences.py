@@ -38,7 +38,7 @@ CALLS = {
 
 
 def test_registries_and_completion_have_the_same_names():
-    assert tuple(SCHEDULES) == completion.SCHEDULES
+    assert tuple(METHODS) == completion.SCHEDULES
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
     assert tuple(REMEDIES) == completion.REMEDIES

@@ -1,8 +1,8 @@
 """Synchronous SGD: ranks add up their gradients and all take the same step.
 
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 3.2: w <- w - eta / P sum of gradients
-on every machine, by any optimizer. A rank's gradient counts as many times as it has items, so that P
-ranks do what one does with their batches in one.
+on every machine, by any optimizer. A rank's gradient counts as many times as it has items, so
+that P ranks do what one does with their batches in one.
 """
 
 from __future__ import annotations
