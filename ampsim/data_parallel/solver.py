@@ -157,8 +157,8 @@ class Solver:
         if not ranks or ranks * each + servers > workers:
             raise OptionError(
                 f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x "
-                f"{each} + {servers} on {workers} worker{'s' * (workers != 1)}; take fewer ranks or more "
-                "workers"
+                f"{each} + {servers} on {workers} worker{'s' * (workers != 1)}; take fewer "
+                "ranks or more workers"
             )
         return ranks
 

@@ -15,6 +15,7 @@ from ampsim.data_parallel import COLLECTIVES
 from ampsim.data_parallel.solvers.elastic import moved, pulled
 from ampsim.hardware import Cluster, Link
 from ampsim.hardware.topology import Ports
+from ampsim.trace import DIRECTIONS
 
 LATENCY_S, RATE = 1e-6, 1e8
 SLOW = Link(latency_s=LATENCY_S, bandwidth_bytes_per_s=RATE)
@@ -100,7 +101,9 @@ def test_a_ring_over_links_that_differ_goes_as_messages_at_the_pace_of_the_slowe
     )
     found = summed("ring", 4, hosts.model_copy(update={"links": links})).collectives.iloc[0]
     assert not found["is_event"]
-    assert found["end_s"] - found["start_s"] > 5 * 5e-5
+    twice_s = 2 * 5e-5 + 4 * LATENCY_S  # each part goes 6 hops, the slow one at most twice
+    expected = twice_s + 6 * BYTES / 4 / RATE
+    assert found["end_s"] - found["start_s"] == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_star_at_one_port_takes_as_many_times_as_there_are_ranks():
@@ -145,7 +148,9 @@ def test_round_robin_goes_at_the_pace_of_the_slower_of_ranks_and_exchanges(link)
     )
     spans = result.spans.assign(lasting=result.spans["end_s"] - result.spans["start_s"])
     merge_s = float(spans.loc[spans["node"] == "centre", "lasting"].iloc[0])
-    slowest_s = float(spans[spans["worker"] == 2].groupby("instance")["lasting"].sum().iloc[0])
+    slowest = spans[spans["worker"] == 2]
+    once = [slowest.loc[slowest["direction"] == way, "lasting"].max() for way in DIRECTIONS]
+    slowest_s = float(sum(once))
     way_s = 0.0 if link.is_free else 2 * (LATENCY_S + BYTES / RATE)
     exchange_s = way_s + merge_s
     expected = ranks / max(slowest_s + exchange_s, ranks * exchange_s)
@@ -159,7 +164,8 @@ def test_one_port_of_a_server_bounds_what_ranks_push_through_it():
     hosts = with_ports(cluster([1e12] * (ranks + 1)), rate)
     result = ampsim.simulate(made, hosts, ampsim.AsyncSGD(ranks=ranks), mode="sleep")
     transfers = result.transfers
-    entering = transfers[transfers["target_worker"] == ranks]
+    is_entering = (transfers["target_worker"] == ranks) & (transfers["end_s"] <= result.makespan_s)
+    entering = transfers[is_entering]
     assert entering["bytes"].sum() <= rate * result.makespan_s
     assert rate_of(result, skip=20) <= rate / BYTES * (1 + 1e-9)
     assert len(entering) >= len(result.exchanges)
@@ -213,18 +219,18 @@ def test_memoryless_ranks_have_a_staleness_that_falls_geometrically():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("exponential")
-@pytest.mark.parametrize(("ranks", "share"), [(4, 0.353), (16, 0.978)])
-def test_exponential_ranks_at_an_exponential_server_are_a_machine_repairman(ranks, share):
+@pytest.mark.parametrize(("ranks", "share", "count"), [(4, 0.353, 40_000), (16, 0.978, 20_000)])
+def test_exponential_ranks_at_an_exponential_server_are_a_machine_repairman(ranks, share, count):
     """Share: the server's utilisation at C = 10 S, worked out elsewhere."""
     forward_flop, merge_flop = steps_flop()
     speed = 1e8 * merge_flop / (forward_flop / 10)
     hosts = memoryless(ranks, speed, 1.0)
     chosen = ampsim.AsyncSGD(ranks=ranks)
-    result = ampsim.simulate(model(40_000, 1), hosts, chosen, mode="sleep")
+    result = ampsim.simulate(model(count, 1), hosts, chosen, mode="sleep")
     compute_s, merge_s = forward_flop / 1e8, merge_flop / speed
     expected = repairman_per_s(ranks, compute_s, merge_s)
     assert expected * merge_s == pytest.approx(share, abs=1e-3)
-    assert rate_of(result, skip=200) == pytest.approx(expected, rel=0.015)
+    assert rate_of(result, skip=200) == pytest.approx(expected, rel=0.01)
 
 
 def steps_flop() -> tuple[int, int]:
@@ -236,14 +242,9 @@ def steps_flop() -> tuple[int, int]:
 
 
 def is_stable(multiply: Any) -> bool:
-    """Whether a linear map brings a vector down, or keeps it."""
-    state = np.full(multiply.size, 1.0) + np.arange(multiply.size) * 0.37
-    first = np.linalg.norm(state)
-    for _ in range(3000):
-        state = multiply(state)
-        if not np.isfinite(state).all() or np.linalg.norm(state) > 1e3 * first:
-            return False
-    return True
+    """Whether no power of a linear map grows: its largest eigenvalue is at most 1."""
+    columns = [multiply(column) for column in np.eye(multiply.size)]
+    return bool(np.abs(np.linalg.eigvals(np.array(columns).T)).max() <= 1 + 1e-12)
 
 
 class Rounds:
@@ -271,7 +272,7 @@ class Rounds:
 
 def largest_stable(ranks: int, rate: float, *, is_synchronous: bool) -> float:
     low, high = 0.0, 4.0
-    for _ in range(22):
+    for _ in range(40):
         middle = (low + high) / 2
         if is_stable(Rounds(ranks, rate, middle, is_synchronous=is_synchronous)):
             low = middle
@@ -283,21 +284,21 @@ def largest_stable(ranks: int, rate: float, *, is_synchronous: bool) -> float:
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 def test_one_elastic_rank_is_stable_up_to_the_bound_of_zhang(rate):
     expected = (4 - 2 * rate) / (4 - rate)
-    assert largest_stable(1, rate, is_synchronous=False) == pytest.approx(expected, rel=2e-3)
+    assert largest_stable(1, rate, is_synchronous=False) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [3, 5])
 def test_elastic_ranks_in_turn_are_stable_up_to_the_same_bound(ranks):
     rate = 0.5
     expected = (4 - 2 * rate) / (4 - rate)
-    assert largest_stable(ranks, rate, is_synchronous=False) == pytest.approx(expected, rel=2e-3)
+    assert largest_stable(ranks, rate, is_synchronous=False) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_synchronous_elastic_ranks_are_stable_up_to_their_own_bound(ranks):
     rate = 0.5
     expected = (4 - 2 * rate) / (2 + 2 * ranks - ranks * rate)
-    assert largest_stable(ranks, rate, is_synchronous=True) == pytest.approx(expected, rel=2e-3)
+    assert largest_stable(ranks, rate, is_synchronous=True) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_run_itself_makes_the_steps_of_these_rounds():
