@@ -19,7 +19,7 @@ from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.data_parallel.visits import Visits
 from ampsim.errors import OptionError, StuckError
 from ampsim.hardware import HOST, Cluster, load_cluster
-from ampsim.ir import Graph, ParameterizedNode
+from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
 from ampsim.model_parallel import Engine, Job, PassReport, PassTotals, Sequential
 from ampsim.model_parallel.worker_memories import WorkerMemories
@@ -332,7 +332,7 @@ def _require_fit(graph: Graph, solver: Solver) -> None:
         OptionError: an update writes weights in place, or nodes are replicas of each other.
     """
     for node in graph.parameterized:
-        if isinstance(node, ParameterizedNode) and node.is_sparse:
+        if node.is_sparse:
             raise OptionError(
                 f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"

@@ -148,7 +148,7 @@ class Meeting:
         item_bytes = setting.nodes[0].theta.itemsize
         part_bytes = -(-size_bytes // item_bytes // self._parts) * item_bytes
         way, group = self._ways[column], setting.solver.group_size
-        formula_s = math.nan
+        formula_s = held_s = math.nan
         if way is not None:
             rate = way.narrowest_bytes_per_s or math.inf
             padded = part_bytes * self._parts

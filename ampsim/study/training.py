@@ -152,8 +152,10 @@ class Training:
             if isinstance(schedule, Solver):
                 made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
                 self._method: Method = DataParallel(made)
+                self._engine: Any = made
             else:
-                self._method = ModelParallel(Engine(job, *place, schedule, **how), graph)
+                self._engine = Engine(job, *place, schedule, **how)
+                self._method = ModelParallel(self._engine, graph)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""

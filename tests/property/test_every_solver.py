@@ -133,7 +133,7 @@ def test_every_solver_comes_near_the_least_squares(name):
     result = ampsim.simulate(
         made, CLUSTERS["free"](), solver(name, ranks=3, period=1, moving_rate=0.2), epochs=20
     )
-    data = made.make_data(0, None)
+    data: Any = made.make_data(0, None)
     full = np.hstack([data.x, np.ones((120, 1))])
     best = np.linalg.lstsq(full, data.y, rcond=None)[0]
     start, end = (stacked(one) for one in (made, result.model))
