@@ -112,11 +112,7 @@ class Assembly:
         self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder)
         for worker in self.workers:
             worker.accept_update = self.lanes.update_acceptor(worker)
-        self._host: HostLane | None = None
-        if cluster.host is not None and not cluster.is_host_free:
-            processor = Processor(HOST, clock, self.instant)
-            self._host = HostLane(processor, clock, cluster.host, recorder)
-            self.controller.send = self._host.send
+        self._host = self._host_lane()
         self._far: dict[PlacedNode, FarPorts] = {}
         self.tasks = self._tasks(seed)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
@@ -128,19 +124,7 @@ class Assembly:
         self._set_turns(schedule, stages)
         self.placed_nodes = self._placed_nodes(schedule, stages)
         self.barrier = self._barrier() if schedule.order.holds_gradients else None
-        Wiring(
-            graph=job.graph,
-            placed_nodes=self.placed_nodes,
-            seconds=self._seconds,
-            stages=self._stages,
-            workers=self.workers,
-            controller=self.controller,
-            host=self._host,
-            fabric=self.fabric,
-            memories=self.memories,
-            lanes=self.lanes,
-            barrier=self.barrier,
-        ).wire()
+        self._wire()
 
     def _barrier(self) -> Barrier:
         """What holds gradients back; beside copies it counts, to let go at the right moment."""
@@ -181,6 +165,32 @@ class Assembly:
             kind(Processor(index, self._clock, self.instant), shared)
             for index in range(self._cluster.workers)
         ]
+
+    def _host_lane(self) -> HostLane | None:
+        """What the controller runs on; None where it acts at once."""
+        cluster, clock = self._cluster, self._clock
+        if cluster.host is None or cluster.is_host_free:
+            return None
+        processor = Processor(HOST, clock, self.instant)
+        lane = HostLane(processor, clock, cluster.host, self._recorder)
+        self.controller.send = lane.send
+        return lane
+
+    def _wire(self) -> None:
+        """Give every placed node its routes."""
+        Wiring(
+            graph=self._graph,
+            placed_nodes=self.placed_nodes,
+            seconds=self._seconds,
+            stages=self._stages,
+            workers=self.workers,
+            controller=self.controller,
+            host=self._host,
+            fabric=self.fabric,
+            memories=self.memories,
+            lanes=self.lanes,
+            barrier=self.barrier,
+        ).wire()
 
     def _tasks(self, seed: int | None) -> list[tuple[Processor, Tasks]]:
         """What every processor does, with what varies around it."""

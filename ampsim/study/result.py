@@ -110,8 +110,7 @@ class Result(WithTotals, WithMemory):
     def stashes(self) -> pd.DataFrame:
         """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
 
-        They come on top of the latest; a change is noticed when the node's next step of training
-        starts. Empty where the schedule stashes no weights.
+        A change is noticed when the node's next step of training starts. Empty without stashes.
         """
         return self._frame("stashes")
 
@@ -193,7 +192,7 @@ class Result(WithTotals, WithMemory):
     def group_sizes(self) -> pd.DataFrame:
         """How many messages were merged into one step: node, size, count of steps.
 
-        Empty where the schedule merges none. Free steps, and updates, are never merged or counted.
+        Empty where the schedule merges none; free steps and updates are neither merged nor counted.
         """
         rows = [
             (self.recorder.nodes[node], size, count)
