@@ -7,8 +7,6 @@ from ampsim.hardware.cost import (
     charges,
     light_is_free,
     occupancy_s,
-    serialization_s,
-    transfer_s,
 )
 from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
@@ -47,7 +45,5 @@ __all__ = [
     "load_cluster",
     "load_device",
     "occupancy_s",
-    "serialization_s",
-    "transfer_s",
     "variations",
 ]

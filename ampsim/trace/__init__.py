@@ -12,7 +12,7 @@ from ampsim.trace.kinds import (
     LANES,
     Kinds,
 )
-from ampsim.trace.recorder import MEMORY_CATEGORIES, Recorder, read_only, to_frame
+from ampsim.trace.recorder import MEMORY_CATEGORIES, Recorder, Step, read_only, to_frame
 from ampsim.trace.records import Records
 from ampsim.trace.summary import DIRECTIONS, Summary
 
@@ -31,6 +31,7 @@ __all__ = [
     "Kinds",
     "Recorder",
     "Records",
+    "Step",
     "Summary",
     "bounds_of",
     "critical_path",

@@ -41,6 +41,11 @@ class Kinds:
         """Return the number of a kind on a lane, a new one if it is new."""
         return self._numbers.setdefault((*kind, lane), len(self._numbers))
 
+    @property
+    def all(self) -> list[tuple[int, ...]]:
+        """The kinds by their numbers, each with its lane."""
+        return list(self._numbers)
+
     def columns(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Spell out the kinds of these numbers, a column for each field."""
         fields = zip(*self._numbers, strict=True)

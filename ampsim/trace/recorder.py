@@ -7,13 +7,13 @@ from functools import partial
 from itertools import count
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from ampsim.trace.causes import START
-from ampsim.trace.kinds import LANES, Kinds
+from ampsim.trace.kinds import COMPUTE_LANE, LANES, Kinds
 from ampsim.trace.log import Log
 from ampsim.trace.records import LANE, LOG_SCHEMAS, Records, log_of
 from ampsim.trace.states import States
@@ -88,6 +88,17 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "train_error": np.float64,
 }
 NO_INSTANCE: Final = -1
+
+
+class Step(NamedTuple):
+    """A span, as far as a live view shows it."""
+
+    worker: int
+    direction: str
+    start_s: float
+    end_s: float
+
+
 NODE_COLUMNS: Final = ("node", "source", "target")
 
 
@@ -162,6 +173,16 @@ class Recorder:
         rows = self.spans.waiting
         end_s: float = rows[-1][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
+
+    def latest_steps(self, count: int) -> list[Step]:
+        """Return what workers computed last and is no column yet, in the order of the ends."""
+        kinds = self.kinds.all
+        steps: list[Step] = []
+        for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
+            worker, _node, direction, *_charged, lane = kinds[number]
+            if worker >= 0 and lane == COMPUTE_LANE:
+                steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))
+        return steps
 
     def note_closure(self, time_s: float, is_closed: bool) -> None:
         """Note that from now on instances are kept out that there are, or are not any more."""
