@@ -11,7 +11,8 @@ import pandas as pd
 from ampsim.metric import Goal, Metric
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
-from ampsim.study.row import row_of
+from ampsim.study.ranking import Times, rank
+from ampsim.study.row import row_of, times_of, with_rank
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,13 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         runs: every run, at least one of each row.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    return pd.DataFrame([_row(label, modes, goal, runs) for label in modes])
+    ranking = rank([_times(label, goal, runs) for label in modes])
+    return pd.DataFrame(with_rank([_row(label, modes, goal, runs) for label in modes], ranking))
+
+
+def _times(label: str, goal: Goal, runs: Sequence[FinishedRun]) -> Times:
+    mine = [run for run in runs if run.schedule == label]
+    return times_of(goal, [run.seed for run in mine], [run.outline for run in mine])
 
 
 def _row(

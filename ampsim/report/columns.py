@@ -227,6 +227,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("epochs", _count("epochs_to_target"), 2, _is_measured, of_target=True),
     Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured, of_target=True),
     Column("interval\n({coverage} %)", _interval, 6, _is_measured, of_target=True),
+    Column(
+        "order\nflips",
+        _percent("order_flip_probability"),
+        3,
+        _is_known("order_flip_probability"),
+        of_target=True,
+    ),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),
     Column("energy\n(J)", _amount("energy_j"), 9, _is_known("energy_j")),

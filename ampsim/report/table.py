@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pandas import Series
@@ -20,15 +20,20 @@ from ampsim.report.words import plain
 _MEASURE_WIDTH = 10_000
 
 
-def to_markdown(table: DataFrame, *, has_target: bool = True) -> str:
-    """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
+def to_markdown(
+    table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()
+) -> str:
+    """A pipe table of all columns that these rows need; what bounds a row, and notes, come last.
+
+    The names of the rows whose places are in `bold` are bold.
+    """
     records = rows(table)
     headings, *cells = to_cells(table, has_target=has_target)
     for heading, words in (("bound by", bound_cell), ("note", _note)):
         if any(map(words, records)):
             headings.append(heading)
             cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
-    return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
+    return markdown.table(headings, cells, left=("schedule", "bound by", "note"), bold=bold)
 
 
 def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:

@@ -34,7 +34,8 @@ from ampsim.study.named import (
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
-from ampsim.study.row import row_of, table_of
+from ampsim.study.ranking import Times, rank
+from ampsim.study.row import row_of, table_of, times_of, with_rank
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
@@ -203,7 +204,9 @@ def _collect(
     plan: Plan, schedules: Sequence[Schedule], made: Made, seed: int, advice: Advice | None
 ) -> Forecast:
     target, metric = plan.stop_at, plan.model.measure
-    rows = [_row(Goal(metric, target), runs) for runs in made.rows]
+    goal = Goal(metric, target)
+    ranking = rank([_times(goal, runs) for runs in made.rows])
+    rows = with_rank([_row(goal, runs) for runs in made.rows], ranking)
     runs = [run for row in made.rows for run in row]
     manifest = {
         **software(),
@@ -231,6 +234,10 @@ def _collect(
         interrupted=made.interrupted,
         lost=made.lost,
     )
+
+
+def _times(goal: Goal, runs: Sequence[Run]) -> Times:
+    return times_of(goal, [run.seed for run in runs], [run.outline for run in runs])
 
 
 def _row(goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:

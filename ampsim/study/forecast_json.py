@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, Final
 
+import pandas as pd
+
 from ampsim.study.forecast import Forecast
 from ampsim.study.provenance import own_version
 
@@ -75,7 +77,9 @@ def _value(key: str, value: Any) -> Any:
     """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
-    if value is None or isinstance(value, str | bool):
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, str | bool):
         return value
     if not math.isfinite(value):
         return None

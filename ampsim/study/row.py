@@ -12,6 +12,7 @@ import pandas as pd
 from ampsim.metric import Goal, Metric
 from ampsim.study.bound_words import bound_by
 from ampsim.study.outline import Outline
+from ampsim.study.ranking import Ranking, Times, columns_of
 from ampsim.study.target import median_interval, time_by_formula
 from ampsim.trace import MEMORY_CATEGORIES
 
@@ -37,7 +38,7 @@ def row_of(
         runs: the repeats.
         failures: why those of them that ended early did.
     """
-    reached = [_reached(goal, run.epochs) for run in runs]
+    reached = [_reached(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
     train_per_s = _median(runs, lambda run: run.train_per_s)
@@ -111,14 +112,46 @@ def _times(whole: float | None, share: float | None) -> float | None:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table in which a number that is missing is NaN, and each column has one type."""
+    """Rows as a table in which a number that is missing is NaN, and each column has one type.
+
+    A column whose name begins with "is_" holds truth values, of which one may be missing.
+    """
     table = pd.DataFrame(rows)
-    numbers = [name for name in table if name not in TEXTS and table[name].dtype == object]
-    return table.astype(dict.fromkeys(numbers, float))
+    claims = [name for name in table if str(name).startswith("is_")]
+    numbers = [
+        name
+        for name in table
+        if name not in (*TEXTS, *claims) and table[name].dtype == object
+    ]
+    types: dict[Any, Any] = {**dict.fromkeys(numbers, float), **dict.fromkeys(claims, "boolean")}
+    return table.astype(types)
 
 
-def _reached(goal: Goal, epochs: pd.DataFrame) -> tuple[float, float]:
-    """Return (epoch, virtual time) of the first epoch at the target; infinite without one."""
+def times_of(goal: Goal, seeds: Sequence[int], runs: Sequence[Outline]) -> Times:
+    """Time to the target of each repeat of a row, by its seed; infinite without one."""
+    return {
+        seed: _reached(goal, run)[1] for seed, run in zip(seeds, runs, strict=True)
+    }
+
+
+def with_rank(rows: Sequence[dict[str, Any]], ranking: Ranking | None) -> list[dict[str, Any]]:
+    """The rows with the columns that say how each compares with the best.
+
+    They are unknown where the rows' own medians name another best, as they may where some rows
+    lack runs that others have.
+    """
+    known = [row["time_to_target_s"] for row in rows]
+    if ranking is not None:
+        best = known[ranking.best]
+        if best is None or any(one is not None and one < best for one in known):
+            ranking = None
+    columns = columns_of(ranking, len(rows))
+    return [{**row, **of} for row, of in zip(rows, columns, strict=True)]
+
+
+def _reached(goal: Goal, run: Outline) -> tuple[float, float]:
+    """Return (epoch, virtual time) of the first validation at the target; infinite without one."""
+    epochs = run.epochs
     index = goal.reached_by(epochs[goal.metric.kind])
     if index is None:
         return math.inf, math.inf
