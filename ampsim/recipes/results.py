@@ -11,8 +11,8 @@ import pandas as pd
 from ampsim.metric import Goal, Metric
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
-from ampsim.study.ranking import Times, rank
-from ampsim.study.row import row_of, times_of, with_rank
+from ampsim.study.ranking import rank
+from ampsim.study.row import compared, row_of, times_of
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,16 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         runs: every run, at least one of each row.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    ranking = rank([_times(label, goal, runs) for label in modes])
-    return pd.DataFrame(with_rank([_row(label, modes, goal, runs) for label in modes], ranking))
-
-
-def _times(label: str, goal: Goal, runs: Sequence[FinishedRun]) -> Times:
-    mine = [run for run in runs if run.schedule == label]
-    return times_of(goal, [run.seed for run in mine], [run.outline for run in mine])
+    mine = [[run for run in runs if run.schedule == label] for label in modes]
+    outlines = [[run.outline for run in of] for of in mine]
+    ranking = rank(
+        [
+            times_of(goal, [run.seed for run in of], made)
+            for of, made in zip(mine, outlines, strict=True)
+        ]
+    )
+    rows = [_row(label, modes, goal, runs) for label in modes]
+    return pd.DataFrame(compared(goal, rows, outlines, ranking))
 
 
 def _row(

@@ -20,9 +20,7 @@ from ampsim.report.words import plain
 _MEASURE_WIDTH = 10_000
 
 
-def to_markdown(
-    table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()
-) -> str:
+def to_markdown(table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()) -> str:
     """A pipe table of all columns that these rows need; what bounds a row, and notes, come last.
 
     The names of the rows whose places are in `bold` are bold.

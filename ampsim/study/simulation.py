@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock
@@ -30,6 +30,7 @@ from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.training import Training
+from ampsim.study.validations import EpochTotals, Parts, validations
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
@@ -52,6 +53,13 @@ class Simulation:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
         counts_memory: as of `simulate`.
+        validate_every: as of `simulate`.
+
+    Attributes:
+        epoch: epochs that have ended.
+        scores: what each validation of the latest epoch measured.
+        train_count: training items of an epoch.
+        valid_count: validation items of an epoch, counted once for each validation.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -72,11 +80,15 @@ class Simulation:
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
         counts_memory: bool | None = None,
+        validate_every: int | None = None,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = None if instances is None else require_count("instances", instances)
+        self._every = (
+            None if validate_every is None else require_count("validate_every", validate_every)
+        )
         placed = placement_of(DEFAULT if placement is None else placement)
         self._model = model
         self._workers = cluster.workers
@@ -102,13 +114,14 @@ class Simulation:
         if on_items is not None:
             self._training.tell_items(on_items)
         self.train_count = self._data.count("train")
-        self.valid_count = self._data.count("valid")
+        self.valid_count = self._data.count("valid") * validations(self.train_count, self._every)
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
-            "items": {"train": self.train_count, "valid": self.valid_count},
+            "items": {"train": self.train_count, "valid": self._data.count("valid")},
             "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
         }
         self.epoch = 0
+        self.scores: list[float] = []
         self.advice = None
         if placement is None:
             self._advise(cluster, instances)
@@ -131,33 +144,40 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._training.start_epoch(self.epoch)
-        train = self._run_pass("train")
-        valid = self._run_pass("valid")
-        error = valid.totals.absolute_error * self._error_scale
+        self.scores = []
+        epoch = EpochTotals()
+        with fixed_settings():
+            parts = Parts(self._batches("train"), self._every)
+            while not parts.is_over:
+                train = self._training.train_part(parts.next_part())
+                if parts.is_over:
+                    self._training.average_replicas()
+                valid = self._training.validate(self._batches("valid"))
+                epoch.add(train, valid)
+                self._note_validation(epoch, valid)
         self.epoch += 1
-        self._training.recorder.epochs.append(
+        self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
+        return self.scores[-1]
+
+    def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
+        return self._data.batches(split, epoch=self.epoch, seed=self._seed)
+
+    def _note_validation(self, epoch: EpochTotals, valid: PassReport) -> None:
+        """Record what was measured, when, and after how much of the epoch."""
+        error = valid.totals.absolute_error * self._error_scale
+        accuracy, trained = valid.totals.accuracy, epoch.trained.instances
+        self.scores.append(accuracy if self._model.measure.is_rising else error)
+        self._training.recorder.validations.append(
             (
-                self.epoch,
+                self.epoch + trained / max(self.train_count, 1),
                 valid.end_s,
-                train.totals.loss,
-                valid.totals.accuracy,
-                train.totals.instances,
-                train.totals.accuracy,
+                self.epoch * self.train_count + trained,
                 valid.totals.loss,
-                valid.totals.instances,
-                train.end_s - train.start_s,
-                valid.end_s - valid.start_s,
+                accuracy,
                 error,
-                train.totals.absolute_error * self._error_scale,
+                valid.end_s - valid.start_s,
             )
         )
-        return valid.totals.accuracy if self._model.measure.is_rising else error
-
-    def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
-        with fixed_settings():
-            batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
-            step = self._training.train if split == "train" else self._training.validate
-            return step(batches)
 
     def result(self) -> Result:
         """Return what has happened so far."""
@@ -192,6 +212,7 @@ def simulate(
     placement: PlacementLike | None = None,
     clock: Clock | None = None,
     counts_memory: bool | None = None,
+    validate_every: Count | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
 
@@ -205,7 +226,7 @@ def simulate(
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.
-        target: stop after the epoch whose validation accuracy, or error, reaches this.
+        target: stop after the epoch in which validation accuracy, or error, reaches this.
         placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
             "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
             None is "paper"; `forecast` says where another one is faster.
@@ -213,6 +234,10 @@ def simulate(
         counts_memory: whether to count what lies in the workers' memories, for
             `Result.peak_bytes`. None is yes, but for mode "sleep" on devices without
             `memory_bytes`, where counting takes a good part of the time.
+        validate_every: also validate within an epoch, whenever so many training items have
+            finished: what is in flight finishes first, gradients that wait are applied, and the
+            pass over the validation data takes its time. Each validation is a row of
+            `Result.validations`; None validates at the end of each epoch only.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -234,6 +259,7 @@ def simulate(
         placement=DEFAULT if placement is None else placement,
         clock=clock,
         counts_memory=counts_memory,
+        validate_every=validate_every,
     )
     try:
         run_epochs(simulation, epochs, Goal(model.measure, target))

@@ -25,7 +25,7 @@ LEGEND = (
     "median time with the probability in the heading; with few repeats it cannot cover more. "
     "Order flips: the probability that with other seeds the row would not be behind the best; seeds "
     "are drawn again, the same for all rows (paired bootstrap of medians), and n seeds never make "
-    "it less than 1 in 2^n. Rows in bold are the best, or tie with it: a row that is as good as the "
+    "it less than 1 in 2^n. Rows in bold are the best, or tie with it: one that is as good as the "
     "best is called worse in at most one of ten cases. By "
     "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
     "shares of the first repeat's time. The busiest worker's is that in which it is busy, the "
