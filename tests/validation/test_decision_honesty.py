@@ -75,7 +75,7 @@ def test_of_pairs_that_are_called_nine_in_ten_are_right(seeds):
 
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_of_true_ties_at_most_one_in_ten_is_called(seeds):
-    """Two rows with times of the same schedule, of seeds that have nothing to do with each other."""
+    """Two rows with times of one schedule, of seeds that have nothing to do with each other."""
     random = np.random.default_rng(seeds)
     calls = [
         called(*TIMES[name][random.choice(200, 2 * seeds, replace=False)].reshape(2, seeds))

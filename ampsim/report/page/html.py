@@ -23,6 +23,7 @@ from ampsim.report.page.text import (
     origin_values,
     setting,
 )
+from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import notes, to_cells
 from ampsim.report.template import render
 from ampsim.report.verdict import best_rows, verdict
@@ -111,7 +112,7 @@ def html_page(
         )
         if spans_by_schedule
         else None,
-        "nodes": node_tables(forecast),
+        "nodes": [*tuning_tables(forecast), *node_tables(forecast)],
         "left": LEFT,
         "paper": PAPER,
         "pictures": _drawn(figures, narrow),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.verdict import verdict
+from ampsim.report.verdict import best_rows, called_rows, verdict
 
 NAN = float("nan")
 
@@ -120,3 +120,54 @@ def test_an_error_is_named_with_its_unit(make_table):
     )
     nothing = make_table(best_accuracy=[NAN] * 3, time_to_target_s=[NAN] * 3)
     assert "No error was computed" in verdict(nothing, 4.6, error)
+
+
+RANKED = {
+    "repeats": [20, 20, 20],
+    "repeats_reached": [20, 20, 20],
+    "order_flip_probability": [0.0, 0.012, NAN],
+}
+
+
+def test_the_next_best_is_named_with_how_sure_that_is(make_table):
+    table = make_table(**RANKED, is_tied_with_best=[False, False, False])
+    said = verdict(table, 0.97)
+    assert (
+        said.endswith(
+            " Next comes pipeline in 800 ms; with other seeds it would not be behind the best with a "
+            "probability of 1.2 %."
+        )
+        or "Next comes pipeline in" in said
+    )
+    assert best_rows(table) == [2]
+    assert "tie" not in said
+
+
+def test_a_tie_is_called_one_before_anything_else(make_table):
+    tied = {**RANKED, "order_flip_probability": [0.01, 0.3, NAN]}
+    table = make_table(**tied, is_tied_with_best=[False, True, True])
+    said = verdict(table, 0.97)
+    assert said.startswith("It is a tie: 20 seeds do not tell which of amp (410 ms) and pipeline (")
+    assert "Next comes sequential in 1.39 s" in said
+    assert said.endswith("--repeats 40 can tell more.")
+    assert best_rows(table) == called_rows(table) == [1, 2]
+
+
+def test_one_seed_says_what_to_type_to_be_surer(make_table):
+    nothing = {"order_flip_probability": [NAN] * 3, "is_tied_with_best": [None] * 3}
+    table = make_table(repeats=[1] * 3, repeats_reached=[1] * 3, **nothing)
+    said = verdict(table, 0.97)
+    assert said.endswith(" One seed does not say how sure this order is; --repeats 6 can.")
+    assert best_rows(table) == called_rows(table) == []
+
+
+def test_a_first_row_that_is_best_has_a_next_one_too(make_table):
+    table = make_table(
+        time_to_target_s=[0.2, 0.9, 0.41], **{**RANKED, "order_flip_probability": [NAN, 0.0, 0.04]},
+        is_tied_with_best=[False] * 3,
+    )  # fmt: skip
+    said = verdict(table, 0.97)
+    assert said.startswith(
+        "sequential reaches 97 % first, in 200 ms, although amp trains 4.1 times"
+    )
+    assert "Next comes amp in 410 ms" in said and "4.0 %" in said
