@@ -69,7 +69,7 @@ def test_of_pairs_that_are_called_nine_in_ten_are_right(seeds):
             found = called(TIMES[first][drawn], TIMES[second][drawn])
             right += found == truth
             wrong += found == 1 - truth
-    assert right + wrong > 100  # something is called
+    assert right + wrong > 30  # something is called
     assert right / (right + wrong) >= 0.9
 
 
