@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from statistics import median
 from typing import Final, TypeAlias
 
 from ampsim.errors import OptionError
-from ampsim.options import require_count
+from ampsim.shown import short
 
 STEP: Final = 2.0
 """Between neighbouring rates (chosen: the coarsest grid that is usual for learning rates)."""
@@ -74,16 +75,15 @@ def require_budget(budget: object) -> int:
     """Return how many rates each row tries.
 
     Raises:
-        OptionError: it is no whole number from 2.
+        OptionError: it is no whole number from 2 to `BUDGET_MAX`.
     """
-    try:
-        found = require_count("tune", budget, BUDGET_MAX)
-    except OptionError as error:
-        raise OptionError(f"{error}; try {BUDGET}, or leave tuning out") from None
-    if found < 2:
-        raise OptionError(f"tune must be at least 2 rates, else there is nothing to choose, "
-                          f"got {found}; try {BUDGET}, or leave tuning out")  # fmt: skip
-    return found
+    is_count = isinstance(budget, Integral) and not isinstance(budget, bool)
+    if not is_count or not 2 <= int(budget) <= BUDGET_MAX:
+        raise OptionError(
+            f"tune must be a whole number of learning rates from 2 to {BUDGET_MAX}, got "
+            f"{short(budget)}; try {BUDGET}, or leave tuning out"
+        )
+    return int(budget)
 
 
 def factors(budget: int) -> list[float]:
