@@ -130,6 +130,8 @@ def _print_table(made: Forecast) -> None:
 
 def _ended(made: Forecast, folder: OutputFolder) -> Code:
     """Say what did not go to its end."""
+    for sentence in made.unreached:
+        complain(f"note: {sentence}")
     for run in made.runs:
         show_traceback(run.failure)
     for failure in made.failures:

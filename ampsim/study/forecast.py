@@ -68,6 +68,7 @@ class Forecast:
         trials: one row a trial of a learning rate, those of one rate beside each other: schedule,
             learning_rate, factor (of the rate around which was tried), seed, epochs_to_target,
             time_to_target_s, best_accuracy, best_error, is_chosen, note. Empty without tuning.
+        unreached: one sentence for each row of which no trial reached the target.
     """
 
     table: pd.DataFrame
@@ -81,6 +82,7 @@ class Forecast:
     interrupted: str | None = None
     lost: tuple[str, ...] = ()
     trials: pd.DataFrame = field(default_factory=no_trials, repr=False)
+    unreached: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -206,13 +208,22 @@ def forecast(
     target = model.measure.require_target(target)
     target = model.target if target is None else target
     placed = placement_of(DEFAULT if placement is None else placement)
-    plan = Plan(model, cluster, max_epochs, mode, instances, target, placed,
-                validate_every=validate_every)  # fmt: skip
+    plan = Plan(
+        model,
+        cluster,
+        max_epochs,
+        mode,
+        instances,
+        target,
+        placed,
+        validate_every=validate_every,
+    )
     looks = looks_of(len(schedules), repeats, sure, max_repeats)
     budget = None if tune is None else require_budget(tune)
     if sure is not None and (target is None or mode == "sleep"):
-        raise OptionError("sure compares times to a target, and there is none; "
-                          "give a target, or repeats instead")  # fmt: skip
+        raise OptionError(
+            "sure compares times to a target, and there is none; give a target, or repeats instead"
+        )
     require_fit(plan, schedules, seed)
     advice = _advice_on(plan, schedules, seed) if placement is None else None
     warn(advice)
@@ -257,6 +268,8 @@ def _collect(
     rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     runs = [run for row in made.rows for run in row]
+    unreached = _unreached(tuned, goal)
+    said = [*([str(advice)] if advice else []), *unreached]
     manifest = {
         **software(),
         "seeds": sorted({run.seed for run in runs}) or [seed],
@@ -264,6 +277,7 @@ def _collect(
         "target": "none" if target is None else target,
         "metric": metric.kind,
         "max_epochs": plan.max_epochs if plan.mode == "numeric" else 1,
+        **_sureness_origin(sureness, len(made.rows)),
         **({} if plan.validate_every is None else {"validate_every": plan.validate_every}),
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
@@ -275,7 +289,7 @@ def _collect(
         ],
         "placement": runs[0].outline.placement if runs else plan.placement.origin,
         "costs": costs(plan.cluster),
-        **_assumptions(tuned, goal, advice),
+        **({"assumptions": said} if said else {}),
     }
     return Forecast(
         table=table_of(rows),
@@ -289,7 +303,13 @@ def _collect(
         interrupted=made.interrupted,
         lost=(*tuned.lost, *made.lost),
         trials=tuned.trials,
+        unreached=unreached,
     )
+
+
+def _sureness_origin(sureness: Sureness, rows: int) -> dict[str, Any]:
+    """What a manifest says of how sure a call of the rows' order is."""
+    return {"sure": sureness.sure, "looks": sureness.looks} if rows > 1 else {}
 
 
 def _rate_origin(rate: Rate, model: Model) -> dict[str, Any]:
@@ -297,13 +317,9 @@ def _rate_origin(rate: Rate, model: Model) -> dict[str, Any]:
     return rate.columns(model) if rate != Rate() else {}
 
 
-def _assumptions(tuned: Tuned, goal: Goal, advice: Advice | None) -> dict[str, list[str]]:
-    said = [str(advice)] if advice else []
-    said += [
-        f"{label}: no trial reached {goal.text}; it has the learning rate that came closest"
-        for label in tuned.unreached
-    ]
-    return {"assumptions": said} if said else {}
+def _unreached(tuned: Tuned, goal: Goal) -> tuple[str, ...]:
+    closest = "it has the learning rate that came closest"
+    return tuple(f"{one}: no trial reached {goal.text}; {closest}" for one in tuned.unreached)
 
 
 def _row(goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:

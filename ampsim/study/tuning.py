@@ -84,8 +84,10 @@ class Tuner:
             OptionError: nothing is measured in mode "sleep".
         """
         if any(one.plan.mode == "sleep" for one in self._entries):
-            raise OptionError("tune needs what is learned, and mode 'sleep' computes none of it; "
-                              "take mode 'numeric', or leave tuning out")  # fmt: skip
+            raise OptionError(
+                "tune needs what is learned, and mode 'sleep' computes none of it; "
+                "take mode 'numeric', or leave tuning out"
+            )
         try:
             found = halve(len(self._entries), budget, self._try_all)
         except _Interrupted:
@@ -101,8 +103,10 @@ class Tuner:
         return Tuned(tuple(entries), self._table(best), named, lost=tuple(self._lost))
 
     def _try_all(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
-        tasks = [self._entry(row, factor).task(self._seed + SEEDS + place, place + 1, place + 1)
-                 for row, factor, place in trials]  # fmt: skip
+        tasks = [
+            self._entry(row, factor).task(self._seed + SEEDS + place, place + 1, place + 1)
+            for row, factor, place in trials
+        ]
         by_label = {(task.label, task.seed): one for task, one in zip(tasks, trials, strict=True)}
         made = self._maker.make(tasks)
         self._lost += made.lost

@@ -196,6 +196,7 @@ def test_a_target_that_no_trial_reaches_is_said_in_a_line(model, cluster):
         model, cluster, "sequential", target=0.999, max_epochs=1, instances=40, tune=2
     )
     said = "sequential: no trial reached 99.9 %; it has the learning rate that came closest"
+    assert made.unreached == (said,)
     assert said in made.manifest["assumptions"]
 
 
