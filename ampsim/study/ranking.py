@@ -32,6 +32,11 @@ INTERVAL_FROM: Final = 5
 """Seeds from which a speed-up has an interval (chosen: with four, smallest to largest covers a
 median with less than 90 %)."""
 
+COLUMNS: Final = (
+    "order_flip_probability", "is_tied_with_best", "speed_up_low", "speed_up_high",
+)  # fmt: skip
+"""What the table says of the rank of a row."""
+
 Times: TypeAlias = Mapping[int, float]
 """Time to the target by seed; infinite for a run that never arrived."""
 
@@ -93,7 +98,7 @@ def rank(rows: Sequence[Times], sureness: Sureness | None = None) -> Ranking | N
     """
     if len(rows) < 2:
         return None
-    seeds = sorted(set.intersection(*(set(row) for row in rows)))
+    seeds = [seed for seed in sorted(rows[0]) if all(seed in row for row in rows)]
     if len(seeds) < 2:
         return None
     times = [[row[seed] for seed in seeds] for row in rows]
@@ -136,10 +141,7 @@ def seeds_needed(rows: int, sureness: Sureness | None = None) -> int:
 def columns_of(ranking: Ranking | None, rows: int) -> list[dict[str, Any]]:
     """What the table says of the rank of each row; unknown is None."""
     if ranking is None:
-        nothing = dict.fromkeys(
-            ("order_flip_probability", "is_tied_with_best", "speed_up_low", "speed_up_high")
-        )
-        return [dict(nothing) for _ in range(rows)]
+        return [dict[str, Any].fromkeys(COLUMNS) for _ in range(rows)]
     return [
         {
             "order_flip_probability": flip,

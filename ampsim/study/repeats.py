@@ -109,7 +109,8 @@ def run_rows(
         maker: makes the runs.
         rank_of: ranks the rows by their runs.
     """
-    done, rows = 0, {one.label: () for one in entries}
+    done = 0
+    rows: dict[str, tuple[Run, ...]] = {one.label: () for one in entries}
     lost: tuple[str, ...] = ()
     made = Made((), None, ())
     for count in looks.counts:

@@ -153,12 +153,18 @@ class Simulation:
                 train = self._training.train_part(parts.next_part())
                 if parts.is_over:
                     self._training.average_replicas()
-                valid = self._training.validate(self._batches("valid"))
+                valid = self._run_pass("valid")
                 epoch.add(train, valid)
                 self._note_validation(epoch, valid)
         self.epoch += 1
         self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
         return self.scores[-1]
+
+    def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
+        """A whole pass over a split."""
+        with fixed_settings():
+            step = self._training.train if split == "train" else self._training.validate
+            return step(self._batches(split))
 
     def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
         return self._data.batches(split, epoch=self.epoch, seed=self._seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -87,8 +87,9 @@ def test_the_rule_can_be_chosen(model, rule, factor):
 
 
 def test_a_rule_that_does_not_exist_is_refused(model, cluster):
+    wrong: Any = "cubic"
     with pytest.raises((OptionError, UnknownNameError), match="scale_rate"):
-        ampsim.forecast(model, cluster, "pipeline", scale_rate="cubic", instances=40)
+        ampsim.forecast(model, cluster, "pipeline", instances=40, scale_rate=wrong)
 
 
 def test_a_forecast_scales_and_simulate_does_not(model, cluster):

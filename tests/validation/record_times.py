@@ -16,6 +16,7 @@ from pathlib import Path
 
 import ampsim
 from ampsim.metric import Goal
+from ampsim.model_parallel import Schedule
 
 SEEDS = 200
 TARGET = 0.9
@@ -30,7 +31,7 @@ ROWS = {
 }
 
 
-def time_s(schedule: ampsim.Schedule, rate: float, seed: int) -> float:
+def time_s(schedule: Schedule, rate: float, seed: int) -> float:
     """Seconds to the target of one run; infinite without it."""
     model = ampsim.load_model("mlp", data="synthetic", hidden=32, batch=20, learning_rate=rate)
     cluster = ampsim.load_cluster("tflops-1", workers=4)
