@@ -21,11 +21,11 @@ from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
 from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
+from ampsim.study.forecast_manifest import manifest_of, sureness_of
 from ampsim.study.forecast_runs import Made, Run, RunMaker
 from ampsim.study.halving import require_budget
 from ampsim.study.kept_runs import Keeping
-from ampsim.study.learning_rates import Rate, Scaling, rate_of
-from ampsim.study.model import Model
+from ampsim.study.learning_rates import Scaling, rate_of
 from ampsim.study.named import (
     ClusterLike,
     ModelLike,
@@ -36,7 +36,6 @@ from ampsim.study.named import (
 )
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
-from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
 from ampsim.study.ranking import Ranking, Sureness, rank
 from ampsim.study.repeats import MAX_REPEATS, Entry, looks_of, run_rows
 from ampsim.study.row import compared, row_of, table_of, times_of
@@ -240,7 +239,7 @@ def forecast(
         made = run_rows(
             tuned.entries, looks, seed, maker, lambda rows: _ranking(goal, rows, looks.sureness)
         )
-    return _collect(plan, schedules, tuned, made, looks.sureness, seed, advice)
+    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
 
 
 def _ranking(goal: Goal, rows: Sequence[Sequence[Run]], sureness: Sureness) -> Ranking | None:
@@ -258,11 +257,11 @@ def _collect(
     tuned: Tuned,
     made: Made,
     sureness: Sureness,
+    *,
     seed: int,
     advice: Advice | None,
 ) -> Forecast:
-    target, metric = plan.stop_at, plan.model.measure
-    goal = Goal(metric, target)
+    goal = Goal(plan.model.measure, plan.stop_at)
     outlines = [[run.outline for run in of] for of in made.rows]
     rates = {one.label: one.plan.rate for one in tuned.entries}
     rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
@@ -271,50 +270,24 @@ def _collect(
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached]
     manifest = {
-        **software(),
-        "seeds": sorted({run.seed for run in runs}) or [seed],
-        "mode": plan.mode,
-        "target": "none" if target is None else target,
-        "metric": metric.kind,
-        "max_epochs": plan.max_epochs if plan.mode == "numeric" else 1,
-        **_sureness_origin(sureness, len(made.rows)),
-        **({} if plan.validate_every is None else {"validate_every": plan.validate_every}),
-        "model": model_origin(plan.model),
-        "cluster": cluster_origin(plan.cluster),
-        "schedules": [
-            {**schedule_origin(schedule), **_rate_origin(rate, plan.model)}
-            for schedule, rate in zip(
-                schedules, [*rates.values()] or [Rate()] * len(schedules), strict=True
-            )
-        ],
-        "placement": runs[0].outline.placement if runs else plan.placement.origin,
-        "costs": costs(plan.cluster),
+        **manifest_of(plan, schedules, [*rates.values()], runs),
+        **sureness_of(sureness, len(rows)),
         **({"assumptions": said} if said else {}),
     }
     return Forecast(
         table=table_of(rows),
         runs=tuple(runs),
-        target=target,
-        metric=metric,
+        target=goal.target,
+        metric=goal.metric,
         model=plan.model.name,
         cluster=plan.cluster.name,
         workers=plan.cluster.workers,
-        manifest=manifest,
+        manifest=manifest if runs else {**manifest, "seeds": [seed]},
         interrupted=made.interrupted,
         lost=(*tuned.lost, *made.lost),
         trials=tuned.trials,
         unreached=unreached,
     )
-
-
-def _sureness_origin(sureness: Sureness, rows: int) -> dict[str, Any]:
-    """What a manifest says of how sure a call of the rows' order is."""
-    return {"sure": sureness.sure, "looks": sureness.looks} if rows > 1 else {}
-
-
-def _rate_origin(rate: Rate, model: Model) -> dict[str, Any]:
-    """What a manifest says of a row's learning rate, if it is not as given."""
-    return rate.columns(model) if rate != Rate() else {}
 
 
 def _unreached(tuned: Tuned, goal: Goal) -> tuple[str, ...]:

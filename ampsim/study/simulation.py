@@ -86,10 +86,8 @@ class Simulation:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
-        instances = None if instances is None else require_count("instances", instances)
-        self._every = (
-            None if validate_every is None else require_count("validate_every", validate_every)
-        )
+        instances = _count_if_any("instances", instances)
+        self._every = _count_if_any("validate_every", validate_every)
         placed = placement_of(DEFAULT if placement is None else placement)
         self._model = model
         self.workers = cluster.workers
@@ -202,6 +200,10 @@ class Simulation:
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
         )
+
+
+def _count_if_any(option: str, value: object) -> int | None:
+    return None if value is None else require_count(option, value)
 
 
 def _counts_memory(cluster: Cluster, mode: Mode) -> bool:
