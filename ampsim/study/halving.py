@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from statistics import median
 from typing import Final, TypeAlias
 
 from ampsim.errors import OptionError
+from ampsim.options import require_count
 from ampsim.shown import short
 
 STEP: Final = 2.0
@@ -77,13 +77,16 @@ def require_budget(budget: object) -> int:
     Raises:
         OptionError: it is no whole number from 2 to `BUDGET_MAX`.
     """
-    is_count = isinstance(budget, Integral) and not isinstance(budget, bool)
-    if not is_count or not 2 <= int(budget) <= BUDGET_MAX:
+    try:
+        found = require_count("tune", budget, BUDGET_MAX)
+    except OptionError:
+        found = 0
+    if found < 2:
         raise OptionError(
             f"tune must be a whole number of learning rates from 2 to {BUDGET_MAX}, got "
             f"{short(budget)}; try {BUDGET}, or leave tuning out"
         )
-    return int(budget)
+    return found
 
 
 def factors(budget: int) -> list[float]:
