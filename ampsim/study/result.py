@@ -22,6 +22,7 @@ from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
 from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
@@ -130,6 +131,22 @@ class Result(WithTotals, WithMemory):
         and train_error: mean absolute errors in the model's unit. Unknown is NaN.
         """
         return self._frame("epochs")
+
+    @property
+    def validations(self) -> pd.DataFrame:
+        """One row a validation: those at the end of an epoch, and those of `validate_every`.
+
+        epochs (those behind it, such as 1.5), time_s (its end), instances (training items behind
+        it), valid_loss, accuracy, error, valid_s (how long it took). Unknown is NaN.
+        """
+        table = pd.DataFrame(self.recorder.validations, columns=list(VALIDATION_COLUMNS))
+        return table.astype(float)
+
+    @property
+    def _within_epochs(self) -> pd.DataFrame:
+        """The same if some validation is within an epoch; else empty."""
+        is_more = len(self.recorder.validations) > len(self.epochs)
+        return self.validations if is_more else pd.DataFrame()
 
     @property
     def _totals(self) -> Summary:
@@ -314,4 +331,5 @@ class Result(WithTotals, WithMemory):
             energy_j=self.energy_j,
             cost_usd=self.cost_usd,
             outages=self.outages,
+            validations=self._within_epochs,
         )
