@@ -57,11 +57,11 @@ class Source(Record):
 
     Args:
         kind: chosen without evidence, measured (here, or by whom the text names), derived by a
-            formula, or from a datasheet.
+            formula, from a datasheet, or fitted to throughputs that somebody published.
         text: which paper, measurement, formula or datasheet, in a sentence.
     """
 
-    kind: Literal["assumed", "measured", "formula", "datasheet"]
+    kind: Literal["assumed", "measured", "formula", "datasheet", "fitted"]
     text: Text
 
 

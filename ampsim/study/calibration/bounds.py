@@ -1,4 +1,4 @@
-"""What bounds a row: its busiest worker in training and in validation, and which nodes it serves."""
+"""What bounds a row: its busiest worker in training and in validation, and that worker's nodes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def bounds_of(result: Result) -> dict[Quantity, str]:
     spans, train_s = result.spans, float(result.epochs.train_s.iloc[0])
     is_training = spans.start_s < train_s
     return {
-        "train_per_s": _bound(spans[is_training], train_s),
-        "valid_per_s": _bound(spans[~is_training], float(result.epochs.valid_s.iloc[0])),
+        "train_per_s": bound(spans[is_training], train_s),
+        "valid_per_s": bound(spans[~is_training], float(result.epochs.valid_s.iloc[0])),
     }
 
 
-def _bound(spans: pd.DataFrame, seconds: float) -> str:
+def bound(spans: pd.DataFrame, seconds: float) -> str:
+    """The busiest worker of spans of a pass of so many seconds, its share, and its nodes."""
     busy = (spans.end_s - spans.start_s).groupby([spans.worker, spans.node], observed=True).sum()
     by_worker = busy.groupby(level="worker").sum()
     if not len(by_worker) or seconds <= 0:

@@ -1,4 +1,4 @@
-"""A device fitted to published throughputs, and what it predicts of rows that the fit did not see."""
+"""A device fitted to published throughputs, and what it predicts of rows that it did not see."""
 
 from __future__ import annotations
 

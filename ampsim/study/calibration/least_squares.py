@@ -27,6 +27,12 @@ CONDITION_MAX: Final = 1e4
 """Of the Jacobian; chosen: beyond it a residual of 1 % moves a parameter by orders of magnitude."""
 
 
+SLOPE_MIN: Final = 1e-6
+"""Of a parameter; chosen: below it a parameter may change a thousandfold and no point shows it."""
+
+_REGULAR: Final = -1
+
+
 class SingularFit(Exception):
     """The points do not decide the parameters.
 
@@ -79,8 +85,8 @@ def least_squares(
     at, damping = np.array(start, float), 1e-3
     found = np.array(residuals(at.tolist()))
     slopes = _slopes(residuals, at, found, law)
+    _require_regular(slopes)
     for _ in range(ITERATIONS_MAX):
-        _require_regular(slopes)
         normal = slopes.T @ slopes
         free = _free(at, low, high, slopes.T @ found)
         step = np.zeros_like(at)
@@ -89,9 +95,10 @@ def least_squares(
         tried = np.clip(at + step, low, high)
         moved = float(np.abs(tried - at).max())
         there = np.array(residuals(tried.tolist()))
-        if there @ there < found @ found:
-            at, found, damping = tried, there, damping / 10
-            slopes = _slopes(residuals, at, found, law)
+        is_better = bool(there @ there < found @ found)
+        slopes_there = _slopes(residuals, tried, there, law) if is_better else slopes
+        if is_better and _singular(slopes_there) == _REGULAR:
+            at, found, slopes, damping = tried, there, slopes_there, damping / 10
         else:
             damping *= 10
         if moved < TOLERANCE:
@@ -129,7 +136,7 @@ def _student(t: float, freedom: int) -> float:
 def _slopes(
     residuals: Residuals, at: np.ndarray, found: np.ndarray, law: Sequence[int] | None
 ) -> np.ndarray:
-    """Derivatives, (points, parameters): by differences, the first by the law where there is one."""
+    """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
     slopes = np.zeros((len(found), len(at)))
     for place in range(0 if law is None else 1, len(at)):
         beside = at.copy()
@@ -141,12 +148,17 @@ def _slopes(
 
 
 def _require_regular(slopes: np.ndarray) -> None:
+    place = _singular(slopes)
+    if place != _REGULAR:
+        raise SingularFit(place)
+
+
+def _singular(slopes: np.ndarray) -> int | None:
+    """Place of a parameter that no point depends on; None of several alike; `_REGULAR` of none."""
     norms = np.linalg.norm(slopes, axis=0)
-    for place, norm in enumerate(norms):
-        if norm <= 1e-6:
-            raise SingularFit(place)
-    if np.linalg.cond(slopes / norms) > CONDITION_MAX:
-        raise SingularFit(None)
+    if norms.min() <= SLOPE_MIN:
+        return int(norms.argmin())
+    return None if np.linalg.cond(slopes / norms) > CONDITION_MAX else _REGULAR
 
 
 def _free(at: np.ndarray, low: np.ndarray, high: np.ndarray, gradient: np.ndarray) -> np.ndarray:

@@ -1,0 +1,128 @@
+"""ampsim calibrate: find a device's numbers, from published throughputs or from this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampsim.cli import options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.resources import hold
+from ampsim.cli.say import Code, complain, write
+from ampsim.errors import OptionError
+
+if TYPE_CHECKING:
+    from ampsim.study.calibration import Calibration
+
+SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
+
+
+class What(StrEnum):
+    """What the numbers come from."""
+
+    TABLE = "table"
+    MACHINE = "machine"
+
+
+WhatArgument = Annotated[
+    What,
+    typer.Argument(
+        metavar="table|machine",
+        show_default=False,
+        help="table: fit a device to published throughputs. machine: measure this one.",
+    ),
+]
+FileArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE]",
+        show_default=False,
+        help="After table: the published rows and the parameters to fit (.toml).",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    options.optional(
+        "DIR",
+        "Folder for device file, points, page and figure.  [default: calibration-NAME]",
+        "--out",
+    ),
+]
+
+
+def calibrate(
+    what: WhatArgument,
+    file: FileArgument = None,
+    *,
+    out: OutOption = None,
+    json: options.JsonOption = None,
+    quiet: options.QuietOption = False,
+) -> Code:
+    """Find the numbers of a device, with intervals, and write a device file that has them.
+
+    table: rows of FILE that say is_fitted decide the named parameters, by runs in mode sleep; every
+    other row is predicted.
+
+    The object of --json: ampsim, device, fitted, points, median_error, rank_correlation.
+    """
+    if what is What.TABLE and file is None:
+        raise OptionError("calibrate table takes a FILE of published rows, got none")
+    if what is What.MACHINE and file is not None:
+        raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
+    prepare_json(json)
+    if what is What.MACHINE:
+        raise OptionError("to be")
+    return _table(file or "", out, json, is_quiet=quiet)
+
+
+def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> Code:
+    from ampsim.output_folder import taken
+    from ampsim.report.naming import slug
+    from ampsim.report.page.calibration import FILES, device_file, verdict, write_calibration
+    from ampsim.study.calibration import calibrate as fit
+    from ampsim.study.calibration import read_table_file
+
+    table = read_table_file(file)
+    folder = out or Path(f"calibration-{slug(table.file.name)}")
+    place = hold(taken(folder, "calibration", (*FILES, device_file(table))))
+    found = fit(table, None if is_quiet else _teller())
+    written = write_calibration(found, place)
+    if json is not None:
+        write_json(_as_json(found), json)
+    if json != "-":
+        write(verdict(found))
+        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+    return Code.FINE
+
+
+def _teller() -> Callable[[str], None]:
+    """Say now and then which run is made."""
+    state: dict[str, Any] = {"runs": 0, "said_s": time.monotonic()}
+
+    def tell(label: str) -> None:
+        state["runs"] += 1
+        now_s = time.monotonic()
+        if now_s - state["said_s"] >= SECONDS_BETWEEN_LINES:
+            state["said_s"] = now_s
+            complain(f"run {state['runs']}: {label}")
+
+    return tell
+
+
+def _as_json(found: Calibration) -> str:
+    import dataclasses
+
+    from ampsim.study.calibration.fit import median_error, rank_correlation
+
+    return object_of(
+        device=found.device.name,
+        fitted=[dataclasses.asdict(one) for one in found.fitted],
+        points=[{**dataclasses.asdict(one), "error": one.error} for one in found.points],
+        median_error=median_error(found.unseen),
+        rank_correlation=rank_correlation(found.unseen),
+    )
