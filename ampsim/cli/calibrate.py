@@ -49,10 +49,16 @@ OutOption = Annotated[
     Path | None,
     options.optional(
         "DIR",
-        "Folder for device file, points, page and figure.  [default: calibration-NAME]",
+        "Folder for device file and points, and after table for page and figure.  "
+        "[default: calibration-NAME]",
         "--out",
     ),
 ]
+RoundsOption = Annotated[
+    int | None,
+    options.optional("N", "After machine: rounds, of which a point is the median.  [default: 9]"),
+]
+NAME = "this-machine"
 
 
 def calibrate(
@@ -60,6 +66,7 @@ def calibrate(
     file: FileArgument = None,
     *,
     out: OutOption = None,
+    rounds: RoundsOption = None,
     json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
@@ -68,15 +75,21 @@ def calibrate(
     table: rows of FILE that say is_fitted decide the named parameters, by runs in mode sleep; every
     other row is predicted.
 
-    The object of --json: ampsim, device, fitted, points, median_error, rank_correlation.
+    machine: products, light operations and a loop's messages are measured on one thread; the
+    device file says on which processor.
+
+    The object of --json: ampsim, device, fitted, points, median_error, rank_correlation. After
+    machine, fitted has key and value, and the last two are null.
     """
     if what is What.TABLE and file is None:
         raise OptionError("calibrate table takes a FILE of published rows, got none")
     if what is What.MACHINE and file is not None:
         raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
+    if what is What.TABLE and rounds is not None:
+        raise OptionError("--rounds concerns calibrate machine; leave it out")
     prepare_json(json)
     if what is What.MACHINE:
-        raise OptionError("to be")
+        return _machine(out, rounds, json, is_quiet=quiet)
     return _table(file or "", out, json, is_quiet=quiet)
 
 
@@ -96,6 +109,38 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
         write_json(_as_json(found), json)
     if json != "-":
         write(verdict(found))
+        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+    return Code.FINE
+
+
+def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
+    import dataclasses
+
+    from ampsim.options import require_count
+    from ampsim.output_folder import taken
+    from ampsim.report.page.calibration import MACHINE_FILES, write_machine
+    from ampsim.study.calibration.machine_fit import fit_machine
+    from ampsim.study.calibration.machine_points import ROUNDS, measure
+    from ampsim.study.calibration.machine_text import summary
+
+    count = ROUNDS if rounds is None else require_count("rounds", rounds, 10_000)
+    folder = out or Path(f"calibration-{NAME}")
+    names = (*MACHINE_FILES, f"{NAME}.toml")
+    place = hold(taken(folder, "calibration", names))
+    fit = fit_machine(measure(rounds=count, on_point=None if is_quiet else _teller()))
+    written = write_machine(NAME, fit, place)
+    if json is not None:
+        pairs = zip(fit.points, fit.residuals, strict=True)
+        content = object_of(
+            device=NAME,
+            fitted=[{"key": key, "value": value} for key, value in fit.numbers.items()],
+            points=[{**dataclasses.asdict(one), "error": rest} for one, rest in pairs],
+            median_error=None,
+            rank_correlation=None,
+        )
+        write_json(content, json)
+    if json != "-":
+        write(summary(fit))
         write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
     return Code.FINE
 

@@ -11,6 +11,7 @@ from ampsim.hardware.efficiency import Efficiency, MatrixEfficiency
 from ampsim.hardware.record import (
     UNSOURCED,
     Bytes,
+    Machine,
     Power,
     Price,
     Rate,
@@ -77,6 +78,7 @@ class Device(Record):
         idle_power_w: electrical power while no step occupies the device.
         busy_power_w: the same while one does, at least `idle_power_w`; None where it is unknown.
         price_usd_per_h: what the device costs for an hour, idle or busy; None where it is unknown.
+        measured_on: the machine that its numbers were measured on; None where nobody says.
         sources: where each number comes from; a file must say for each that it gives.
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
@@ -98,6 +100,7 @@ class Device(Record):
     idle_power_w: Power | None = None
     busy_power_w: Power | None = None
     price_usd_per_h: Price | None = None
+    measured_on: Machine | None = None
     sources: Sources = Sources()
 
     @model_validator(mode="after")
@@ -159,6 +162,8 @@ class Device(Record):
         content = self.model_dump(mode="json")
         given = {*_ALWAYS_IN_DIGEST, *self.numbers}
         sources = {key: told for key, told in content["sources"].items() if told or key in given}
+        if self.measured_on is None:
+            del content["measured_on"]
         kept = {key: value for key, value in content.items() if key not in NUMBERS or key in given}
         return digest_of({**kept, "sources": sources})
 

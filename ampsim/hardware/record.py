@@ -65,6 +65,20 @@ class Source(Record):
     text: Text
 
 
+class Machine(Record):
+    """What a device's numbers were measured on.
+
+    Args:
+        cpu: the processor's name.
+        linear_algebra: what computed matrix products: library, version and kernels.
+        date: of the measurement, such as 2026-01-31.
+    """
+
+    cpu: Text
+    linear_algebra: Text
+    date: Text
+
+
 UNSOURCED = Source(kind="assumed", text="given in code or as an option, without a source")
 """What is said of a number that no file vouches for."""
 

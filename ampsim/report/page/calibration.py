@@ -17,6 +17,7 @@ from ampsim.report import markdown
 from ampsim.report.naming import slug
 from ampsim.report.plot.predicted import Series, predicted
 from ampsim.report.saving import save
+from ampsim.study.calibration import machine_text
 from ampsim.study.calibration.device_text import device_text
 from ampsim.study.calibration.fit import (
     Calibration,
@@ -25,6 +26,8 @@ from ampsim.study.calibration.fit import (
     median_error,
     rank_correlation,
 )
+from ampsim.study.calibration.here import this_machine
+from ampsim.study.calibration.machine_fit import MachineFit
 from ampsim.study.calibration.table_file import Table
 from ampsim.study.provenance import software
 from ampsim.toml_text import to_toml
@@ -34,7 +37,10 @@ PAGE: Final = "report.md"
 POINTS: Final = "points.csv"
 FIGURE: Final = "predicted.png"
 FILES: Final = (PAGE, POINTS, FIGURE)
-"""Files of every folder, beside device file and manifest."""
+"""Files of a table's folder, beside device file and manifest."""
+
+MACHINE_FILES: Final = (POINTS,)
+"""The same of a machine's."""
 
 _WORDS: Final = {"train_per_s": "training", "valid_per_s": "validation"}
 
@@ -62,6 +68,22 @@ def write_calibration(found: Calibration, folder: OutputFolder) -> list[Path]:
         }
         write_text(place / MANIFEST, to_toml(manifest))
     return [folder.path / name for name in (*names, MANIFEST)]
+
+
+def write_machine(name: str, fit: MachineFit, folder: OutputFolder) -> list[Path]:
+    """Write what was measured on this machine: points, device file, manifest.
+
+    Raises:
+        OutputError: a file there is not ours, or cannot be written.
+    """
+    names = (POINTS, f"{name}.toml")
+    with staged(folder, "calibration") as place:
+        write_text(place / POINTS, machine_text.points_text(fit))
+        write_text(place / names[1], machine_text.machine_text(name, fit, this_machine()))
+        files = {one: sha256_of(place / one) for one in names}
+        manifest = {"kind": "calibration", **software(), "files": files}
+        write_text(place / MANIFEST, to_toml(manifest))
+    return [folder.path / one for one in (*names, MANIFEST)]
 
 
 def device_file(table: Table) -> str:

@@ -14,13 +14,16 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-Residuals: TypeAlias = Callable[[Sequence[float]], Sequence[float]]
+Residuals: TypeAlias = Callable[[Sequence[float]], Sequence[float] | np.ndarray]
 
 STEP: Final = 0.02
 """Of finite differences, in logarithms (chosen: 2 %, far above the jumps of a changed order)."""
 
 TOLERANCE: Final = 1e-4
 """The search ends where no logarithm moves by more (chosen: 0.01 %, far below any residual)."""
+
+MOVE_MAX: Final = 1.0
+"""Of a logarithm in one step (chosen: far away a derivative says little)."""
 
 ITERATIONS_MAX: Final = 40
 CONDITION_MAX: Final = 1e4
@@ -92,7 +95,7 @@ def least_squares(
         step = np.zeros_like(at)
         damped = normal + damping * np.diag(np.diag(normal))
         step[free] = -np.linalg.solve(damped[np.ix_(free, free)], (slopes.T @ found)[free])
-        tried = np.clip(at + step, low, high)
+        tried = np.clip(at + np.clip(step, -MOVE_MAX, MOVE_MAX), low, high)
         moved = float(np.abs(tried - at).max())
         there = np.array(residuals(tried.tolist()))
         is_better = bool(there @ there < found @ found)
