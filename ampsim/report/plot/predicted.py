@@ -8,9 +8,11 @@ from typing import Final
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, new_figure, styled
 from ampsim.report.words import plain
+from ampsim.units import format_rate
 
 BAND: Final = 0.1
 _WIDTH_IN, _HEIGHT_IN = 7.0, 5.6
@@ -54,6 +56,9 @@ def predicted(series: Sequence[Series]) -> Figure:
     axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=tuple(ends))
     axes.set_xlabel("published (items/s)", color=INK)
     axes.set_ylabel("simulated (items/s)", color=INK)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _place: format_rate(value))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True)
     axes.legend(loc="upper left", fontsize=8)
     return figure
