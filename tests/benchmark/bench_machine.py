@@ -131,8 +131,8 @@ def rnn_epoch(lengths: list[int]) -> Callable[[], None]:
             d_x = g @ w.T
             g, given[step] = d_x[:, :HIDDEN], d_x[:, HIDDEN:]
         xs, gs = (np.concatenate(parts) for parts in zip(*gradients, strict=True))
-        d_table = np.zeros_like(table)
-        np.add.at(d_table, tokens, given)
+        one_hot = (tokens.reshape(-1) == np.arange(TOKENS)[:, None]).astype(np.float32)
+        d_table = one_hot @ given.reshape(-1, HIDDEN)
         for one, gradient in zip(
             optimizers, (xs.T @ gs, gs.sum(axis=0), d_w2, d_b2, d_table), strict=True
         ):

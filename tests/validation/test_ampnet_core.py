@@ -54,7 +54,7 @@ def test_a_core_predicts_table_2_within_the_stated_error(label):
         assert found[1] == pytest.approx(valid_per_s, rel=ERROR)
 
 
-def test_the_1_tflops_device_predicts_table_3s_lists_within_a_tenth():
+def test_the_hypothetical_device_predicts_table_3s_lists_within_a_tenth():
     found, _valid = rates("ampnet-tflops-1", "rnn", {"replicas": 4}, 8)
     assert found == pytest.approx(268_000, rel=0.1)
 
