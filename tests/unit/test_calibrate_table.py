@@ -14,11 +14,13 @@ import pytest
 from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device, load_device
+from ampsim.hardware.device import NUMBERS
 from ampsim.report.page.calibration import page
 from ampsim.study.calibration import calibrate, read_table_file
 from ampsim.study.calibration.bounds import bound
 from ampsim.study.calibration.fit import Point, median_error, rank_correlation
 from ampsim.study.calibration.leading import leading
+from ampsim.study.calibration.table_file import SIGNS, TIMELESS
 from ampsim.study.calibration.throughputs import Measured, make_rows
 
 TRUE = Device(name="true", flop_per_s=3e10, step_overhead_s=2e-5)
@@ -101,6 +103,13 @@ def test_a_known_time_breaks_the_law(file):
     known = file.with_name("known.toml")
     known.write_text(text)
     assert not Measured(read_table_file(known), []).is_homogeneous
+
+
+def test_every_number_of_a_device_can_be_fitted_or_is_no_time():
+    assert not SIGNS.keys() & TIMELESS
+    assert SIGNS.keys() | TIMELESS == set(NUMBERS)
+    for key, sign in SIGNS.items():
+        assert (sign == 1) == key.endswith("per_s"), key
 
 
 def test_a_row_may_replace_numbers_of_the_device(file):

@@ -30,8 +30,20 @@ SIGNS: Final[dict[str, int]] = {
     "cache_bandwidth_bytes_per_s": 1,
     "step_overhead_s": -1,
     "light_bandwidth_bytes_per_s": 1,
+    "message_overhead_s": -1,
+    "dispatch_s": -1,
+    "copy_bandwidth_bytes_per_s": 1,
+    "copy_latency_s": -1,
 }
 """What can be fitted: the keys of a device that are rates, 1, or durations, -1."""
+
+TIMELESS: Final = frozenset(
+    {
+        "cache_bytes", "efficiency", "matrix_efficiency", "memory_bytes", "jitter_cv",
+        "idle_power_w", "busy_power_w", "price_usd_per_h",
+    }
+)  # fmt: skip
+"""All other numbers of a device: they scale no time."""
 
 Quantity: TypeAlias = Literal["train_per_s", "valid_per_s"]
 QUANTITIES: Final[tuple[Quantity, ...]] = ("train_per_s", "valid_per_s")

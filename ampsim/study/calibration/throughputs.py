@@ -14,7 +14,14 @@ from ampsim.hardware.device import NUMBERS
 from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.paths import expanded
 from ampsim.study.calibration.leading import leading
-from ampsim.study.calibration.table_file import SIGNS, Quantity, RowEntry, Table, published
+from ampsim.study.calibration.table_file import (
+    SIGNS,
+    TIMELESS,
+    Quantity,
+    RowEntry,
+    Table,
+    published,
+)
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.result import Result
@@ -116,7 +123,7 @@ class Measured:
     @property
     def is_homogeneous(self) -> bool:
         """Whether every time of the rows is in proportion to the fitted numbers."""
-        is_known = any(key in SIGNS for key in self.table.file.device)
+        is_known = any(key not in TIMELESS for key in self.table.file.device)
         waits = any(getattr(row.schedule, "group_wait_s", 0) for row in self.rows)
         return not is_known and not waits
 
