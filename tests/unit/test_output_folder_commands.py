@@ -24,7 +24,7 @@ NAMES = {
     "report": "out/report.csv",
     "calibrate": "out/points.csv",
 }
-KINDS = {"calibrate": "calibration"}  # where it is not the command's name
+KINDS: dict[str, Any] = {"calibrate": "calibration"}  # where it is not the command's name
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, new_figure, styled
 from ampsim.report.words import plain
@@ -57,8 +57,13 @@ def predicted(series: Sequence[Series]) -> Figure:
     axes.set_xlabel("published (items/s)", color=INK)
     axes.set_ylabel("simulated (items/s)", color=INK)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _place: format_rate(value))
+        axis.set_major_formatter(FuncFormatter(_tick))
         axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True)
     axes.legend(loc="upper left", fontsize=8)
     return figure
+
+
+def _tick(value: float, _place: int | None) -> str:
+    """The text of a tick."""
+    return format_rate(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
@@ -25,8 +25,9 @@ def bounds_of(result: Result) -> dict[Quantity, str]:
 
 def bound(spans: pd.DataFrame, seconds: float) -> str:
     """The busiest worker of spans of a pass of so many seconds, its share, and its nodes."""
-    busy = (spans.end_s - spans.start_s).groupby([spans.worker, spans.node], observed=True).sum()
-    by_worker = busy.groupby(level="worker").sum()
+    lengths: Any = spans.end_s - spans.start_s
+    busy: Any = lengths.groupby([spans.worker, spans.node], observed=True).sum()
+    by_worker: Any = busy.groupby(level="worker").sum()
     if not len(by_worker) or seconds <= 0:
         return "nothing"
     worker = by_worker.idxmax()

@@ -85,8 +85,9 @@ def least_squares(
         SingularFit: the points do not decide the parameters.
     """
     low, high = np.array(bounds, float).T
-    at, damping = np.array(start, float), 1e-3
-    found = np.array(residuals(at.tolist()))
+    at: np.ndarray = np.array(start, float)
+    found: np.ndarray = np.array(residuals(at.tolist()))
+    damping = 1e-3
     slopes = _slopes(residuals, at, found, law)
     _require_regular(slopes)
     for _ in range(ITERATIONS_MAX):
@@ -95,9 +96,9 @@ def least_squares(
         step = np.zeros_like(at)
         damped = normal + damping * np.diag(np.diag(normal))
         step[free] = -np.linalg.solve(damped[np.ix_(free, free)], (slopes.T @ found)[free])
-        tried = np.clip(at + np.clip(step, -MOVE_MAX, MOVE_MAX), low, high)
+        tried: np.ndarray = np.clip(at + np.clip(step, -MOVE_MAX, MOVE_MAX), low, high)
         moved = float(np.abs(tried - at).max())
-        there = np.array(residuals(tried.tolist()))
+        there: np.ndarray = np.array(residuals(tried.tolist()))
         is_better = bool(there @ there < found @ found)
         slopes_there = _slopes(residuals, tried, there, law) if is_better else slopes
         if is_better and _singular(slopes_there) == _REGULAR:
