@@ -13,9 +13,10 @@ import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ampsim.arguments import checked
+from ampsim.clock.protocol import Signal
 from ampsim.errors import OptionError
 
 SPIN_S: Final = 0.003  # chosen: an event loop wakes up to 2 ms late, so the last 3 ms are polled
@@ -33,6 +34,10 @@ class WallSignal:
         """Wake whoever awaits this in the loop's next turn but one."""
         self._clock.busy(+1)
         self._clock.loop.call_soon(self._clock.loop.call_soon, self._future.set_result, None)
+
+    def call_when_fired(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the signal fires, in place of waking somebody who awaits it."""
+        self._future.add_done_callback(lambda _future: callback())
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the signal fires."""
@@ -124,10 +129,15 @@ class WallClock:
         self._tasks.append(task)
         return task
 
-    def run(self) -> None:
-        """Run the loop until nothing is left to do; an exception of a coroutine is raised here."""
+    def run(self, until: Signal | None = None) -> None:
+        """Run the loop until nothing is left to do; an exception of a coroutine is raised here.
+
+        With `until`, at the latest until that signal has fired.
+        """
         if self._busy:
             self._idle.clear()
+            if until is not None:
+                cast("WallSignal", until).call_when_fired(self._stop)
             self._complete(self._idle.wait())
         if self._failure is not None:
             raise self._failure
@@ -158,6 +168,11 @@ class WallClock:
         if self._tasks and not self.loop.is_closed():
             self._complete(asyncio.gather(*self._tasks, return_exceptions=True))
         self.loop.close()
+
+    def _stop(self) -> None:
+        """Let `run` return, whatever is left to do; the signal that says so keeps nobody busy."""
+        self.busy(-1)
+        self._idle.set()
 
     def busy(self, change: int) -> None:
         """Count how many coroutines have something to do; `run` ends at none."""

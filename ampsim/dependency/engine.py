@@ -1,0 +1,424 @@
+"""The dependency engine: a program that is written in order, and runs as its variables allow.
+
+Source: "Dependency Engine for Deep Learning", the design notes of MXNet; what they leave open is
+settled as in MXNet's source. docs/decisions/0017-dependency-engine.md has the reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ampsim.arguments import checked
+from ampsim.clock import Clock, SimClock
+from ampsim.dependency.host import Host
+from ampsim.dependency.operation import Copy, Failure, Operation, Variable
+from ampsim.dependency.places import Place, Places
+from ampsim.dependency.policies import PerDevice, Policy
+from ampsim.dependency.records import EngineResult
+from ampsim.dependency.refusals import (
+    require_function,
+    require_name,
+    require_priority,
+    require_usable,
+    size_of,
+    variables_of,
+)
+from ampsim.dependency.tracking import enqueue, release
+from ampsim.errors import AmpsimError, OptionError, OutOfMemoryError, SimulationError
+from ampsim.hardware import Cluster, Device, load_cluster
+from ampsim.ir.work import Work
+from ampsim.machine import Memory, Processor
+from ampsim.trace import START, Cause
+from ampsim.user_code import told
+
+
+class DependencyEngine:
+    """Runs functions in virtual time, each when the variables that it reads and mutates allow it.
+
+    The functions compute real numbers; devices, copies and links charge what they cost. What was
+    pushed comes to the result of running it in push order, whatever runs in parallel.
+
+    Args:
+        cluster: the devices and links, or the name or path of a cluster or device file.
+        policy: who runs what: `PerDevice()`, `Pooled(threads)` or `Naive()`.
+        host: the device that the host computes on; None where computing there takes no time.
+        push_s: what a push costs the host's thread, in seconds.
+        seed: of what varies on the cluster.
+        clock: whose time passes; a virtual one unless given.
+
+    Raises:
+        OptionError: an argument is none of these.
+    """
+
+    @checked
+    def __init__(
+        self,
+        cluster: Cluster | str,
+        policy: Policy | None = None,
+        *,
+        host: Device | None = None,
+        push_s: float = 0.0,
+        seed: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        if push_s < 0:
+            raise OptionError(f"push_s must be a number of seconds >= 0, got {push_s:g}")
+        policy = PerDevice() if policy is None else policy
+        self.cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+        self.policy = policy
+        self._clock: Clock = SimClock() if clock is None else clock
+        self._places = Places(self.cluster, host, policy, self._clock, seed=seed)
+        self._dispatcher = policy.dispatcher(self._clock, self._places.instant)
+        self._dispatch = self._dispatcher.ready
+        self._places.wire(self)
+        processor = Processor(0, self._clock, self._places.instant)
+        self._host = Host(
+            processor, self._clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
+        )
+        self._clock.start(processor.work(self._host), "push")
+        self._variables = 0
+        self._operations: list[Operation] = []
+        self._pending = 0
+        self._failures: list[Failure] = []
+        self._running: Operation | None = None
+        self._last: Operation | None = None
+        self._after: Cause = START
+        self._is_interrupted = False
+        self._clock.run()
+
+    @property
+    def now_s(self) -> float:
+        """The engine's time, in seconds."""
+        return self._clock.now
+
+    def new_variable(self, name: str | None = None) -> Variable:
+        """Make a variable: a tag for whatever operations are to read or mutate.
+
+        Args:
+            name: what messages and records call it; "variable N" unless given.
+
+        Raises:
+            OptionError: the name is no text.
+        """
+        require_name(name)
+        number = self._variables
+        self._variables += 1
+        return Variable(name or f"variable {number}", number, self)
+
+    def push(
+        self,
+        function: Callable[[], Any] | None,
+        reads: Sequence[Variable] = (),
+        mutates: Sequence[Variable] = (),
+        *,
+        on: Place = 0,
+        work: Work | None = None,
+        name: str | None = None,
+        priority: float = 0,
+        rows: int | None = None,
+        matrix_elements: int | None = None,
+    ) -> int:
+        """Push an operation: it starts when all its variables have given it their turn.
+
+        Nothing runs before a wait. The function runs when the operation starts; what it pushes
+        itself is pushed when it ends.
+
+        Args:
+            function: what runs, without arguments; None for what only takes time.
+            reads: variables of what it uses and leaves as it is.
+            mutates: variables of what it changes; it may read that, too.
+            on: the worker whose device it occupies, or "host".
+            work: what its device is charged for; None for nothing.
+            name: what messages and records call it; "operation N" unless given.
+            priority: of two that wait for one thread the one with more starts first.
+            rows, matrix_elements: size of what it works on, for devices that name an efficiency.
+
+        Returns: its number.
+
+        Raises:
+            OptionError: an argument is none of these, or a variable is not this engine's, was
+                deleted, or is named twice.
+        """
+        lane = self._places.compute_lane(on)
+        require_function(function, is_optional=True)
+        operation = self._operation(function, reads, mutates, lane)
+        if work is not None:
+            operation.seconds = self._places.seconds(work, lane.place, rows, matrix_elements)
+            operation.work = work
+        return self._push(operation, name, priority)
+
+    def push_copy(
+        self,
+        function: Callable[[], Any] | None,
+        reads: Sequence[Variable] = (),
+        mutates: Sequence[Variable] = (),
+        *,
+        source: Place,
+        target: Place,
+        size_bytes: int,
+        name: str | None = None,
+        priority: float = 0,
+    ) -> int:
+        """Push a copy from one place to another: it takes a copy lane and the link between them.
+
+        The lane is the sender's for what leaves a worker, the taker's for what comes from the host.
+
+        Args:
+            function: what copies the numbers; it runs when the first byte may leave.
+            reads, mutates: as for `push`.
+            source: where the bytes come from.
+            target: where they go, another place.
+            size_bytes: how many there are.
+            name, priority: as for `push`.
+
+        Returns: its number.
+
+        Raises:
+            OptionError: as for `push`; or both places are the same.
+        """
+        places = (self._places.index(source, "source"), self._places.index(target, "target"))
+        if places[0] == places[1]:
+            raise OptionError(
+                f"source and target must be two places, got {source!r} twice; within a place use "
+                "push with work=Work(bytes=...)"
+            )
+        require_function(function, is_optional=True)
+        lane = self._places.copy_lane(*places)
+        operation = self._operation(function, reads, mutates, lane)
+        channel = self._places.fabric.channel(*places)
+        operation.copy = Copy(*places, size_of(size_bytes), channel)
+        return self._push(operation, name, priority)
+
+    def delete_variable(
+        self, variable: Variable, function: Callable[[], Any] | None = None
+    ) -> int:
+        """Push the end of a variable: once all that use it have ended, `function` runs.
+
+        It takes no time and no thread. From now on nothing can be pushed that uses the variable.
+
+        Returns: the operation's number.
+
+        Raises:
+            OptionError: the variable is not this engine's, or was deleted already.
+        """
+        require_function(function, is_optional=True)
+        operation = self._operation(function, (), [variable], self._places.engine)
+        operation.is_tolerant = True
+        variable.is_deleted = True
+        return self._push(operation, f"delete {variable.name}", 0)
+
+    def wait_for(self, variable: Variable) -> None:
+        """Let time pass until everything has ended that was pushed before and mutates a variable.
+
+        What is pushed from then on is pushed at that time.
+
+        Raises:
+            SimulationError: an operation failed that the variable's value depends on; the message
+                names it, its variables and the time.
+            OutOfMemoryError: likewise, for want of memory.
+            OptionError: the variable is not this engine's or was deleted, or a function that the
+                engine runs waits.
+        """
+        self._require_outside()
+        signal = self._clock.signal()
+        operation = self._operation(signal.fire, [variable], (), self._places.engine)
+        operation.is_tolerant = operation.is_wait = True
+        self._push(operation, f"wait for {variable.name}", 0)
+        self._run(signal)
+        assert operation.end_s >= 0, f"the wait for {variable.name} never ended"
+        self._after = operation.row
+        if variable.failure is not None:
+            raise self._told(variable.failure)
+
+    def wait_for_all(self) -> None:
+        """Let time pass until everything has ended that was pushed.
+
+        Raises:
+            SimulationError: an operation failed, and no wait has told of it.
+            OutOfMemoryError: likewise, for want of memory.
+            OptionError: a function that the engine runs waits.
+        """
+        self._require_outside()
+        self._run(None)
+        assert not self._pending, f"{self._pending} operations never ended"
+        if self._last is not None:
+            self._after = self._last.row
+        untold = [failure for failure in self._failures if not failure.is_told]
+        if untold:
+            raise self._told(*untold)
+
+    def memory(self, on: Place) -> Memory:
+        """The memory of a place, in which operations take bytes and give them back.
+
+        Raises:
+            OptionError: there is no such place.
+        """
+        return self._places.memories[self._places.index(on, "on")]
+
+    @property
+    def result(self) -> EngineResult:
+        """What ran so far, and when: tables, the critical path, memory.
+
+        Raises:
+            OptionError: not everything that was pushed has ended.
+        """
+        if self._pending:
+            raise OptionError(
+                f"{self._pending} operations have not ended; call wait_for_all() before result"
+            )
+        return EngineResult.of(self._operations, self._places, self.policy)
+
+    def _operation(
+        self,
+        function: Callable[[], Any] | None,
+        reads: Sequence[Variable],
+        mutates: Sequence[Variable],
+        lane: Any,
+    ) -> Operation:
+        """An operation on variables that are fit to be used."""
+        if reads.__class__ is not tuple:
+            reads = variables_of(reads, "reads") if reads.__class__ is not list else tuple(reads)
+        if mutates.__class__ is not tuple:
+            is_list = mutates.__class__ is list
+            mutates = tuple(mutates) if is_list else variables_of(mutates, "mutates")
+        count = len(reads) + len(mutates)
+        for one in (*reads, *mutates):
+            if one.__class__ is not Variable or one.engine is not self or one.is_deleted:
+                count = -1
+        if count > 1 and len({*reads, *mutates}) < count:
+            count = -1
+        if count < 0:
+            require_usable(
+                self, variables_of(reads, "reads"), variables_of(mutates, "mutates")
+            )
+        return Operation("", function, reads, mutates, lane)
+
+    def _push(self, operation: Operation, name: str | None, priority: float) -> int:
+        """Number an operation, and let the host push it; or, within a function, later."""
+        if self._is_interrupted:
+            raise OptionError("this engine was interrupted; make a new one")
+        if priority:
+            require_priority(priority)
+            operation.priority = priority
+        if name is not None:
+            require_name(name)
+        operation.number = number = len(self._operations)
+        operation.name = name or f"operation {number}"
+        self._operations.append(operation)
+        self._pending += 1
+        running = self._running
+        if running is None:
+            operation.push_cause = self._after
+            self._host.put(operation)
+        else:
+            operation.push_cause = running.row
+            if running.pushes is None:
+                running.pushes = []
+            running.pushes.append(operation)
+        return number
+
+    def _enqueue(self, operation: Operation) -> None:
+        enqueue(operation, self._ready)
+
+    def _ready(self, operation: Operation) -> None:
+        operation.ready_s = self._clock.now
+        self._dispatch(operation)
+
+    def start(self, operation: Operation) -> bool:
+        """Run the function of an operation now; tell whether it did what it should."""
+        operation.start_s = self._clock.now
+        if self._failures and not operation.is_tolerant and _is_spoilt(operation):
+            return False
+        function = operation.function
+        if function is None:
+            return True
+        self._running = operation
+        try:
+            function()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a user's code may raise anything
+            failure = Failure(operation, operation.start_s, error)
+            self._failures.append(failure)
+            _spoil(operation, failure)
+            return False
+        finally:
+            self._running = None
+        return True
+
+    def finish(self, operation: Operation) -> None:
+        """Note that an operation has ended now, and give others their turn."""
+        operation.end_s = self._clock.now
+        operation.function = None
+        self._last = operation
+        self._pending -= 1
+        release(operation, self._ready)
+        self._dispatcher.ended(operation)
+        if operation.pushes is not None:
+            for pushed in operation.pushes:
+                self._host.put(pushed)
+            operation.pushes = None
+        self._host.note_end(operation)
+
+    def _run(self, until: Any) -> None:
+        """Let time pass."""
+        instant = self._places.instant
+        if instant.waiting:
+            self._clock.call_later(0.0, instant.settle)
+        try:
+            self._clock.run(until)
+        except BaseException:
+            self._is_interrupted = True
+            raise
+
+    def _require_outside(self) -> None:
+        """A wait is the program's own.
+
+        Raises:
+            OptionError: a function waits that the engine runs.
+        """
+        if self._running is not None:
+            raise OptionError(
+                f"{self._running.name} waits inside the function that the engine runs, and would "
+                "wait for itself; push what is to come after it"
+            )
+        if self._is_interrupted:
+            raise OptionError("this engine was interrupted; make a new one")
+
+    def _told(self, failure: Failure, *others: Failure) -> SimulationError:
+        """The line on a failure."""
+        failure.is_told = True
+        for other in others:
+            other.is_told = True
+        operation = failure.operation
+        more = f"; {len(others)} more operations failed" if others else ""
+        kind = OutOfMemoryError if isinstance(failure.error, OutOfMemoryError) else SimulationError
+        what = " ".join(str(failure.error).split()) if isinstance(failure.error, AmpsimError) else ""
+        told_of = kind(
+            f"{operation.name} (reads {_names(operation.reads)}; mutates "
+            f"{_names(operation.mutates)}) failed at {failure.time_s:.9g} s: "
+            f"{what or told(failure.error)}{more}"
+        )
+        told_of.__cause__ = failure.error
+        return told_of
+
+
+def _names(variables: Sequence[Variable]) -> str:
+    return ", ".join(one.name for one in variables) or "nothing"
+
+
+def _is_spoilt(operation: Operation) -> bool:
+    """Whether a value is missing that an operation uses; what it mutates is then missing too."""
+    for variable in (*operation.reads, *operation.mutates):
+        if variable.failure is not None:
+            _spoil(operation, variable.failure)
+            return True
+    return False
+
+
+def _spoil(operation: Operation, failure: Failure) -> None:
+    """What a failed operation was to mutate has no value from now on."""
+    operation.failure = failure
+    for variable in operation.mutates:
+        variable.failure = failure
