@@ -118,7 +118,7 @@ class DependencyEngine:
         priority: float = 0,
         rows: int | None = None,
         matrix_elements: int | None = None,
-    ) -> int:
+    ) -> None:
         """Push an operation: it starts when all its variables have given it their turn.
 
         Nothing runs before a wait. The function runs when the operation starts; what it pushes
@@ -134,8 +134,6 @@ class DependencyEngine:
             priority: of two that wait for one thread the one with more starts first.
             rows, matrix_elements: size of what it works on, for devices that name an efficiency.
 
-        Returns: its number.
-
         Raises:
             OptionError: an argument is none of these, or a variable is not this engine's, was
                 deleted, or is named twice.
@@ -146,7 +144,7 @@ class DependencyEngine:
         if work is not None:
             operation.seconds = self._places.seconds(work, lane.place, rows, matrix_elements)
             operation.work = work
-        return self._push(operation, name, priority)
+        self._push(operation, name, priority)
 
     def push_copy(
         self,
@@ -159,7 +157,7 @@ class DependencyEngine:
         size_bytes: int,
         name: str | None = None,
         priority: float = 0,
-    ) -> int:
+    ) -> None:
         """Push a copy from one place to another: it takes a copy lane and the link between them.
 
         The lane is the sender's for what leaves a worker, the taker's for what comes from the host.
@@ -171,8 +169,6 @@ class DependencyEngine:
             target: where they go, another place.
             size_bytes: how many there are.
             name, priority: as for `push`.
-
-        Returns: its number.
 
         Raises:
             OptionError: as for `push`; or both places are the same.
@@ -188,16 +184,14 @@ class DependencyEngine:
         operation = self._operation(function, reads, mutates, lane)
         channel = self._places.fabric.channel(*places)
         operation.copy = Copy(*places, size_of(size_bytes), channel)
-        return self._push(operation, name, priority)
+        self._push(operation, name, priority)
 
     def delete_variable(
         self, variable: Variable, function: Callable[[], Any] | None = None
-    ) -> int:
+    ) -> None:
         """Push the end of a variable: once all that use it have ended, `function` runs.
 
         It takes no time and no thread. From now on nothing can be pushed that uses the variable.
-
-        Returns: the operation's number.
 
         Raises:
             OptionError: the variable is not this engine's, or was deleted already.
@@ -206,7 +200,7 @@ class DependencyEngine:
         operation = self._operation(function, (), [variable], self._places.engine)
         operation.is_tolerant = True
         variable.is_deleted = True
-        return self._push(operation, f"delete {variable.name}", 0)
+        self._push(operation, f"delete {variable.name}", 0)
 
     def wait_for(self, variable: Variable) -> None:
         """Let time pass until everything has ended that was pushed before and mutates a variable.
@@ -247,6 +241,14 @@ class DependencyEngine:
         untold = [failure for failure in self._failures if not failure.is_told]
         if untold:
             raise self._told(*untold)
+
+    def place(self, on: Place) -> int:
+        """A place as a worker's index, or -1 for the host.
+
+        Raises:
+            OptionError: there is no such place.
+        """
+        return self._places.index(on, "place")
 
     def memory(self, on: Place) -> Memory:
         """The memory of a place, in which operations take bytes and give them back.
@@ -294,8 +296,8 @@ class DependencyEngine:
             )
         return Operation("", function, reads, mutates, lane)
 
-    def _push(self, operation: Operation, name: str | None, priority: float) -> int:
-        """Number an operation, and let the host push it; or, within a function, later."""
+    def _push(self, operation: Operation, name: str | None, priority: float) -> None:
+        """Let the host push an operation; within a function, when that operation ends."""
         if self._is_interrupted:
             raise OptionError("this engine was interrupted; make a new one")
         if priority:
@@ -303,20 +305,23 @@ class DependencyEngine:
             operation.priority = priority
         if name is not None:
             require_name(name)
-        operation.number = number = len(self._operations)
-        operation.name = name or f"operation {number}"
-        self._operations.append(operation)
-        self._pending += 1
+            operation.name = name
         running = self._running
         if running is None:
-            operation.push_cause = self._after
-            self._host.put(operation)
+            self._number(operation, self._after)
+        elif running.pushes is None:
+            running.pushes = [operation]
         else:
-            operation.push_cause = running.row
-            if running.pushes is None:
-                running.pushes = []
             running.pushes.append(operation)
-        return number
+
+    def _number(self, operation: Operation, cause: Cause) -> None:
+        """Give an operation its place in the order of pushes, and let the host push it."""
+        operation.number = number = len(self._operations)
+        operation.name = operation.name or f"operation {number}"
+        operation.push_cause = cause
+        self._operations.append(operation)
+        self._pending += 1
+        self._host.put(operation)
 
     def _enqueue(self, operation: Operation) -> None:
         enqueue(operation, self._ready)
@@ -357,7 +362,7 @@ class DependencyEngine:
         self._dispatcher.ended(operation)
         if operation.pushes is not None:
             for pushed in operation.pushes:
-                self._host.put(pushed)
+                self._number(pushed, operation.row)
             operation.pushes = None
         self._host.note_end(operation)
 
