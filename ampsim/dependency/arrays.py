@@ -24,6 +24,7 @@ from ampsim.shown import shown
 
 Shape: TypeAlias = tuple[int, ...]
 _HOST: Final = "host"
+_DTYPES: Final = ("float16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class Expression:
 
     def __add__(self, other: Array) -> Expression:
         """The sum with one more array."""
-        return summed(*self.inputs, other) if self.name == "sum" else _not_possible(self, "+", other)
+        return (
+            summed(*self.inputs, other) if self.name == "sum" else _not_possible(self, "+", other)
+        )
 
 
 class Arrays:
@@ -69,12 +72,7 @@ class Arrays:
     ) -> None:
         if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
-        try:
-            self.dtype = np.dtype(dtype)
-        except TypeError:
-            raise OptionError(
-                f"dtype must name a type of numbers, got {shown(dtype)}; try 'float32'"
-            ) from None
+        self.dtype = np.dtype(_number_type(dtype))
         self.engine = engine
         self.is_numeric = is_numeric
 
@@ -207,7 +205,7 @@ class Array:
     def copyto(self, *targets: Array) -> None:
         """Push a copy of the numbers into each of these."""
         for target in targets:
-            target.copyfrom(self)
+            require_array(target, "targets").copyfrom(self)
 
     def copyfrom(self, source: Array) -> None:
         """Push a copy of another array's numbers, from the same place or over the link from there.
@@ -215,9 +213,9 @@ class Array:
         Raises:
             OptionError: the source holds nothing, or is of another shape.
         """
+        shape = require_array(source, "source").known_shape
         if self.whole is not None:
             raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
-        shape = source.known_shape
         if source.place == self.place:
             work = Work(bytes=2 * source.size_bytes)
             self._push(Expression("copy", (source,), np.array, shape, work))
@@ -325,14 +323,27 @@ class Array:
         return f"Array({self.name!r}, shape={self.shape})"
 
 
+def require_array(given: object, word: str) -> Array:
+    """An array, as it is.
+
+    Raises:
+        OptionError: it is none; the message calls it `word`.
+    """
+    if not isinstance(given, Array):
+        raise OptionError(f"{word} must be an array at a place, such as a[0], got {shown(given)}")
+    return given
+
+
 def summed(*inputs: Array) -> Expression:
     """The sum of arrays of one shape, added from the first to the last.
 
     Raises:
         OptionError: their shapes differ.
     """
-    first = inputs[0]
-    for other in inputs[1:]:
+    if not inputs:
+        raise OptionError("summed must be given at least one array")
+    first = require_array(inputs[0], "inputs")
+    for other in (require_array(one, "inputs") for one in inputs[1:]):
         if other.known_shape != first.known_shape:
             raise OptionError(
                 f"{first.name} + {other.name} must be of one shape, got {first.shape} and "
@@ -349,6 +360,17 @@ def summed(*inputs: Array) -> Expression:
     size_bytes = (len(inputs) + 1) * first.size_bytes
     work = Work(flop=(len(inputs) - 1) * size, bytes=size_bytes, operations=len(inputs) - 1)
     return Expression("sum", inputs, compute, first.known_shape, work)
+
+
+def _number_type(dtype: object) -> str:
+    """The name of a type of numbers.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
+    return dtype
 
 
 def _word(place: int) -> str:

@@ -291,9 +291,7 @@ class DependencyEngine:
         if count > 1 and len({*reads, *mutates}) < count:
             count = -1
         if count < 0:
-            require_usable(
-                self, variables_of(reads, "reads"), variables_of(mutates, "mutates")
-            )
+            require_usable(self, variables_of(reads, "reads"), variables_of(mutates, "mutates"))
         return Operation("", function, reads, mutates, lane)
 
     def _push(self, operation: Operation, name: str | None, priority: float) -> None:
@@ -399,7 +397,9 @@ class DependencyEngine:
         operation = failure.operation
         more = f"; {len(others)} more operations failed" if others else ""
         kind = OutOfMemoryError if isinstance(failure.error, OutOfMemoryError) else SimulationError
-        what = " ".join(str(failure.error).split()) if isinstance(failure.error, AmpsimError) else ""
+        what = (
+            " ".join(str(failure.error).split()) if isinstance(failure.error, AmpsimError) else ""
+        )
         told_of = kind(
             f"{operation.name} (reads {_names(operation.reads)}; mutates "
             f"{_names(operation.mutates)}) failed at {failure.time_s:.9g} s: "

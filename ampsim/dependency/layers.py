@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ampsim.dependency.arrays import Array, Expression
+from ampsim.dependency.arrays import Array, Expression, require_array
 from ampsim.errors import OptionError
 from ampsim.ir.work import Work
 
@@ -41,7 +41,8 @@ def fullc_backward(gradient: Array, weight: Array) -> tuple[Expression, Expressi
     Raises:
         OptionError: the weight had no forward step.
     """
-    data = weight.layer_input
+    data = require_array(weight, "weight").layer_input
+    require_array(gradient, "gradient")
     if data is None:
         raise OptionError(f"{weight.name} has had no forward step; push fullc_forward first")
     rows, width = _matrix(data)
@@ -67,8 +68,15 @@ def loss_gradient(output: Array, label: Array) -> Expression:
     """The gradient of the summed softmax cross-entropy: softmax(output) less 1 at each label.
 
     A light operation: it moves bytes and counts no FLOP.
+
+    Raises:
+        OptionError: the shapes do not fit.
     """
     rows, classes = _matrix(output)
+    if require_array(label, "label").known_shape != (rows,):
+        raise OptionError(
+            f"{label.name} must hold a class for each of {rows} rows, got shape {label.shape}"
+        )
 
     def compute(output: np.ndarray, label: np.ndarray) -> np.ndarray:
         shares = np.exp(output - output.max(axis=1, keepdims=True))
@@ -81,7 +89,7 @@ def loss_gradient(output: Array, label: Array) -> Expression:
 
 
 def _matrix(array: Array) -> tuple[int, int]:
-    shape = array.known_shape
+    shape = require_array(array, "what a layer uses").known_shape
     if len(shape) != 2:
         raise OptionError(f"{array.name} must be a matrix, got shape {shape}")
     return shape[0], shape[1]

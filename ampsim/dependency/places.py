@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
 from ampsim.dependency.lane import Computing, Copying, Lane, Runs
 from ampsim.dependency.policies.base import LaneKind, Policy
+from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir.work import Work
-from ampsim.machine import Fabric, Instant, Memory, Processor, outages_until, paced
+from ampsim.machine import Fabric, Instant, Memory, Processor, paced
+from ampsim.machine.outages import has_outages
 from ampsim.shown import shown
 from ampsim.trace import Recorder
 
@@ -44,6 +47,9 @@ class Places:
         clock: whose time passes.
         seed: of what varies.
 
+    Raises:
+        OptionError: several threads share a device that varies.
+
     Attributes:
         rows: every thread; that of the host that pushes is the first, that of the engine itself,
             for what needs no thread, the second.
@@ -62,6 +68,7 @@ class Places:
         *,
         seed: int,
     ) -> None:
+        _require_one_thread(cluster, policy)
         self._cluster, self._host, self._policy = cluster, host, policy
         self._clock, self._seed = clock, seed
         self.instant = Instant(clock)
@@ -99,8 +106,8 @@ class Places:
         Raises:
             OptionError: there is no such place; the message calls it `word`.
         """
-        if on.__class__ is int or on.__class__ is str or hasattr(on, "__index__"):
-            lane = None if isinstance(on, bool) else self._compute.get(on)
+        if isinstance(on, str | Integral) and not isinstance(on, bool):
+            lane = self._compute.get(on)
             if lane is not None:
                 return lane.place
         raise OptionError(
@@ -135,9 +142,10 @@ class Places:
             raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
         for name in _WORK_FIELDS:
             value = as_float(getattr(work, name))
-            if not 0 <= value < float("inf"):
+            if not 0 <= value <= COUNT_MAX:
                 raise OptionError(
-                    f"work: {name} must be a finite number >= 0, got {shown(getattr(work, name))}"
+                    f"work: {name} must be a number from 0 to {COUNT_MAX:g}, "
+                    f"got {shown(getattr(work, name))}"
                 )
         for name, count in (("rows", rows), ("matrix_elements", matrix_elements)):
             if count is not None and not as_float(count) >= 1:
@@ -148,10 +156,6 @@ class Places:
         return occupancy_s(
             device, work, is_light=not work.flop, rows=rows, matrix_elements=matrix_elements
         )
-
-    def outages(self, end_s: float) -> list[tuple[int, Any]]:
-        """When devices were slow or down until then."""
-        return outages_until(self._cluster, self._seed, end_s)
 
     def _memory(self, place: int) -> Memory:
         if place == HOST:
@@ -174,23 +178,24 @@ class Places:
             else:
                 tasks = Computing(lane, row, runs)
             if kind == "compute" and place != HOST:
-                tasks = self._at_pace(tasks, processor, threads)
+                tasks = paced(tasks, processor, self._clock, self._cluster, seed=self._seed)
             self._clock.start(processor.work(tasks), f"{kind} {place}")
         return lane
 
-    def _at_pace(self, tasks: Any, processor: Processor, threads: int) -> Any:
-        """The tasks at the pace of their device.
 
-        Raises:
-            OptionError: several threads share a device that varies.
-        """
-        at_pace = paced(tasks, processor, self._clock, self._cluster, seed=self._seed)
-        if at_pace is not tasks and threads > 1:
+def _require_one_thread(cluster: Cluster, policy: Policy) -> None:
+    """Threads would each draw the jitter of their device; so where it varies there is one.
+
+    Raises:
+        OptionError: several threads share a device that varies.
+    """
+    threads = policy.threads_of("compute", is_host=False)
+    for worker, device in enumerate(cluster.devices):
+        if threads > 1 and (device.jitter_cv or has_outages(cluster, worker)):
             raise OptionError(
-                f"policy: worker {processor.index}, whose time varies (jitter, events or "
-                f"failures), must have one thread, got {threads}; try PerDevice(threads=1)"
+                f"policy: worker {worker}, whose time varies (jitter, events or failures), must "
+                f"have one thread, got {threads}; try PerDevice(threads=1)"
             )
-        return at_pace
 
 
 _COPIES: Final[tuple[LaneKind, ...]] = ("copy-in", "copy-out")

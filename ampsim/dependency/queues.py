@@ -27,9 +27,7 @@ class Waiter(NamedTuple):
     is_running: bool
 
 
-def queues_at(
-    uses: Sequence[Use], times: Sequence[Any], time_s: float
-) -> dict[int, list[Waiter]]:
+def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[int, list[Waiter]]:
     """For each variable that is waited for or in use, its queue at an instant, in push order.
 
     Args:

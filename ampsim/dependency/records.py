@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ampsim.arguments import as_float
 from ampsim.dependency.operation import Operation
 from ampsim.dependency.places import CATEGORIES, Places, Row
 from ampsim.dependency.policies import Policy
@@ -21,6 +22,7 @@ from ampsim.dependency.queues import Use, queues_at, text_of
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST
 from ampsim.html_table import html_table
+from ampsim.shown import shown
 from ampsim.trace import PATH_KINDS, START, Records, critical_path, read_only
 from ampsim.trace.records import log_of
 from ampsim.trace.table import Columns
@@ -78,9 +80,7 @@ class EngineResult:
         names = {number: known[number] for number in sorted(known)}
         columns = _columns_of(operations)
         transfers = places.recorder.columns("transfers")
-        return cls(
-            policy, tuple(places.rows), uses, names, columns, transfers, _memory_of(places)
-        )
+        return cls(policy, tuple(places.rows), uses, names, columns, transfers, _memory_of(places))
 
     @property
     def operations(self) -> pd.DataFrame:
@@ -188,7 +188,9 @@ class EngineResult:
     def busy(self) -> pd.DataFrame:
         """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
         spent_s = np.zeros(len(self.rows))
-        np.add.at(spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"])
+        np.add.at(
+            spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"]
+        )
         pushing = self._columns["pushed_s"] - self._columns["push_start_s"]
         spent_s[_PUSH_ROW] += float(np.sum(pushing))
         share = spent_s / (self.makespan_s or np.nan)
@@ -206,8 +208,8 @@ class EngineResult:
             OptionError: the time is no number.
         """
         names, columns = self._columns["name"], self._columns
-        if not isinstance(time_s, int | float) or not np.isfinite(time_s):
-            raise OptionError(f"time_s must be a finite number, got {time_s!r}")
+        if not np.isfinite(as_float(time_s)):
+            raise OptionError(f"time_s must be a finite number, got {shown(time_s)}")
         times = [columns[name] for name in ("pushed_s", "start_s", "end_s")]
         return text_of(queues_at(self.uses, times, time_s), names, self.variables)
 

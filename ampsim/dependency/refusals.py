@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ampsim.arguments import as_float
 from ampsim.dependency.operation import Variable
 from ampsim.errors import OptionError
 from ampsim.shown import shown
+
+
+COUNT_MAX: Final = 10**18
+"""Most bytes or FLOP of one operation: what a column of 64 bits adds up without care (chosen)."""
 
 
 def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
@@ -18,7 +22,9 @@ def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
         OptionError: it is no list, or holds something else.
     """
     if isinstance(given, Variable):
-        raise OptionError(f"{word} must be a list of variables, got {given!r}; write [{given.name}]")
+        raise OptionError(
+            f"{word} must be a list of variables, got {given!r}; write [{given.name}]"
+        )
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise OptionError(f"{word} must be a list of variables, got {shown(given)}")
     for index, one in enumerate(given):
@@ -68,13 +74,14 @@ def require_function(function: object, *, is_optional: bool = False) -> None:
 
 
 def require_name(name: object) -> None:
-    """A name is text.
+    """A name is text that a line can hold.
 
     Raises:
         OptionError: it is not.
     """
-    if name is not None and (not isinstance(name, str) or not name):
-        raise OptionError(f"name must be a text or None, got {shown(name)}")
+    is_text = isinstance(name, str) and bool(name.strip()) and name.isprintable()
+    if name is not None and not is_text:
+        raise OptionError(f"name must be a text of one line or None, got {shown(name)}")
 
 
 def require_priority(priority: object) -> None:
@@ -94,6 +101,8 @@ def size_of(size_bytes: object) -> int:
         OptionError: it is none.
     """
     value = as_float(size_bytes)
-    if not (0 <= value < float("inf") and value == int(value)):
-        raise OptionError(f"size_bytes must be a whole number >= 0, got {shown(size_bytes)}")
+    if not (0 <= value <= COUNT_MAX and value == int(value)):
+        raise OptionError(
+            f"size_bytes must be a whole number from 0 to {COUNT_MAX:g}, got {shown(size_bytes)}"
+        )
     return int(value)

@@ -12,7 +12,7 @@ from ampsim.arguments import checked
 from ampsim.dependency.engine import DependencyEngine
 from ampsim.dependency.operation import Variable
 from ampsim.dependency.places import WORKSPACE, Place
-from ampsim.dependency.refusals import size_of
+from ampsim.dependency.refusals import require_function, size_of, variables_of
 from ampsim.ir.work import Work
 from ampsim.rng import stream
 
@@ -50,9 +50,10 @@ class Random:
         Raises:
             OptionError: as for `DependencyEngine.push`.
         """
-        generator = self.generator
+        require_function(use)
+        generator, others = self.generator, variables_of(mutates, "mutates")
         self._engine.push(
-            lambda: use(generator), mutates=[self.variable, *mutates], on=on, work=work, name=name
+            lambda: use(generator), mutates=(self.variable, *others), on=on, work=work, name=name
         )
 
 

@@ -131,9 +131,7 @@ class Resources:
         return [one for one in end_s if one is not None]
 
 
-def recursion(
-    study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any
-) -> float:
+def recursion(study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any) -> float:
     """Makespan of the case study over its resources, written down from the statements' costs."""
     gpus, k, rows = range(study.gpus), study.layers, study.batch // study.gpus
     sizes = [one * other for one, other in zip(study.widths, study.widths[1:], strict=False)]

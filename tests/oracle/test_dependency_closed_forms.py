@@ -17,7 +17,11 @@ from ampsim.hardware import Cluster, Device, Link
 TICK_S = 1e-18
 FLOP_PER_S = 1e12
 ONE = Cluster(name="one", devices=(Device(name="d", flop_per_s=FLOP_PER_S),))
-POLICIES_OF_ONE = {"naive": ampsim.Naive(), "pooled": ampsim.Pooled(1), "per-device": ampsim.PerDevice()}
+POLICIES_OF_ONE = {
+    "naive": ampsim.Naive(),
+    "pooled": ampsim.Pooled(1),
+    "per-device": ampsim.PerDevice(),
+}
 
 
 def random_uses(chosen: random.Random, operations: int, variables: int) -> list[Any]:

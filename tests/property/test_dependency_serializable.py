@@ -38,7 +38,10 @@ def test_a_program_runs_the_same_way_in_every_process():
     )
     told = set()
     for hash_seed in ("0", "1", "4711"):
-        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(ampsim.__file__).parents[1])}
+        environment = {
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": str(Path(ampsim.__file__).parents[1]),
+        }
         done = subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True, text=True, check=True, env=environment,

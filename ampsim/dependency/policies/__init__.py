@@ -5,9 +5,7 @@ from ampsim.dependency.policies.naive import Naive
 from ampsim.dependency.policies.per_device import PerDevice
 from ampsim.dependency.policies.pooled import Pooled
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (Naive, Pooled, PerDevice)
-}
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Naive, Pooled, PerDevice)}
 """The shipped policies by name; by being listed each gets every shared test."""
 
 __all__ = [

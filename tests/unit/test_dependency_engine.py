@@ -1,0 +1,380 @@
+"""The dependency engine as its users meet it: order, time, waits, failures, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.clock import WallClock
+from ampsim.dependency import POLICIES, Arrays, CaseStudy, Workspace, fullc_backward
+from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
+from ampsim.hardware import Cluster, Device, Event, Link
+
+SECOND = ampsim.Work(flop=1)
+
+
+def cluster(workers: int = 1, link: Link | None = None, **device: Any) -> Cluster:
+    """Devices of one FLOP a second."""
+    one = Device(name="d", flop_per_s=1.0, **device)
+    return Cluster(name="c", devices=(one,) * workers, link=link or Link())
+
+
+def seconds(count: float) -> Any:
+    return ampsim.Work(flop=count)  # pyright: ignore[reportArgumentType]  # a fraction of a FLOP
+
+
+@pytest.fixture
+def engine() -> Any:
+    return ampsim.DependencyEngine(cluster(2, Link(latency_s=1.0)))
+
+
+def seeds_example(engine: Any) -> dict[str, int]:
+    """B = A + 1; C = A + 2; A = C * 2; D = A + 3, of a second each."""
+    values = {"A": 2}
+    a, b, c, d = (engine.new_variable(name) for name in "ABCD")
+
+    def push(name: str, reads: Any, mutates: Any, function: Any) -> None:
+        engine.push(function, reads, mutates, work=SECOND, name=name)
+
+    push("B = A + 1", [a], [b], lambda: values.update(B=values["A"] + 1))
+    push("C = A + 2", [a], [c], lambda: values.update(C=values["A"] + 2))
+    push("A = C * 2", [c], [a], lambda: values.update(A=values["C"] * 2))
+    push("D = A + 3", [a], [d], lambda: values.update(D=values["A"] + 3))
+    return values
+
+
+def test_the_seeds_four_lines_run_as_its_text_says():
+    engine = ampsim.DependencyEngine(cluster(), ampsim.PerDevice(threads=4))
+    values = seeds_example(engine)
+    assert values == {"A": 2}  # nothing runs at a push
+    engine.wait_for_all()
+    assert values == {"A": 8, "B": 3, "C": 4, "D": 11}
+    result = engine.result
+    assert result.operations["start_s"].tolist() == [0, 0, 1, 2]
+    assert result.queues_at(0.0).splitlines() == [
+        "A | (B = A + 1*) (C = A + 2*) [A = C * 2] (D = A + 3)",
+        "B | [B = A + 1*]",
+        "C | [C = A + 2*] (A = C * 2)",
+        "D | [D = A + 3]",
+    ]
+    assert result.queues_at(2.0).splitlines() == ["A | (D = A + 3*)", "D | [D = A + 3*]"]
+    assert result.queues_at(3.0) == "no operation waits or runs"
+    waits = result.operations[["waited_for", "variable"]].to_numpy().tolist()
+    assert waits == [[-1, ""], [-1, ""], [1, "C"], [2, "A"]]
+
+
+def test_an_operation_tells_what_it_stood_behind():
+    engine = ampsim.DependencyEngine(cluster())
+    for _ in range(3):
+        engine.push(None, work=SECOND)
+    engine.wait_for_all()
+    assert engine.result.operations["behind"].tolist() == [-1, 0, 1]
+
+
+def test_of_two_that_wait_the_one_with_more_priority_starts_first():
+    engine = ampsim.DependencyEngine(cluster())
+    for priority in (0, 1, 5, 5):
+        engine.push(None, work=SECOND, priority=priority)
+    engine.wait_for_all()
+    assert engine.result.operations["start_s"].tolist() == [3, 2, 0, 1]
+
+
+def test_a_wait_lets_no_more_time_pass_than_it_must(engine):
+    a, b = engine.new_variable("A"), engine.new_variable("B")
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(None, mutates=[b], work=seconds(5), on=1)
+    engine.wait_for(a)
+    assert engine.now_s == 1
+    engine.push(None, reads=[a], work=SECOND, name="later")
+    engine.wait_for_all()
+    table = engine.result.operations.set_index("name")
+    assert table.loc["later", "pushed_s"] == 1
+    assert engine.now_s == 5
+    assert engine.result.critical_path["end_s"].iloc[-1] == 5
+
+
+def test_a_wait_does_not_wait_for_what_reads(engine):
+    a = engine.new_variable("A")
+    engine.push(None, reads=[a], work=seconds(7))
+    engine.wait_for(a)
+    assert engine.now_s == 0
+
+
+def test_what_a_function_pushes_is_pushed_when_its_operation_ends(engine):
+    a, seen = engine.new_variable("A"), []
+
+    def inner() -> None:
+        seen.append(("inner", engine.now_s))
+
+    def outer() -> None:
+        seen.append(("outer", engine.now_s))
+        engine.push(inner, mutates=[a], work=SECOND, name="inner")
+
+    engine.push(outer, mutates=[a], work=seconds(2), name="outer")
+    engine.push(lambda: seen.append(("last", engine.now_s)), mutates=[a], work=SECOND, name="last")
+    engine.wait_for_all()
+    assert seen == [("outer", 0), ("last", 2), ("inner", 3)]
+    assert engine.result.operations["name"].tolist() == ["outer", "last", "inner"]
+    assert engine.result.operations["pushed_s"].tolist() == [0, 0, 2]
+
+
+def test_a_function_that_waits_is_told_so_and_nothing_hangs(engine):
+    engine.push(engine.wait_for_all, name="waits")
+    with pytest.raises(
+        SimulationError, match=r"waits waits inside the function .* wait for itself"
+    ):
+        engine.wait_for_all()
+
+
+def failing(engine: Any) -> tuple[Any, Any, Any]:
+    """A fails, B depends on it, C does not."""
+    a, b, c = (engine.new_variable(name) for name in "ABC")
+
+    def fails() -> None:
+        raise ValueError("no such thing")
+
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(fails, reads=[c], mutates=[a], work=SECOND, name="the one")
+    engine.push(lambda: pytest.fail("it ran"), reads=[a], mutates=[b], work=SECOND, name="after")
+    engine.push(None, reads=[c], work=SECOND, name="beside")
+    return a, b, c
+
+
+def test_a_failure_surfaces_at_the_wait_and_names_operation_variables_and_time(engine):
+    a, b, c = failing(engine)
+    engine.wait_for(c)
+    text = (
+        r"^the one \(reads C; mutates A\) failed at 2 s: ValueError: no such thing \(.*line \d+\)$"
+    )
+    for variable in (b, a, a):  # as often as one asks
+        with pytest.raises(SimulationError, match=text):
+            engine.wait_for(variable)
+    engine.wait_for_all()  # it has been told
+    assert engine.result.operations.set_index("name")["state"][
+        ["the one", "after", "beside"]
+    ].tolist() == ["failed", "skipped", "done"]
+
+
+def test_wait_for_all_tells_of_a_failure_once(engine):
+    failing(engine)
+    with pytest.raises(SimulationError, match="the one"):
+        engine.wait_for_all()
+    engine.wait_for_all()
+
+
+def test_what_failed_takes_no_time_and_deletions_run_all_the_same(engine):
+    a, b, _c = failing(engine)
+    gone = []
+    engine.delete_variable(a, lambda: gone.append("A"))
+    engine.delete_variable(b, lambda: gone.append("B"))
+    with pytest.raises(SimulationError):
+        engine.wait_for_all()
+    assert gone == ["A", "B"]
+    table = engine.result.operations.set_index("name")
+    assert table.loc["the one", "end_s"] == table.loc["the one", "start_s"]
+
+
+def test_an_array_too_large_says_which_operation_wanted_it():
+    engine = ampsim.DependencyEngine(cluster(memory_bytes=100))
+    (a,) = Arrays(engine).new("a")
+    a[0] = np.zeros(20)
+    with pytest.raises(
+        OutOfMemoryError, match=r"^a\[gpu0\] set \(reads nothing; mutates a\[gpu0\]\)"
+    ):
+        a[0].numpy()
+
+
+def test_ctrl_c_in_a_function_ends_the_engine(engine):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    engine.push(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        engine.wait_for_all()
+    for call in (engine.wait_for_all, lambda: engine.push(None)):
+        with pytest.raises(OptionError, match="this engine was interrupted; make a new one"):
+            call()
+
+
+def test_a_device_that_is_down_is_waited_for():
+    events = (Event(worker=0, kind="pause", from_s=1.0, until_s=4.0),)
+    where = Cluster(name="c", devices=cluster().devices, events=events)
+    engine = ampsim.DependencyEngine(where)
+    engine.push(None, work=seconds(3))
+    engine.wait_for_all()
+    assert engine.now_s == 6
+    with pytest.raises(OptionError, match="worker 0, whose time varies .* one thread, got 2"):
+        ampsim.DependencyEngine(where, ampsim.PerDevice(threads=2))
+
+
+REFUSED: dict[str, Any] = {
+    "variable 'A' is in reads and in mutates; keep it in mutates": lambda e, a: e.push(
+        None, [a], [a]
+    ),
+    "variable 'A' is twice in reads; keep one": lambda e, a: e.push(None, [a, a]),
+    "variable 'A' is twice in mutates; keep one": lambda e, a: e.push(None, [], [a, a]),
+    "mutates: variable 'A' was deleted; push before delete_variable": lambda e, a: (
+        e.delete_variable(a), e.push(None, [], [a])
+    ),
+    "variable 'A' was deleted; push before": lambda e, a: (
+        e.delete_variable(a), e.delete_variable(a)
+    ),
+    "reads: variable 'A' was deleted": lambda e, a: (e.delete_variable(a), e.wait_for(a)),
+    "reads: variable 'B' is of another engine": lambda e, a: e.push(
+        None, [ampsim.DependencyEngine(cluster()).new_variable("B")]
+    ),
+    r"reads must be a list of variables, got Variable\('A'\); write \[A\]": lambda e, a: e.push(
+        None, a
+    ),
+    r"mutates\[1\] must be a variable of this engine \(new_variable\), got 'B'": lambda e, a: (
+        e.push(None, [], [a, "B"])
+    ),
+    "reads must be a list of variables, got 3": lambda e, a: e.push(None, 3),
+    "function must be a function without arguments or None, got 7": lambda e, a: e.push(7),
+    "on must be 'host' or a worker from 0 to 1, got 2": lambda e, a: e.push(None, on=2),
+    "on must be 'host' or a worker from 0 to 1, got True": lambda e, a: e.push(None, on=True),
+    "on must be 'host' or a worker from 0 to 1, got 'gpu0'": lambda e, a: e.push(None, on="gpu0"),
+    "work must be an ampsim.Work or None, got 3": lambda e, a: e.push(None, work=3),
+    "work: flop must be a number from 0 to 1e\\+18, got -1": lambda e, a: e.push(
+        None, work=ampsim.Work(flop=-1)
+    ),
+    "work: bytes must be a number from 0 to 1e\\+18, got nan": lambda e, a: e.push(
+        None, work=ampsim.Work(bytes=float("nan"))  # pyright: ignore[reportArgumentType]  # the test
+    ),
+    "rows must be a number >= 1 or None, got 0": lambda e, a: e.push(None, work=SECOND, rows=0),
+    "priority must be a finite number, got 'high'": lambda e, a: e.push(None, priority="high"),
+    "priority must be a finite number, got nan": lambda e, a: e.push(None, priority=float("nan")),
+    "name must be a text of one line or None, got 3": lambda e, a: e.push(None, name=3),
+    "source and target must be two places, got 1 twice": lambda e, a: e.push_copy(
+        None, source=1, target=1, size_bytes=1
+    ),
+    "target must be 'host' or a worker from 0 to 1, got 9": lambda e, a: e.push_copy(
+        None, source=1, target=9, size_bytes=1
+    ),
+    "size_bytes must be a whole number from 0 to 1e\\+18, got -1": lambda e, a: e.push_copy(
+        None, source=1, target=0, size_bytes=-1
+    ),
+    "1 operations have not ended; call wait_for_all": lambda e, a: (e.push(None), e.result),
+    "time_s must be a finite number, got 'now'": lambda e, a: e.result.queues_at("now"),
+    "place must be 'host' or a worker from 0 to 1, got 'disk'": lambda e, a: (
+        Arrays(e).new("a")[0]["disk"]
+    ),
+    r"a\[gpu0\] is read before anything was assigned to it": lambda e, a: (
+        Arrays(e).new("a")[0][0].size_bytes
+    ),
+    r"a\[gpu0\] must be given an expression, an array or numbers, got 3": lambda e, a: (
+        Arrays(e).new("a")[0].__setitem__(0, 3)
+    ),
+    r"a\[gpu0\] has shape \(2,\), got \(3,\); give a new name": lambda e, a: two_shapes(e),
+    "has had no forward step": lambda e, a: two_gradients(e),
+    "dtype must be one of float16, float32, float64, got 'big'": lambda e, a: Arrays(e, dtype="big"),
+    "copies must be a whole number >= 1, got 0": lambda e, a: Workspace(e, copies=0),
+    "on must be 'host' or a worker": lambda e, a: Workspace(e, place=7),
+    "batch must divide among 2 GPUs, got 3": lambda e, a: CaseStudy(batch=3),
+    "widths must be two whole numbers": lambda e, a: CaseStudy(widths=[3]),
+    "the engine must have 3 workers": lambda e, a: CaseStudy(gpus=3, batch=3).run(e),
+    "threads must be a whole number >= 1, got 0": lambda e, a: ampsim.PerDevice(threads=0),
+    "threads must be a whole number": lambda e, a: ampsim.Pooled(threads=1.5),  # pyright: ignore[reportArgumentType]  # the test
+    "push_s must be a number of seconds >= 0, got -1": lambda e, a: ampsim.DependencyEngine(
+        cluster(), push_s=-1.0
+    ),
+    "policy must be": lambda e, a: ampsim.DependencyEngine(cluster(), "naive"),  # pyright: ignore[reportArgumentType]  # the test
+}  # fmt: skip
+
+
+def two_shapes(engine: Any) -> None:
+    (a,) = Arrays(engine).new("a")
+    a[0] = np.zeros(2)
+    a[0] = np.zeros(3)
+
+
+def two_gradients(engine: Any) -> None:
+    a, b = Arrays(engine).new("a", "b")
+    a[0] = b[0] = np.zeros((2, 2))
+    fullc_backward(a[0], b[0])
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_mistake_is_refused_in_one_line(engine, text):
+    with pytest.raises(OptionError, match=text) as raised:
+        REFUSED[text](engine, engine.new_variable("A"))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_refused_push_leaves_nothing_behind(engine):
+    a = engine.new_variable("A")
+    with pytest.raises(OptionError):
+        engine.push(None, [a], [a])
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.wait_for_all()
+    assert len(engine.result.operations) == 1
+
+
+def test_an_engine_without_operations_has_an_empty_result(engine):
+    engine.wait_for_all()
+    result = engine.result
+    assert (len(result.operations), len(result.critical_path), result.makespan_s) == (0, 0, 0)
+    assert "0 operations" in repr(result)
+    assert "<table" in result._repr_html_()
+
+
+STRETCH = 0.05
+
+
+@pytest.mark.slow  # it really waits
+@pytest.mark.quiet
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_wall_clock_runs_the_same_order(name):
+    """Times that no two independent events share; wall seconds are a twentieth of virtual ones."""
+    orders = []
+    for clock in (None, WallClock(stretch=STRETCH)):
+        where = cluster(2, Link(latency_s=0.37, bandwidth_bytes_per_s=10.0))
+        engine = ampsim.DependencyEngine(where, POLICIES[name](), push_s=0.11, clock=clock)
+        order = push_some(engine)
+        engine.wait_for_all()
+        table = engine.result.operations
+        own = table[table["kind"] != "engine"].sort_values("start_s")
+        orders.append((order, own["name"].tolist()))
+        if clock is not None:
+            clock.close()
+    assert orders[0] == orders[1]
+
+
+def push_some(engine: Any) -> list[str]:
+    """Eight operations and copies, and a wait between them; gives the order of their functions."""
+    a, b = engine.new_variable("A"), engine.new_variable("B")
+    order: list[str] = []
+    lengths = itertools.cycle((1.3, 2.9, 1.7))
+    for number in range(8):
+        use = {"reads": [a], "mutates": [b]} if number % 3 else {"mutates": [a]}
+        name = f"s{number}"
+        if number % 4 == 3:
+            engine.push_copy(
+                lambda name=name: order.append(name), **use, source=0, target=1, size_bytes=7,
+                name=name,
+            )  # fmt: skip
+        else:
+            engine.push(
+                lambda name=name: order.append(name), **use, on=number % 2,
+                work=seconds(next(lengths)), name=name,
+            )  # fmt: skip
+        if number == 4:
+            engine.wait_for(a)
+    return order
+
+
+def test_a_wait_on_the_wall_clock_returns_when_its_variable_has_its_value():
+    clock = WallClock(stretch=0.01)
+    engine = ampsim.DependencyEngine(cluster(2), clock=clock)
+    a, b = engine.new_variable(), engine.new_variable()
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(None, mutates=[b], work=seconds(20), on=1)
+    engine.wait_for(a)
+    assert 1 <= engine.now_s < 20
+    engine.wait_for_all()
+    assert engine.now_s >= 20
+    clock.close()
