@@ -7,52 +7,19 @@ stand as the design notes of MXNet's engine write them (see `ampsim.dependency.C
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
+from ampsim.dependency.array import Array, Context, place_word
 from ampsim.dependency.engine import DependencyEngine
-from ampsim.dependency.operation import Variable
-from ampsim.dependency.places import ARRAYS, Place
+from ampsim.dependency.expression import Expression
+from ampsim.dependency.places import Place
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST
-from ampsim.ir.work import NO_WORK, Work
 from ampsim.shown import shown
 
-Shape: TypeAlias = tuple[int, ...]
 _HOST: Final = "host"
 _DTYPES: Final = ("float16", "float32", "float64")
-
-
-@dataclass(frozen=True, slots=True)
-class Expression:
-    """What an operation on arrays computes, before it is known where.
-
-    Args:
-        name: what it does, such as "forward".
-        inputs: arrays that it reads.
-        compute: gives the result from the inputs' values.
-        shape: of the result.
-        work: what its device is charged for.
-        rows, matrix_elements: size of what it works on, as for `DependencyEngine.push`.
-    """
-
-    name: str
-    inputs: tuple[Array, ...]
-    compute: Callable[..., Any]
-    shape: Shape
-    work: Work = NO_WORK
-    rows: int | None = None
-    matrix_elements: int | None = None
-
-    def __add__(self, other: Array) -> Expression:
-        """The sum with one more array."""
-        return (
-            summed(*self.inputs, other) if self.name == "sum" else _not_possible(self, "+", other)
-        )
 
 
 class Arrays:
@@ -72,294 +39,39 @@ class Arrays:
     ) -> None:
         if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
-        self.dtype = np.dtype(_number_type(dtype))
-        self.engine = engine
-        self.is_numeric = is_numeric
+        self._context = Context(engine, np.dtype(_number_type(dtype)), is_numeric)
 
     def new(self, *names: str) -> list[Named]:
         """A name for arrays at any place, for each of these."""
-        return [Named(self, name) for name in names]
+        return [Named(self._context, name) for name in names]
 
 
 class Named:
     """Arrays of one name, at most one at each place.
 
     Args:
-        arrays: whose they are.
+        context: what they have in common with others.
         name: what records call them, with their place.
     """
 
-    __slots__ = ("_arrays", "_at", "name")
+    __slots__ = ("_at", "_context", "name")
 
-    def __init__(self, arrays: Arrays, name: str) -> None:
-        self._arrays, self.name = arrays, name
+    def __init__(self, context: Context, name: str) -> None:
+        self._context, self.name = context, name
         self._at: dict[int, Array] = {}
 
     def __getitem__(self, place: Place | slice) -> Array:
         """The array at a place; with a slice, these rows of the host's."""
         if isinstance(place, slice):
             return self[_HOST][place]
-        index = self._arrays.engine.place(place)
+        index = self._context.engine.place(place)
         if index not in self._at:
-            self._at[index] = Array(self._arrays, f"{self.name}[{_word(index)}]", index)
+            self._at[index] = Array(self._context, f"{self.name}[{place_word(index)}]", index)
         return self._at[index]
 
     def __setitem__(self, place: Place, value: Expression | Array | np.ndarray) -> None:
         """Compute an expression, or copy an array, into the array at a place."""
         self[place].assign(value)
-
-
-class Array:
-    """Numbers at one place, and the variable that stands for them.
-
-    Args:
-        arrays: whose it is.
-        name: what records call it.
-        place: the worker's index, or -1.
-
-    Attributes:
-        variable: what operations that use it read or mutate; of rows, that of the whole.
-        shape: once something has been assigned.
-        value: the numbers, as far as the operations have run; None before.
-        layer_input: of a weight, what its last forward step was applied to.
-    """
-
-    def __init__(self, arrays: Arrays, name: str, place: int, whole: Array | None = None) -> None:
-        self.arrays, self.name, self.place = arrays, name, place
-        self.whole = whole
-        self.variable: Variable = (
-            arrays.engine.new_variable(name) if whole is None else whole.variable
-        )
-        self.shape: Shape | None = None
-        self.rows: slice = slice(None)
-        self.layer_input: Array | None = None
-        self._value: np.ndarray | None = None
-        self._held_bytes = 0
-        self._near: dict[tuple[int, int | None, int | None], Array] = {}
-
-    def __getitem__(self, rows: slice) -> Array:
-        """Some rows: they share numbers and variable with the whole, and can be read only."""
-        if self.whole is not None or not isinstance(rows, slice) or rows.step is not None:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-            raise OptionError(f"{self.name}: rows must be a slice start:stop, got {shown(rows)}")
-        shape = self.known_shape
-        part = Array(self.arrays, self.name, self.place, whole=self)
-        part.rows = rows
-        part.shape = (len(range(*rows.indices(shape[0]))), *shape[1:])
-        return part
-
-    @property
-    def known_shape(self) -> Shape:
-        """Its shape.
-
-        Raises:
-            OptionError: nothing has been assigned to it.
-        """
-        if self.shape is None:
-            raise OptionError(f"{self.name} is read before anything was assigned to it")
-        return self.shape
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes in memory."""
-        return int(np.prod(self.known_shape)) * self.arrays.dtype.itemsize
-
-    @property
-    def value(self) -> Any:
-        """Its numbers, as far as operations have run; None before any, or where none are kept."""
-        if self.whole is None:
-            return self._value
-        return None if self.whole.value is None else self.whole.value[self.rows]
-
-    def numpy(self) -> np.ndarray:
-        """Wait for what was pushed until now, and return a copy of the numbers.
-
-        Raises:
-            OptionError: nothing was assigned, or no numbers are computed.
-            SimulationError: an operation failed on which they depend.
-        """
-        self.arrays.engine.wait_for(self.variable)
-        if self.value is None:
-            raise OptionError(f"{self.name} has no numbers; assign some, with is_numeric=True")
-        return np.array(self.value)
-
-    def assign(self, given: Expression | Array | np.ndarray) -> None:
-        """Push what makes this array hold an expression's result, or a copy of another's numbers.
-
-        Raises:
-            OptionError: it is neither, or of another shape than before.
-        """
-        if given is self:  # as after `-=`
-            return
-        if isinstance(given, Array):
-            given.copyto(self)
-            return
-        if isinstance(given, np.ndarray):
-            own = np.array(given)
-            given = Expression("set", (), lambda: own, own.shape)
-        if not isinstance(given, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-            raise OptionError(
-                f"{self.name} must be given an expression, an array or numbers, got {shown(given)}"
-            )
-        self._push(given)
-
-    def copyto(self, *targets: Array) -> None:
-        """Push a copy of the numbers into each of these."""
-        for target in targets:
-            require_array(target, "targets").copyfrom(self)
-
-    def copyfrom(self, source: Array) -> None:
-        """Push a copy of another array's numbers, from the same place or over the link from there.
-
-        Raises:
-            OptionError: the source holds nothing, or is of another shape.
-        """
-        shape = require_array(source, "source").known_shape
-        if self.whole is not None:
-            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
-        if source.place == self.place:
-            work = Work(bytes=2 * source.size_bytes)
-            self._push(Expression("copy", (source,), np.array, shape, work))
-            return
-        self._require(shape)
-        self.arrays.engine.push_copy(
-            partial(self._fill, np.array, (source,)),
-            reads=(source.variable,),
-            mutates=(self.variable,),
-            source=source.place,
-            target=self.place,
-            size_bytes=source.size_bytes,
-            name=f"{source.name} to {_word(self.place)}",
-        )
-
-    def delete(self) -> None:
-        """Push the end of this array: its memory is given back when all that use it have ended."""
-        self.arrays.engine.delete_variable(self.variable, self._free)
-
-    def __add__(self, other: Array) -> Expression:
-        """The sum of two arrays."""
-        return summed(self, other) if isinstance(other, Array) else _not_possible(self, "+", other)  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-
-    def __rmul__(self, factor: float) -> Expression:
-        """This array times a number."""
-        if isinstance(factor, bool) or not isinstance(factor, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-            return _not_possible(factor, "*", self)
-        size = int(np.prod(self.known_shape))
-        work = Work(flop=size, bytes=2 * self.size_bytes)
-        return Expression("scale", (self,), lambda value: factor * value, self.known_shape, work)
-
-    def __isub__(self, change: Expression | Array) -> Array:
-        """Push the subtraction of an expression, in one operation; update steps are such."""
-        if isinstance(change, Array):
-            change = Expression("identity", (change,), lambda value: value, change.known_shape)
-        if not isinstance(change, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-            _not_possible(self, "-=", change)
-        compute, size = change.compute, int(np.prod(self.known_shape))
-        work = change.work + Work(flop=size, bytes=self.size_bytes, operations=0)
-
-        def subtracted(own: np.ndarray, *values: np.ndarray) -> np.ndarray:
-            return own - compute(*values)
-
-        inputs = (self, *change.inputs)
-        self._push(Expression("update", inputs, subtracted, change.shape, work))
-        return self
-
-    def near(self, place: int) -> Array:
-        """This array at another place: a copy that is pushed now, itself where it is there."""
-        if place == self.place:
-            return self
-        key = (place, self.rows.start, self.rows.stop)
-        owner = self.whole or self
-        if key not in owner._near:
-            owner._near[key] = Array(self.arrays, f"{self.name} at {_word(place)}", place)
-        copied = owner._near[key]
-        copied.copyfrom(self)
-        return copied
-
-    def _push(self, expression: Expression) -> None:
-        """Push an expression whose result goes into this array."""
-        if self.whole is not None:
-            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
-        self._require(expression.shape)
-        inputs = tuple(one.near(self.place) for one in expression.inputs)
-        reads = dict.fromkeys(one.variable for one in inputs if one.variable is not self.variable)
-        self.arrays.engine.push(
-            partial(self._fill, expression.compute, inputs),
-            reads=tuple(reads),
-            mutates=(self.variable,),
-            on=self.place,
-            work=None if expression.work is NO_WORK else expression.work,
-            name=f"{self.name} {expression.name}",
-            rows=expression.rows,
-            matrix_elements=expression.matrix_elements,
-        )
-
-    def _require(self, shape: Shape) -> None:
-        """Its shape stays what it was.
-
-        Raises:
-            OptionError: it would not.
-        """
-        if self.shape is not None and self.shape != shape:
-            raise OptionError(
-                f"{self.name} has shape {self.shape}, got {shape}; give a new name to what has "
-                "another shape"
-            )
-        self.shape = shape
-
-    def _fill(self, compute: Callable[..., Any], inputs: tuple[Array, ...]) -> None:
-        """Hold the result from now on; its memory is taken when it is first there."""
-        if not self._held_bytes:
-            self.arrays.engine.memory(self.place).take(ARRAYS, self.size_bytes)
-            self._held_bytes = self.size_bytes
-        if self.arrays.is_numeric:
-            self._value = compute(*(one.value for one in inputs))
-
-    def _free(self) -> None:
-        self.arrays.engine.memory(self.place).give(ARRAYS, self._held_bytes)
-        self._held_bytes, self._value = 0, None
-
-    def __repr__(self) -> str:
-        """Name it."""
-        return f"Array({self.name!r}, shape={self.shape})"
-
-
-def require_array(given: object, word: str) -> Array:
-    """An array, as it is.
-
-    Raises:
-        OptionError: it is none; the message calls it `word`.
-    """
-    if not isinstance(given, Array):
-        raise OptionError(f"{word} must be an array at a place, such as a[0], got {shown(given)}")
-    return given
-
-
-def summed(*inputs: Array) -> Expression:
-    """The sum of arrays of one shape, added from the first to the last.
-
-    Raises:
-        OptionError: their shapes differ.
-    """
-    if not inputs:
-        raise OptionError("summed must be given at least one array")
-    first = require_array(inputs[0], "inputs")
-    for other in (require_array(one, "inputs") for one in inputs[1:]):
-        if other.known_shape != first.known_shape:
-            raise OptionError(
-                f"{first.name} + {other.name} must be of one shape, got {first.shape} and "
-                f"{other.shape}"
-            )
-
-    def compute(*values: np.ndarray) -> Any:
-        total = values[0]
-        for value in values[1:]:
-            total = total + value
-        return total
-
-    size = int(np.prod(first.known_shape))
-    size_bytes = (len(inputs) + 1) * first.size_bytes
-    work = Work(flop=(len(inputs) - 1) * size, bytes=size_bytes, operations=len(inputs) - 1)
-    return Expression("sum", inputs, compute, first.known_shape, work)
 
 
 def _number_type(dtype: object) -> str:
@@ -371,14 +83,3 @@ def _number_type(dtype: object) -> str:
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
     return dtype
-
-
-def _word(place: int) -> str:
-    return "cpu" if place == HOST else f"gpu{place}"
-
-
-def _not_possible(one: Any, sign: str, other: Any) -> Any:
-    raise OptionError(
-        f"{shown(one)} {sign} {shown(other)} is no expression of arrays; sums of arrays, and a "
-        "number times an array, are"
-    )

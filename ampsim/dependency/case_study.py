@@ -19,8 +19,9 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from ampsim.arguments import check_fields
-from ampsim.dependency.arrays import Arrays, Named, summed
+from ampsim.dependency.arrays import Arrays, Named
 from ampsim.dependency.engine import DependencyEngine
+from ampsim.dependency.expression import summed
 from ampsim.dependency.layers import fullc_backward, fullc_forward, loss_gradient
 from ampsim.errors import OptionError
 from ampsim.rng import stream

@@ -11,11 +11,10 @@ from typing import Any
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
-from ampsim.dependency.host import Host
-from ampsim.dependency.operation import Copy, Failure, Operation, Variable
+from ampsim.dependency.execution import Execution, error_of
+from ampsim.dependency.operation import Copy, Operation, Variable
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
-from ampsim.dependency.records import EngineResult
 from ampsim.dependency.refusals import (
     require_function,
     require_name,
@@ -24,13 +23,11 @@ from ampsim.dependency.refusals import (
     size_of,
     variables_of,
 )
-from ampsim.dependency.tracking import enqueue, release
-from ampsim.errors import AmpsimError, OptionError, OutOfMemoryError, SimulationError
+from ampsim.dependency.result import EngineResult
+from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir.work import Work
-from ampsim.machine import Memory, Processor
-from ampsim.trace import START, Cause
-from ampsim.user_code import told
+from ampsim.machine import Memory
 
 
 class DependencyEngine:
@@ -69,23 +66,8 @@ class DependencyEngine:
         self.policy = policy
         self._clock: Clock = SimClock() if clock is None else clock
         self._places = Places(self.cluster, host, policy, self._clock, seed=seed)
-        self._dispatcher = policy.dispatcher(self._clock, self._places.instant)
-        self._dispatch = self._dispatcher.ready
-        self._places.wire(self)
-        processor = Processor(0, self._clock, self._places.instant)
-        self._host = Host(
-            processor, self._clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
-        )
-        self._clock.start(processor.work(self._host), "push")
+        self._execution = Execution(self._clock, self._places, policy, push_s)
         self._variables = 0
-        self._operations: list[Operation] = []
-        self._pending = 0
-        self._failures: list[Failure] = []
-        self._running: Operation | None = None
-        self._last: Operation | None = None
-        self._after: Cause = START
-        self._is_interrupted = False
-        self._clock.run()
 
     @property
     def now_s(self) -> float:
@@ -132,7 +114,8 @@ class DependencyEngine:
             work: what its device is charged for; None for nothing.
             name: what messages and records call it; "operation N" unless given.
             priority: of two that wait for one thread the one with more starts first.
-            rows, matrix_elements: size of what it works on, for devices that name an efficiency.
+            rows: of what it works on, for devices that name an efficiency of them.
+            matrix_elements: likewise, of its matrix.
 
         Raises:
             OptionError: an argument is none of these, or a variable is not this engine's, was
@@ -164,11 +147,13 @@ class DependencyEngine:
 
         Args:
             function: what copies the numbers; it runs when the first byte may leave.
-            reads, mutates: as for `push`.
+            reads: as for `push`.
+            mutates: as for `push`.
             source: where the bytes come from.
             target: where they go, another place.
             size_bytes: how many there are.
-            name, priority: as for `push`.
+            name: as for `push`.
+            priority: as for `push`.
 
         Raises:
             OptionError: as for `push`; or both places are the same.
@@ -214,16 +199,16 @@ class DependencyEngine:
             OptionError: the variable is not this engine's or was deleted, or a function that the
                 engine runs waits.
         """
-        self._require_outside()
+        self._execution.require_outside()
         signal = self._clock.signal()
         operation = self._operation(signal.fire, [variable], (), self._places.engine)
         operation.is_tolerant = operation.is_wait = True
         self._push(operation, f"wait for {variable.name}", 0)
-        self._run(signal)
+        self._execution.run(signal)
         assert operation.end_s >= 0, f"the wait for {variable.name} never ended"
-        self._after = operation.row
+        self._execution.after = operation.row
         if variable.failure is not None:
-            raise self._told(variable.failure)
+            raise error_of(variable.failure)
 
     def wait_for_all(self) -> None:
         """Let time pass until everything has ended that was pushed.
@@ -233,14 +218,11 @@ class DependencyEngine:
             OutOfMemoryError: likewise, for want of memory.
             OptionError: a function that the engine runs waits.
         """
-        self._require_outside()
-        self._run(None)
-        assert not self._pending, f"{self._pending} operations never ended"
-        if self._last is not None:
-            self._after = self._last.row
-        untold = [failure for failure in self._failures if not failure.is_told]
+        self._execution.require_outside()
+        self._execution.run()
+        untold = [failure for failure in self._execution.failures if not failure.is_told]
         if untold:
-            raise self._told(*untold)
+            raise error_of(*untold)
 
     def place(self, on: Place) -> int:
         """A place as a worker's index, or -1 for the host.
@@ -265,11 +247,12 @@ class DependencyEngine:
         Raises:
             OptionError: not everything that was pushed has ended.
         """
-        if self._pending:
+        pending = self._execution.pending
+        if pending:
             raise OptionError(
-                f"{self._pending} operations have not ended; call wait_for_all() before result"
+                f"{pending} operations have not ended; call wait_for_all() before result"
             )
-        return EngineResult.of(self._operations, self._places, self.policy)
+        return EngineResult.of(self._execution.operations, self._places, self.policy)
 
     def _operation(
         self,
@@ -295,135 +278,10 @@ class DependencyEngine:
         return Operation("", function, reads, mutates, lane)
 
     def _push(self, operation: Operation, name: str | None, priority: float) -> None:
-        """Let the host push an operation; within a function, when that operation ends."""
-        if self._is_interrupted:
-            raise OptionError("this engine was interrupted; make a new one")
         if priority:
             require_priority(priority)
             operation.priority = priority
         if name is not None:
             require_name(name)
             operation.name = name
-        running = self._running
-        if running is None:
-            self._number(operation, self._after)
-        elif running.pushes is None:
-            running.pushes = [operation]
-        else:
-            running.pushes.append(operation)
-
-    def _number(self, operation: Operation, cause: Cause) -> None:
-        """Give an operation its place in the order of pushes, and let the host push it."""
-        operation.number = number = len(self._operations)
-        operation.name = operation.name or f"operation {number}"
-        operation.push_cause = cause
-        self._operations.append(operation)
-        self._pending += 1
-        self._host.put(operation)
-
-    def _enqueue(self, operation: Operation) -> None:
-        enqueue(operation, self._ready)
-
-    def _ready(self, operation: Operation) -> None:
-        operation.ready_s = self._clock.now
-        self._dispatch(operation)
-
-    def start(self, operation: Operation) -> bool:
-        """Run the function of an operation now; tell whether it did what it should."""
-        operation.start_s = self._clock.now
-        if self._failures and not operation.is_tolerant and _is_spoilt(operation):
-            return False
-        function = operation.function
-        if function is None:
-            return True
-        self._running = operation
-        try:
-            function()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a user's code may raise anything
-            failure = Failure(operation, operation.start_s, error)
-            self._failures.append(failure)
-            _spoil(operation, failure)
-            return False
-        finally:
-            self._running = None
-        return True
-
-    def finish(self, operation: Operation) -> None:
-        """Note that an operation has ended now, and give others their turn."""
-        operation.end_s = self._clock.now
-        operation.function = None
-        self._last = operation
-        self._pending -= 1
-        release(operation, self._ready)
-        self._dispatcher.ended(operation)
-        if operation.pushes is not None:
-            for pushed in operation.pushes:
-                self._number(pushed, operation.row)
-            operation.pushes = None
-        self._host.note_end(operation)
-
-    def _run(self, until: Any) -> None:
-        """Let time pass."""
-        instant = self._places.instant
-        if instant.waiting:
-            self._clock.call_later(0.0, instant.settle)
-        try:
-            self._clock.run(until)
-        except BaseException:
-            self._is_interrupted = True
-            raise
-
-    def _require_outside(self) -> None:
-        """A wait is the program's own.
-
-        Raises:
-            OptionError: a function waits that the engine runs.
-        """
-        if self._running is not None:
-            raise OptionError(
-                f"{self._running.name} waits inside the function that the engine runs, and would "
-                "wait for itself; push what is to come after it"
-            )
-        if self._is_interrupted:
-            raise OptionError("this engine was interrupted; make a new one")
-
-    def _told(self, failure: Failure, *others: Failure) -> SimulationError:
-        """The line on a failure."""
-        failure.is_told = True
-        for other in others:
-            other.is_told = True
-        operation = failure.operation
-        more = f"; {len(others)} more operations failed" if others else ""
-        kind = OutOfMemoryError if isinstance(failure.error, OutOfMemoryError) else SimulationError
-        what = (
-            " ".join(str(failure.error).split()) if isinstance(failure.error, AmpsimError) else ""
-        )
-        told_of = kind(
-            f"{operation.name} (reads {_names(operation.reads)}; mutates "
-            f"{_names(operation.mutates)}) failed at {failure.time_s:.9g} s: "
-            f"{what or told(failure.error)}{more}"
-        )
-        told_of.__cause__ = failure.error
-        return told_of
-
-
-def _names(variables: Sequence[Variable]) -> str:
-    return ", ".join(one.name for one in variables) or "nothing"
-
-
-def _is_spoilt(operation: Operation) -> bool:
-    """Whether a value is missing that an operation uses; what it mutates is then missing too."""
-    for variable in (*operation.reads, *operation.mutates):
-        if variable.failure is not None:
-            _spoil(operation, variable.failure)
-            return True
-    return False
-
-
-def _spoil(operation: Operation, failure: Failure) -> None:
-    """What a failed operation was to mutate has no value from now on."""
-    operation.failure = failure
-    for variable in operation.mutates:
-        variable.failure = failure
+        self._execution.push(operation)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ampsim.dependency.arrays import Array, Expression, require_array
+from ampsim.dependency.array import Array, require_array
+from ampsim.dependency.expression import Expression
 from ampsim.errors import OptionError
 from ampsim.ir.work import Work
 
@@ -98,7 +99,7 @@ def _matrix(array: Array) -> tuple[int, int]:
 def _product(data: Array, weight: Array, outputs: int) -> Work:
     """What each of a layer's three products costs: all have one size."""
     rows, width = _matrix(data)
-    element_bytes = data.arrays.dtype.itemsize
+    element_bytes = data.context.dtype.itemsize
     weight_bytes = width * outputs * element_bytes
     moved_bytes = (rows * width + rows * outputs) * element_bytes + weight_bytes
     return Work(flop=2 * rows * width * outputs, bytes=moved_bytes, weight_bytes=weight_bytes)

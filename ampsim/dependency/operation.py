@@ -131,10 +131,10 @@ class Operation:
     """
 
     __slots__ = (
-        "copy", "end_s", "failure", "function", "is_tolerant", "is_wait", "lane", "mutates", "name",
-        "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes", "reads", "ready_s",
-        "seconds", "start_s", "thread", "transfer", "waited_for", "waited_variable", "waits",
-        "work",
+        "copy", "end_s", "failure", "function", "is_tolerant", "is_wait", "lane", "mutates",
+        "name", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
+        "reads", "ready_s", "seconds", "start_s", "thread", "transfer", "waited_for",
+        "waited_variable", "waits", "work",
     )  # fmt: skip
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Places: the lanes, threads and memory of each worker and of the host, and what work costs there."""
+"""Places: lanes, threads and memory of each worker and of the host, and what work costs there."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Places:
         Raises:
             OptionError: there is no such place; the message calls it `word`.
         """
-        if isinstance(on, str | Integral) and not isinstance(on, bool):
+        if not isinstance(on, bool) and isinstance(on, str | Integral):
             lane = self._compute.get(on)
             if lane is not None:
                 return lane.place

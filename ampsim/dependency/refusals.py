@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ampsim.arguments import as_float
 from ampsim.dependency.operation import Variable
 from ampsim.errors import OptionError
 from ampsim.shown import shown
-
 
 COUNT_MAX: Final = 10**18
 """Most bytes or FLOP of one operation: what a column of 64 bits adds up without care (chosen)."""
@@ -27,12 +26,14 @@ def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
         )
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise OptionError(f"{word} must be a list of variables, got {shown(given)}")
-    for index, one in enumerate(given):
+    found = cast("Sequence[object]", given)
+    for index, one in enumerate(found):
         if not isinstance(one, Variable):
             raise OptionError(
-                f"{word}[{index}] must be a variable of this engine (new_variable), got {shown(one)}"
+                f"{word}[{index}] must be a variable of this engine (new_variable), "
+                f"got {shown(one)}"
             )
-    return tuple(given)
+    return tuple(cast("Sequence[Variable]", found))
 
 
 def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[Variable]) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 import ampsim
 from ampsim.dependency import Arrays, CaseStudy, fullc_backward, fullc_forward, loss_gradient
-from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.hardware import FREE_LINK, HOST, Cluster, Device, Link
 from ampsim.hardware.cluster import Route
 
 POLICIES = [ampsim.Naive(), ampsim.Pooled(2), ampsim.PerDevice(), ampsim.PerDevice(1, 2)]
 
 
-def cluster_of(gpus: int, rates: Any = (1e12,), links: Any = (Link(),)) -> Cluster:
+def cluster_of(gpus: int, rates: Any = (1e12,), links: Any = (FREE_LINK,)) -> Cluster:
     """GPUs of these rates, each with links of its own from and to the host."""
     devices = tuple(
         Device(name=f"gpu{one}", flop_per_s=rates[one % len(rates)]) for one in range(gpus)
@@ -131,7 +131,9 @@ class Resources:
         return [one for one in end_s if one is not None]
 
 
-def recursion(study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any) -> float:
+def recursion(  # noqa: C901 - the program's statements, one after the other
+    study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any
+) -> float:
     """Makespan of the case study over its resources, written down from the statements' costs."""
     gpus, k, rows = range(study.gpus), study.layers, study.batch // study.gpus
     sizes = [one * other for one, other in zip(study.widths, study.widths[1:], strict=False)]
@@ -144,7 +146,8 @@ def recursion(study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwid
         return at.add(f"up {gpu}", 8 * elements / bandwidths[2 * gpu + 1], *after)
 
     weights = [[down(gpu, size) for size in sizes] for gpu in gpus]
-    data_free = label_free = [()] * study.gpus
+    data_free: list[tuple[int, ...]] = [()] * study.gpus
+    label_free: list[tuple[int, ...]] = [()] * study.gpus
     staged: dict[Any, list[int]] = {}
     barrier: list[int] = []
     for _ in range(iterations):

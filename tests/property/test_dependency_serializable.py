@@ -56,8 +56,8 @@ def test_a_reference_that_runs_in_another_order_is_found():
     program = Program(3)
     result = program.run()
     names = [name for name in result.operations["name"] if name in program.steps]
-    values = {one: "" for one in program.values}
-    swapped = {one: "" for one in program.values}
+    values = dict.fromkeys(program.values, "")
+    swapped = dict.fromkeys(program.values, "")
     for name in names:
         program.steps[name].apply(values)
     for name in reversed(names):
