@@ -20,7 +20,7 @@ from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from ampsim.clock import Clock
+    from ampsim.clock import WallClock
     from ampsim.study import Result
     from ampsim.study.run_to_keep import Outcome
 
@@ -115,6 +115,8 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
+    if time is not None:
+        write(_kept_time(time))
     *tables, last = tables_of(outcome.result)
     write(f"wrote {folder}: manifest.toml, {', '.join(tables)} and {last} (.parquet), epochs.csv")
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
@@ -122,7 +124,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]:
+def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | None]:
     """The clock that the command line names; None for a new virtual one."""
     from ampsim.clock import WallClock
 
@@ -164,6 +166,17 @@ def _summary(result: Result) -> str:
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
         f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
+    )
+
+
+def _kept_time(clock: WallClock) -> str:
+    """How well the wall kept the times of the trace."""
+    passes_s = clock.now
+    longer = clock.elapsed_s / passes_s - 1.0 if passes_s else 0.0
+    return (
+        f"on the wall: {format_seconds(clock.elapsed_s * clock.stretch)} for "
+        f"{format_seconds(passes_s)} x {clock.stretch:g}, {100 * longer:.2g} % longer; events came "
+        f"at most {format_seconds(clock.late_max_s)} late"
     )
 
 

@@ -15,7 +15,7 @@ from ampsim.arguments import as_float
 from ampsim.dependency.operation import Operation
 from ampsim.dependency.places import Places, Row
 from ampsim.dependency.policies import Policy
-from ampsim.dependency.queues import Use, queues_at, text_of
+from ampsim.dependency.queues import Use, Waiter, queues_at, text_of
 from ampsim.dependency.records import (
     PUSH_ROW,
     TIMES,
@@ -123,6 +123,18 @@ class EngineResult:
         )
 
     @property
+    def pushes(self) -> pd.DataFrame:
+        """One row a push: operation, start_s, end_s, the time that it took the host."""
+        columns = self._columns
+        return read_only(
+            {
+                "operation": columns["number"],
+                "start_s": columns["push_start_s"],
+                "end_s": columns["pushed_s"],
+            }
+        )
+
+    @property
     def dependencies(self) -> list[Dependency]:
         """For each operation that another one made ready: which, and through which variable."""
         columns = zip(self._columns["waited_for"].tolist(), self._columns["variable"], strict=True)
@@ -202,11 +214,18 @@ class EngineResult:
         Raises:
             OptionError: the time is no number.
         """
-        names, columns = self._columns["name"], self._columns
+        return text_of(self.waiters_at(time_s), self._columns["name"], self.variables)
+
+    def waiters_at(self, time_s: float) -> dict[int, list[Waiter]]:
+        """The same as numbers: for each variable those that wait for it or use it, in push order.
+
+        Raises:
+            OptionError: the time is no number.
+        """
         if not np.isfinite(as_float(time_s)):
             raise OptionError(f"time_s must be a finite number, got {shown(time_s)}")
-        times = [columns[name] for name in ("pushed_s", "start_s", "end_s")]
-        return text_of(queues_at(self.uses, times, time_s), names, self.variables)
+        times = [self._columns[name] for name in ("pushed_s", "start_s", "end_s")]
+        return queues_at(self.uses, times, time_s)
 
     @property
     def digest(self) -> str:

@@ -322,26 +322,19 @@ def test_an_engine_without_operations_has_an_empty_result(engine):
     assert "<table" in result._repr_html_()
 
 
-STRETCH = 0.05
-
-
 @pytest.mark.slow  # it really waits
-@pytest.mark.quiet
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_wall_clock_runs_the_same_order(name):
-    """Times that no two independent events share; wall seconds are a twentieth of virtual ones."""
-    orders = []
-    for clock in (None, WallClock(stretch=STRETCH)):
+def test_the_wall_clock_tells_the_story_of_the_virtual_one(name):
+    stories = []
+    for clock in (None, WallClock(stretch=0.01)):
         where = cluster(2, Link(latency_s=0.37, bandwidth_bytes_per_s=10.0))
         engine = ampsim.DependencyEngine(where, POLICIES[name](), push_s=0.11, clock=clock)
         order = push_some(engine)
         engine.wait_for_all()
-        table = engine.result.operations
-        own = table[table["kind"] != "engine"].sort_values("start_s")
-        orders.append((order, own["name"].tolist()))
+        stories.append((order, engine.result.digest))
         if clock is not None:
             clock.close()
-    assert orders[0] == orders[1]
+    assert stories[0] == stories[1]
 
 
 def push_some(engine: Any) -> list[str]:
@@ -374,7 +367,7 @@ def test_a_wait_on_the_wall_clock_returns_when_its_variable_has_its_value():
     engine.push(None, mutates=[a], work=SECOND)
     engine.push(None, mutates=[b], work=seconds(20), on=1)
     engine.wait_for(a)
-    assert 1 <= engine.now_s < 20
+    assert engine.now_s == 1
     engine.wait_for_all()
-    assert engine.now_s >= 20
+    assert engine.now_s == 20
     clock.close()
