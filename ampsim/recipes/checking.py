@@ -236,10 +236,10 @@ def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
     return f"it was made with {was}, and here is {now or 'none known'}" if was != now else None
 
 
-def edits_of(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
-    """Files of the report that are not as they were written."""
+def edits_of(folder: Path, manifest: dict[str, Any], needed: str = TABLE) -> Iterator[str]:
+    """Files of the report that are not as they were written, or of which there must be one."""
     files = mapping(manifest.get("files") or {})
-    for name in (*files, *({TABLE} - set(files))):
+    for name in (*files, *({needed} - set(files))):
         path = folder / name
         if not os.path.isfile(path):
             yield f"{name} is missing"

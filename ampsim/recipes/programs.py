@@ -27,6 +27,7 @@ from ampsim.recipes.running import FORMAT, KIND
 from ampsim.study.source_digest import source_digest
 from ampsim.user_code import user_code
 
+PAGE: Final = "report.md"
 TOLERANCE: Final = 1e-9
 """Relative difference of a number of a table; chosen: rounding of sums in another order."""
 
@@ -158,7 +159,7 @@ def check_program(program: Program, folder: Path, *, is_fresh: bool = False) -> 
         manifest = read_manifest(folder)
     except FileFormatError as error:
         return Verdict((str(error),))
-    faults = list(edits_of(folder, manifest))
+    faults = list(edits_of(folder, manifest, PAGE))
     before = manifest.get("program")
     if not isinstance(before, dict) or before.get("sha256") != program.sha256:  # pyright: ignore[reportUnknownMemberType]  # any TOML
         faults.append("the program has changed")

@@ -19,9 +19,10 @@ Hidden is the share of the time beyond computing that overlap saves: 1 - (T - C)
 iteration takes T with overlap, S when the program waits before and after it synchronizes, and C on
 links that take no time. Each is the mean of iterations 3 to 6.
 
-Where the link takes far longer than the passes, little can be hidden behind them: only gradients
-that go up while weights come down. Where it takes far less, what is left is the last layer's
-way up and down, which has no computing beside it, so more layers hide more.
+Where the link takes far longer than the passes, little can be hidden behind them. Where it takes
+far less, all is hidden but one layer: the first one's gradient comes last, and its weights are
+needed first. So more layers hide more. One layer hides nothing but the next batch's way to its
+GPU, a ninth of the bytes that come down and go up.
 """
 BANDWIDTHS = tuple(10 ** (9 + step / 3) for step in range(10))
 LAYERS = (1, 2, 4, 8, 16)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+from matplotlib.ticker import EngFormatter, NullFormatter
 
 from ampsim.report.frames import DataFrame
 from ampsim.report.style import LINES, marker_pt, new_figure, styled
 from ampsim.report.words import plain
+
+_LARGE: Final = 1e5
+"""From here on ticks have a prefix, such as 200M (chosen)."""
 
 
 class Curves(Protocol):
@@ -44,10 +49,13 @@ def curves(table: DataFrame, drawn: Curves) -> Any:
             rows[x], rows[y], label=label, linewidth=1.4, markersize=marker_pt(index) * 0.7,
             **line.drawn,
         )  # fmt: skip
-    if drawn.are_logarithmic[0]:
-        axes.set_xscale("log")
-    if drawn.are_logarithmic[1]:
-        axes.set_yscale("log")
+    for letter, column, is_logarithmic in zip("xy", (x, y), drawn.are_logarithmic, strict=True):
+        axis: Any = getattr(axes, f"{letter}axis")
+        if is_logarithmic:
+            getattr(axes, f"set_{letter}scale")("log")
+            axis.set_minor_formatter(NullFormatter())
+        if is_logarithmic or float(max(table[column])) >= _LARGE:
+            axis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.set_title(plain(title, 90))
