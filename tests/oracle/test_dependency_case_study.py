@@ -139,19 +139,17 @@ def recursion(  # noqa: C901 - the program's statements, one after the other
     sizes = [one * other for one, other in zip(study.widths, study.widths[1:], strict=False)]
     at = Resources()
 
-    def down(gpu: int, elements: float, *after: int) -> int:
-        return at.add(f"down {gpu}", 8 * elements / bandwidths[2 * gpu], *after)
+    def link(way: str, gpu: int, elements: float, *after: int) -> int:
+        seconds = 8 * elements / bandwidths[2 * gpu + (way == "up")]
+        return at.add(f"{way} {gpu}", seconds, *after)
 
-    def up(gpu: int, elements: float, *after: int) -> int:
-        return at.add(f"up {gpu}", 8 * elements / bandwidths[2 * gpu + 1], *after)
-
-    weights = [[down(gpu, size) for size in sizes] for gpu in gpus]
+    weights = [[link("down", gpu, size) for size in sizes] for gpu in gpus]
     data_free: list[tuple[int, ...]] = [()] * study.gpus
     label_free: list[tuple[int, ...]] = [()] * study.gpus
     staged: dict[Any, list[int]] = {}
     barrier: list[int] = []
     for _ in range(iterations):
-        data = [down(gpu, rows * study.widths[0], *data_free[gpu], *barrier) for gpu in gpus]
+        data = [link("down", gpu, rows * study.widths[0], *data_free[gpu], *barrier) for gpu in gpus]
         gradients: dict[Any, int] = {}
         data_free, label_free = [()] * study.gpus, list(label_free)
         for gpu in gpus:
@@ -159,7 +157,7 @@ def recursion(  # noqa: C901 - the program's statements, one after the other
             for layer, size in enumerate(sizes):
                 cost = 2 * rows * size / rates[gpu]
                 last = at.add(f"gpu {gpu}", cost, last, weights[gpu][layer])
-            label = down(gpu, rows, *label_free[gpu], *barrier)
+            label = link("down", gpu, rows, *label_free[gpu], *barrier)
             last = at.add(f"gpu {gpu}", 0.0, last, label)
             label_free[gpu] = (last,)
             for layer in range(k - 1, -1, -1):
@@ -171,18 +169,15 @@ def recursion(  # noqa: C901 - the program's statements, one after the other
             data_free[gpu] = (gradients[gpu, 0],)
         if not study.has_overlap:
             barrier = list(gradients.values())
-        ended: list[int] = []
+        costs = [(size, (study.gpus - 1) * size / cpu, 2 * size / cpu) for size in sizes]
         for layer in range(k - 1, -1, -1):
-            size = sizes[layer]
-            sent = [up(gpu, size, gradients[gpu, layer], *barrier) for gpu in gpus]
+            size, sum_s, update_s = costs[layer]
+            sent = [link("up", gpu, size, gradients[gpu, layer], *barrier) for gpu in gpus]
+            staged.update({(gpu, layer): [sent[gpu]] for gpu in gpus})
+            updated = at.add("cpu", update_s, at.add("cpu", sum_s, *sent))
             for gpu in gpus:
-                staged[gpu, layer] = [sent[gpu]]
-            total = at.add("cpu", (study.gpus - 1) * size / cpu, *sent)
-            updated = at.add("cpu", 2 * size / cpu, total)
-            for gpu in gpus:
-                weights[gpu][layer] = down(gpu, size, updated)
-                ended.append(weights[gpu][layer])
-        barrier = [] if study.has_overlap else ended
+                weights[gpu][layer] = link("down", gpu, size, updated)
+        barrier = [] if study.has_overlap else sum(weights, [])
     return max(at.ends())
 
 

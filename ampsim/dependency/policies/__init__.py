@@ -4,9 +4,7 @@ from ampsim.dependency.policies.base import Direct, Dispatcher, Policy
 from ampsim.dependency.policies.naive import Naive
 from ampsim.dependency.policies.per_device import PerDevice
 from ampsim.dependency.policies.pooled import Pooled
-
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Naive, Pooled, PerDevice)}
-"""The shipped policies by name; by being listed each gets every shared test."""
+from ampsim.dependency.policies.registry import POLICIES
 
 __all__ = [
     "POLICIES", "Direct", "Dispatcher", "Naive", "PerDevice", "Policy", "Pooled",
