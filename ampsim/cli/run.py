@@ -34,7 +34,11 @@ class ClockName(StrEnum):
 
 ClockOption = Annotated[
     ClockName,
-    typer.Option("--clock", help="Jump from event to event, or really wait as the devices would."),
+    typer.Option(
+        "--clock",
+        help="Jump from event to event, or really wait as the devices would; a terminal "
+        "shows what each worker does meanwhile.",
+    ),
 ]
 StretchOption = Annotated[
     float | None,
@@ -86,7 +90,7 @@ def run(
     The object of --json: ampsim, model, cluster, seed, rows (one, as of forecast), folder, ended,
     epochs (a list, as in epochs.csv).
     """
-    from ampsim.cli.progress import shown
+    from ampsim.cli.live import watching
     from ampsim.output_folder import taken
     from ampsim.report.naming import slug
     from ampsim.report.page.run import FILES, write_run_folder
@@ -105,8 +109,10 @@ def run(
         _clock_of(clock, stretch) as time,
         taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
     ):
-        settled = RunOptions(epochs, seed, mode.value, instances, target, time, placement)
-        with shown(is_quiet=quiet) as on_progress:
+        with watching(time, is_quiet=quiet) as (on_progress, watch):
+            settled = RunOptions(
+                epochs, seed, mode.value, instances, target, time, placement, on_start=watch
+            )
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run_folder(outcome, place, target)
     folder = place.path

@@ -102,6 +102,8 @@ class WallClock:
         self._events: list[_Event] = []
         self._places = itertools.count()
         self._busy = 0
+        self._start_s = 0.0
+        self._is_running = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._coming: set[Coroutine[Any, Any, None]] = set()
@@ -117,6 +119,11 @@ class WallClock:
     def is_settled(self) -> bool:
         """Whether the next event, if there is one, is due later."""
         return not self._events or self._events[0][0] > self._tick
+
+    @property
+    def passed_s(self) -> float:
+        """Seconds of this clock that the wall has passed; in `run`, never much before `now`."""
+        return (self.loop.time() - self._start_s) / self.stretch if self._is_running else self.now
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Really wait: `delay_s` seconds of this clock, `stretch` times as long on the wall."""
@@ -175,7 +182,8 @@ class WallClock:
 
         With `until`, stop when that has come.
         """
-        start_s = self.loop.time() - self.now * self.stretch
+        self._start_s = start_s = self.loop.time() - self.now * self.stretch
+        self._is_running = True
         passed_s = self.now
         await self._quiet.wait()
         while self._events and self._failure is None and (until is None or not until.has_come):
@@ -185,6 +193,7 @@ class WallClock:
             self.late_max_s = max(self.late_max_s, late_s)
             what()
             await self._quiet.wait()
+        self._is_running = False
         self.elapsed_s += (self.loop.time() - start_s) / self.stretch - passed_s
 
     async def _wait(self, due_s: float) -> float:

@@ -1,6 +1,6 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.cluster import HOST, Cluster, Route, variations
+from ampsim.hardware.cluster import HOST, Cluster, MemoryRemedy, Route, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
@@ -27,6 +27,7 @@ __all__ = [
     "HostPorts",
     "Level",
     "Link",
+    "MemoryRemedy",
     "Messages",
     "Network",
     "Ports",
