@@ -39,8 +39,10 @@ class DependencyEngine:
     Args:
         cluster: the devices and links, or the name or path of a cluster or device file.
         policy: who runs what: `PerDevice()`, `Pooled(threads)` or `Naive()`.
-        host: the device that the host computes on; None where computing there takes no time.
-        push_s: what a push costs the host's thread, in seconds.
+        host: the device that the host computes on; the cluster's unless given, and where neither
+            is, computing there takes no time.
+        push_s: what a push costs the host's thread, in seconds; `message_overhead_s` of the host's
+            device unless given, and nothing without one.
         seed: of what varies on the cluster.
         clock: whose time passes; a virtual one unless given.
 
@@ -55,15 +57,18 @@ class DependencyEngine:
         policy: Policy | None = None,
         *,
         host: Device | None = None,
-        push_s: float = 0.0,
+        push_s: float | None = None,
         seed: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        if push_s < 0:
+        if push_s is not None and push_s < 0:
             raise OptionError(f"push_s must be a number of seconds >= 0, got {push_s:g}")
         policy = PerDevice() if policy is None else policy
         self.cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
         self.policy = policy
+        host = self.cluster.host if host is None else host
+        if push_s is None:
+            push_s = 0.0 if host is None else host.message_overhead_s
         self._clock: Clock = SimClock() if clock is None else clock
         self._places = Places(self.cluster, host, policy, self._clock, seed=seed)
         self._execution = Execution(self._clock, self._places, policy, push_s)

@@ -61,8 +61,9 @@ def recipe_folder(name_or_path: str) -> Path:
 def program_names() -> list[str]:
     """Names of the reports there that a program makes, sorted."""
     folder = reports_folder()
-    found = [] if folder is None else folder.glob(f"*/{PROGRAM}")
-    return sorted(path.parent.name for path in found)
+    if folder is None:
+        return []
+    return sorted(path.parent.name for path in folder.glob(f"*/{PROGRAM}"))
 
 
 def program_folder(name_or_path: str) -> Path | None:

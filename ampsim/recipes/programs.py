@@ -14,7 +14,7 @@ import runpy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pandas as pd
 
@@ -107,10 +107,9 @@ class Program:
             SimulationError: it fails.
         """
         with user_code(f"{self.folder / PROGRAM} failed"):
-            found: object = self.make_tables()
-        if not isinstance(found, dict) or not found:
+            tables = self.make_tables()
+        if not isinstance(tables, dict) or not tables:
             raise FileFormatError(f"{self.folder / PROGRAM}: tables() must give tables by name")
-        tables = cast("dict[str, pd.DataFrame]", found)
         for name, table in tables.items():
             if not isinstance(table, pd.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's code
                 raise FileFormatError(

@@ -112,6 +112,22 @@ class Resources:
         self.tasks.append((resource, seconds, list(after)))
         return len(self.tasks) - 1
 
+    def add_passes(
+        self, gpu: str, costs: list[float], inputs: tuple[int, int], weights: Any, sent: Any
+    ) -> tuple[int, list[int]]:
+        """Forward and backward on one GPU: the loss, and each layer's gradient."""
+        last, label = inputs
+        for cost, weight in zip(costs, weights, strict=True):
+            last = self.add(gpu, cost, last, weight)
+        loss = last = self.add(gpu, 0.0, last, label)
+        gradients = [0] * len(costs)
+        for layer in reversed(range(len(costs))):
+            before = last
+            if layer:
+                last = self.add(gpu, costs[layer], before)
+            gradients[layer] = self.add(gpu, costs[layer], before, *sent[layer])
+        return loss, gradients
+
     def ends(self) -> list[float]:
         """Ends of all tasks: again and again the task that can start first is given its time."""
         end_s: list[float | None] = [None] * len(self.tasks)
@@ -131,9 +147,7 @@ class Resources:
         return [one for one in end_s if one is not None]
 
 
-def recursion(  # noqa: C901 - the program's statements, one after the other
-    study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any
-) -> float:
+def recursion(study: CaseStudy, iterations: int, rates: Any, cpu: float, bandwidths: Any) -> float:
     """Makespan of the case study over its resources, written down from the statements' costs."""
     gpus, k, rows = range(study.gpus), study.layers, study.batch // study.gpus
     sizes = [one * other for one, other in zip(study.widths, study.widths[1:], strict=False)]
@@ -149,24 +163,18 @@ def recursion(  # noqa: C901 - the program's statements, one after the other
     staged: dict[Any, list[int]] = {}
     barrier: list[int] = []
     for _ in range(iterations):
-        data = [link("down", gpu, rows * study.widths[0], *data_free[gpu], *barrier) for gpu in gpus]
+        data = [
+            link("down", gpu, rows * study.widths[0], *data_free[gpu], *barrier) for gpu in gpus
+        ]
         gradients: dict[Any, int] = {}
         data_free, label_free = [()] * study.gpus, list(label_free)
         for gpu in gpus:
-            last = data[gpu]
-            for layer, size in enumerate(sizes):
-                cost = 2 * rows * size / rates[gpu]
-                last = at.add(f"gpu {gpu}", cost, last, weights[gpu][layer])
             label = link("down", gpu, rows, *label_free[gpu], *barrier)
-            last = at.add(f"gpu {gpu}", 0.0, last, label)
-            label_free[gpu] = (last,)
-            for layer in range(k - 1, -1, -1):
-                cost, before = 2 * rows * sizes[layer] / rates[gpu], last
-                if layer:
-                    last = at.add(f"gpu {gpu}", cost, before)
-                sent = staged.get((gpu, layer), [])
-                gradients[gpu, layer] = at.add(f"gpu {gpu}", cost, before, *sent)
-            data_free[gpu] = (gradients[gpu, 0],)
+            costs = [2 * rows * size / rates[gpu] for size in sizes]
+            sent = [staged.get((gpu, layer), []) for layer in range(k)]
+            last, found = at.add_passes(f"gpu {gpu}", costs, (data[gpu], label), weights[gpu], sent)
+            gradients.update({(gpu, layer): one for layer, one in enumerate(found)})
+            label_free[gpu], data_free[gpu] = (last,), (found[0],)
         if not study.has_overlap:
             barrier = list(gradients.values())
         costs = [(size, (study.gpus - 1) * size / cpu, 2 * size / cpu) for size in sizes]
@@ -177,7 +185,7 @@ def recursion(  # noqa: C901 - the program's statements, one after the other
             updated = at.add("cpu", update_s, at.add("cpu", sum_s, *sent))
             for gpu in gpus:
                 weights[gpu][layer] = link("down", gpu, size, updated)
-        barrier = [] if study.has_overlap else sum(weights, [])
+        barrier = [] if study.has_overlap else [one for each in weights for one in each]
     return max(at.ends())
 
 

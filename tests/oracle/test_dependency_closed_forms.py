@@ -92,9 +92,8 @@ def test_no_reader_overtakes_a_mutation_that_waits():
     assert picoseconds(table["start_s"]) == [0, 50, 60, 60]
 
 
-@pytest.mark.parametrize("name", POLICIES_OF_ONE)
+@pytest.mark.parametrize("name", POLICIES)
 def test_one_thread_is_never_idle(name):
-    assert set(POLICIES_OF_ONE) == set(POLICIES)
     chosen = random.Random(name)
     for _ in range(10):
         uses = random_uses(chosen, 30, 4)
@@ -287,3 +286,15 @@ def test_a_deletion_waits_for_all_that_use_the_variable():
     engine.delete_variable(a, lambda: ends.append(engine.now_s))
     engine.wait_for_all()
     assert ends == [pytest.approx(30e-12)]
+
+
+def test_the_clusters_host_computes_and_its_file_says_what_a_push_costs():
+    """Two operations of 10 ps on the host, pushed in 3 ps each: 3 + 2 x 10."""
+    host = Device(name="cpu", flop_per_s=FLOP_PER_S, message_overhead_s=3e-12)
+    cluster = Cluster(name="one", devices=ONE.devices, host=host)
+    for push_s, makespan in ((None, 23), (0.0, 20), (15e-12, 40)):
+        engine = ampsim.DependencyEngine(cluster, push_s=push_s)
+        for _ in range(2):
+            engine.push(None, on="host", work=ampsim.Work(flop=10))
+        engine.wait_for_all()
+        assert round(engine.result.makespan_s * 1e12) == makespan

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from matplotlib.collections import PatchCollection
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
 from ampsim.dependency import EngineResult
@@ -46,9 +45,9 @@ def operations_gantt(result: EngineResult, window_s: Window | None = None, title
     """
     window = check_window(window_s) if window_s else (0.0, result.makespan_s or 1.0)
     boxes = _boxes(result, window)
-    rows = sorted({row for row, *_ in boxes}) or [0]
+    rows: list[int] = sorted({int(box[0]) for box in boxes}) or [0]
     place = {row: index for index, row in enumerate(rows)}
-    figure: Figure = new_figure(_WIDTH_IN, 1.1 + _ROW_IN * len(rows))
+    figure: Any = new_figure(_WIDTH_IN, 1.1 + _ROW_IN * len(rows))
     axes: Any = figure.add_subplot()
     scale = time_scale(*window)
     axes.set_xlim(_x(scale, window[0]), _x(scale, window[1]))
@@ -132,7 +131,7 @@ def _arrows(axes: Any, result: EngineResult, place: dict[int, int], shown: Any) 
     return len(chosen)
 
 
-def _name(figure: Figure, axes: Any, boxes: list[Any], place: dict[int, int], scale: Any) -> None:
+def _name(figure: Any, axes: Any, boxes: list[Any], place: dict[int, int], scale: Any) -> None:
     """Write names into the boxes that have room for them."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
