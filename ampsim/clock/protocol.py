@@ -61,13 +61,10 @@ class Clock(Protocol):
         """Let `coroutine` run under this clock; an exception in it ends `run`."""
         ...
 
-    def run(self) -> None:
-        """Run until every coroutine has ended or awaits a signal that nobody has fired, or `stop`.
+    def run(self, until: Signal | None = None) -> None:
+        """Run until every coroutine has ended or awaits a signal that nobody has fired.
 
-        Called again, it goes on from there.
+        With `until`, a new signal of this clock that nobody awaits, at the latest until it fires;
+        what is left goes on with the next call.
         """
-        ...
-
-    def stop(self) -> None:
-        """Let `run` return when the present instant has settled, whatever is left to do."""
         ...

@@ -74,6 +74,7 @@ class SolverEngine:
         self._ended: dict[int, tuple[float, list[Vector]]] = {}
         self._closed: set[int] = set()
         self._next_end = 0
+        self._end = clock.signal()
         self._is_going_on = False
         self._epoch = -1
         self._last_end_s = 0.0
@@ -144,6 +145,7 @@ class SolverEngine:
         setting = self._setting
         self._epoch = epoch
         self._is_going_on = later is not None
+        self._end = self._clock.signal()
         setting.dealer.offer(epoch, batches, later)
         start_s = self._last_end_s
         try:
@@ -153,7 +155,7 @@ class SolverEngine:
             if epoch not in self._ended:
                 self._begin_idle()
                 setting.instant.settle()
-                self._clock.run()
+                self._clock.run(self._end)
         except BaseException:
             setting.fabric.note_unfinished()  # only then: others go on in the next epoch
             raise
@@ -242,7 +244,7 @@ class SolverEngine:
             self._closed.remove(self._next_end)
             self._ended[self._next_end] = (self._clock.now, self._snapshot())
             if self._is_going_on and self._next_end == self._epoch:
-                self._clock.stop()
+                self._end.fire()
             self._next_end += 1
 
     def _snapshot(self) -> list[Vector]:

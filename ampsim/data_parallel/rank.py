@@ -171,7 +171,7 @@ class Rank:
     def drained(self, cause: Cause) -> None:
         """Take the gradients of its deal, and what the losses said."""
         assert self.deal is not None
-        self._totals(self.deal.epoch).add_all(self.controller.totals)
+        self._totals(self.deal.epoch).include(self.controller.totals)
         self.rows += self.deal.rows
         for place, placed in enumerate(self.learners):
             node = placed.learner

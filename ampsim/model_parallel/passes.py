@@ -33,8 +33,8 @@ class PassTotals:
         """Mean absolute error per row of a regression; NaN where nothing was reported."""
         return self.absolute_error_sum / self.rows if self.rows else math.nan
 
-    def add_all(self, other: PassTotals) -> None:
-        """Add what another pass over the same split reported."""
+    def include(self, other: PassTotals) -> None:
+        """Add another part of the same pass."""
         self.instances += other.instances
         self.rows += other.rows
         self.loss_sum += other.loss_sum

@@ -42,15 +42,14 @@ class Method(Protocol):
 
 
 class ModelParallel:
-    """One copy of a model under a schedule; replicas in it have one mean after each pass.
+    """One copy of a model under a schedule.
 
     Args:
         engine: makes the passes.
-        graph: of the model.
     """
 
-    def __init__(self, engine: Engine, graph: Graph) -> None:
-        self._engine, self._graph = engine, graph
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
@@ -59,9 +58,7 @@ class ModelParallel:
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; the pass ends before the next epoch begins."""
         self._engine.updater.start_epoch(epoch)
-        report = self._engine.run_pass(batches, is_training=True)
-        average_replicas(self._graph)
-        return report
+        return self._engine.run_pass(batches, is_training=True)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """As of `Method`, on the same devices and clock."""
@@ -134,6 +131,7 @@ class Training:
         if is_abstract is None:
             is_abstract = not any(node.reads_values for node in graph.nodes)
         self.is_abstract = is_abstract
+        self._graph = graph
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
@@ -155,7 +153,7 @@ class Training:
                 self._engine: Any = made
             else:
                 self._engine = Engine(job, *place, schedule, **how)
-                self._method = ModelParallel(self._engine, graph)
+                self._method = ModelParallel(self._engine)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
@@ -179,8 +177,22 @@ class Training:
         Raises:
             SimulationError: the run cannot go on.
         """
+        report = self.train_part(itertools.islice(batches, count), later)
+        self.average_replicas()
+        return report
+
+    def train_part(self, batches: Iterable[Any], later: Later | None = None) -> PassReport:
+        """Train on `batches`, a part of a pass: replicas stay as they are; `later` as of `train`.
+
+        Raises:
+            SimulationError: the run cannot go on.
+        """
         with fixed_settings():
-            return self._method.train(self._epoch, itertools.islice(batches, count), later)
+            return self._method.train(self._epoch, batches, later)
+
+    def average_replicas(self) -> None:
+        """Let replicas have one mean, as at the end of an epoch."""
+        average_replicas(self._graph)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Send `batches` through the graph, and learn nothing.
