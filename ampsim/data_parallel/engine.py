@@ -4,30 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-from ampsim.clock import Clock, SimClock
+from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.fitting import (
+    BARE,
+    observer,
+    optimizer_of,
+    outer_of,
+    require_fit,
+    require_plain,
+)
 from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.outer import nesterov
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver, Vector
-from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
-from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.data_parallel.visits import Visits
-from ampsim.errors import OptionError, StuckError
-from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.errors import StuckError
+from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
-from ampsim.model_parallel import Engine, Job, PassReport, PassTotals, Sequential
+from ampsim.model_parallel import Job, PassReport, PassTotals
 from ampsim.model_parallel.worker_memories import WorkerMemories
-from ampsim.optim import Optimizer, momentum, sgd
 from ampsim.trace import START, Cause, Recorder
-
-_BARE: Final = sgd(1.0)
-"""Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
 
 
 class SolverEngine:
@@ -65,8 +66,8 @@ class SolverEngine:
         seed: int | None,
     ) -> None:
         """Put everything together; no time passes yet."""
-        _require_fit(job.graph, solver)
-        _require_plain(cluster, solver)
+        require_fit(job.graph, solver)
+        require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
         self._count = solver.ranks_on(cluster.workers)
@@ -81,7 +82,7 @@ class SolverEngine:
         self._has_begun = False
         self.on_items: Callable[[int], None] = lambda _items: None
         nodes = job.graph.parameterized
-        optimizer = _optimizer_of(solver, job.optimizer)
+        optimizer = optimizer_of(solver, job.optimizer)
         names = [node.name for node in nodes]
         thetas = [node.theta for node in nodes]
         instant = Instant(clock)
@@ -107,7 +108,7 @@ class SolverEngine:
         )
         steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
         self._ranks = self._make_ranks(
-            replace(job, optimizer=_BARE if steps_elsewhere else optimizer),
+            replace(job, optimizer=BARE if steps_elsewhere else optimizer),
             make_graph,
             placement,
             seed,
@@ -119,12 +120,12 @@ class SolverEngine:
             self._visits = Visits(self._setting, self._ranks, servers)
             exchange: Meeting | Visits = self._visits
         else:
-            outer = Parameters(names, thetas, _outer_of(solver))
+            outer = Parameters(names, thetas, outer_of(solver))
             exchange = Meeting(self._setting, self._ranks, outer)
         for rank in self._ranks:
             rank.exchange = exchange
         self._start_processors(seed)
-        self._observer = _observer(job, is_abstract)
+        self._observer = observer(job, is_abstract)
         self._observer.controller.on_finish = self._tell
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
@@ -289,81 +290,3 @@ class SolverEngine:
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {left} "
                 f"batches of epoch {epoch + 1} are not merged; ranks {busy} wait"
             )
-
-
-def _observer(job: Job, is_abstract: bool) -> Engine:
-    """What measures the centre's weights, on a clock of its own."""
-    nodes = [node.name for node in job.graph.nodes]
-    return Engine(
-        job,
-        load_cluster("tflops-1", workers=1),
-        [HOST, *[0] * (len(nodes) - 1)],
-        Sequential(),
-        clock=SimClock(),
-        recorder=Recorder(nodes, 1, 0),
-        is_abstract=is_abstract,
-    )
-
-
-def _optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
-    """The model's optimizer, with the solver's momentum where it has one.
-
-    Raises:
-        OptionError: the model's optimizer is another than "sgd".
-    """
-    if not isinstance(solver, AsyncSGD) or not solver.momentum:
-        return optimizer
-    if optimizer.name != "sgd":
-        raise OptionError(
-            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
-            f"got {optimizer.name}; leave momentum out"
-        )
-    return momentum(optimizer.rate, solver.momentum)
-
-
-def _outer_of(solver: Solver) -> Optimizer:
-    if not isinstance(solver, DiLoCo):
-        return _BARE
-    return nesterov(solver.outer_rate, solver.outer_momentum)
-
-
-def _require_fit(graph: Graph, solver: Solver) -> None:
-    """Check that copies of a network can be trained.
-
-    Raises:
-        OptionError: an update writes weights in place, or nodes are replicas of each other.
-    """
-    for node in graph.parameterized:
-        if node.is_sparse:
-            raise OptionError(
-                f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
-                "ranks cannot share its versions; take is_sparse=False, or a model without it"
-            )
-    if graph.replica_groups:
-        names = ", ".join(node.name for node in graph.replica_groups[0])
-        raise OptionError(
-            f"{solver.name}: ranks are copies already, but nodes {names} are replicas within one; "
-            "take replicas=1"
-        )
-
-
-def _require_plain(cluster: Cluster, solver: Solver) -> None:
-    """Check that a cluster charges for nothing that servers and meetings know nothing of.
-
-    Raises:
-        OptionError: it does.
-    """
-    fault = None
-    if cluster.host is not None and not cluster.is_host_free:
-        fault = "a host that takes time"
-    elif cluster.has_lanes:
-        fault = "dispatch or copy lanes"
-    elif cluster.memory is not None:
-        fault = "a remedy for memory"
-    elif any(one.message_overhead_s for one in cluster.devices):
-        fault = "message_overhead_s"
-    if fault is not None:
-        raise OptionError(
-            f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "
-            "exchanges between ranks; leave it out, or take a schedule"
-        )

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.columns import columns_of, uniform_way
 from ampsim.data_parallel.hop_run import HopRun
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import ELASTIC, Setting
 from ampsim.data_parallel.solver import Vector
-from ampsim.hardware import Way
 from ampsim.trace import Cause, of_transfer
 from ampsim.trace.recorder import SENDS, WAITS
 
@@ -52,9 +52,9 @@ class Meeting:
         count, group = len(ranks), solver.group_size
         self._parts = self._collective.parts(count, group)
         self._columns = [
-            (workers, sum(map(setting.bytes_of, places))) for workers, places in _columns(ranks)
+            (workers, sum(map(setting.bytes_of, places))) for workers, places in columns_of(ranks)
         ]
-        self._ways = [_uniform_way(setting, workers) for workers, _size in self._columns]
+        self._ways = [uniform_way(setting, workers) for workers, _size in self._columns]
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Nothing happens before the gradient is there."""
@@ -285,29 +285,3 @@ class Meeting:
 
 def _no_step(gradient: Vector, theta: Vector) -> Vector:
     return theta
-
-
-def _columns(ranks: Sequence[Rank]) -> list[tuple[list[int], list[int]]]:
-    """The workers that host the same nodes, one of each rank, and the vectors that lie there."""
-    each = [rank.vectors_on() for rank in ranks]
-    first = list(each[0].items())
-    columns: list[tuple[list[int], list[int]]] = []
-    for position, (_worker, places) in enumerate(first):
-        columns.append(([list(one)[position] for one in each], places))
-    return columns
-
-
-def _uniform_way(setting: Setting, workers: Sequence[int]) -> Way | None:
-    """The way between any two, where all are alike and nobody else's messages are on them.
-
-    None where they are not, and only messages tell how long a collective takes.
-    """
-    cluster = setting.cluster
-    if cluster.has_shared_bandwidth or cluster.messages is not None:
-        return None
-    if len(workers) == 1:
-        return Way(0.0, ())
-    chosen, pairs = set(workers), len(workers) * (len(workers) - 1)
-    own = [one.link for one in cluster.links if one.source in chosen and one.target in chosen]
-    is_uniform = not own or (len(own) == pairs and all(one == own[0] for one in own))
-    return cluster.way_between(workers[0], workers[1]) if is_uniform else None

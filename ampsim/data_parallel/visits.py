@@ -10,8 +10,8 @@ from ampsim.data_parallel.lock import TurnLock
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.server import Server
 from ampsim.data_parallel.setting import ELASTIC, Setting
+from ampsim.data_parallel.shards import shards_of
 from ampsim.data_parallel.visit import Visit
-from ampsim.errors import OptionError
 from ampsim.machine import Processor
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
@@ -36,7 +36,7 @@ class Visits:
         self.servers = [
             Server(index, _processor(worker, setting), places, setting, self._merged)
             for index, (worker, places) in enumerate(
-                zip(workers, _shards(setting, len(workers)), strict=True)
+                zip(workers, shards_of(setting, len(workers)), strict=True)
             )
         ]
         self._lock = TurnLock(len(ranks)) if solver.locks == "exchange" else None
@@ -285,23 +285,3 @@ class Visits:
 
 def _processor(worker: int, setting: Setting) -> Processor:
     return Processor(worker, setting.clock, setting.instant)
-
-
-def _shards(setting: Setting, servers: int) -> list[list[int]]:
-    """The vectors of each server: the largest first, to who has the fewest parameters.
-
-    Raises:
-        OptionError: there are more servers than nodes that learn.
-    """
-    count = len(setting.nodes)
-    if servers > count:
-        raise OptionError(
-            f"{setting.solver.name}: each server needs a node that learns, got servers={servers} "
-            f"and {count} node{'s' * (count != 1)}; take fewer servers"
-        )
-    sizes = [setting.bytes_of(place) for place in range(count)]
-    shards: list[list[int]] = [[] for _ in range(servers)]
-    for place in sorted(range(count), key=lambda one: (-sizes[one], one)):
-        least = min(range(servers), key=lambda one: (sum(sizes[p] for p in shards[one]), one))
-        shards[least].append(place)
-    return [sorted(shard) for shard in shards]

@@ -137,7 +137,7 @@ class Assembly:
         self.instant, self.fabric, self.memories = shared.instant, shared.fabric, shared.memories
         self._shared = shared
         self.workers = self._workers(schedule)
-        self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder, shared.workers)
+        self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder, workers=shared.workers)
         for worker in self.workers:
             worker.accept_update = self.lanes.update_acceptor(worker)
         self._host = self._host_lane()

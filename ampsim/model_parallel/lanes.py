@@ -47,6 +47,7 @@ class Lanes:
         instant: Instant,
         clock: Clock,
         recorder: Recorder,
+        *,
         workers: range,
     ) -> None:
         self._dispatch: dict[int, DispatchLane] = {}

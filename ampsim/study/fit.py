@@ -30,5 +30,5 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     graph = model.graph(seed)
     probed = prober(model, cluster, seed, lambda: model.data(seed, plan.instances))
     for schedule in schedules:
-        workers = place_under(schedule, plan.placement, graph, cluster, seed, probed)
+        workers = place_under(schedule, plan.placement, graph, cluster, seed=seed, probed=probed)
         Training(model, graph, cluster, workers, schedule, is_abstract=plan.mode == "sleep")

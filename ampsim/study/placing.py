@@ -37,6 +37,7 @@ def place_under(
     placement: Placement,
     graph: Graph,
     cluster: Cluster,
+    *,
     seed: int,
     probed: Callable[[], Probe],
 ) -> list[int]:

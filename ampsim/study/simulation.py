@@ -104,7 +104,7 @@ class Simulation:
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
-        workers = place_under(schedule, placed, self._graph, cluster, seed, probed)
+        workers = place_under(schedule, placed, self._graph, cluster, seed=seed, probed=probed)
         self._training = Training(
             model,
             self._graph,

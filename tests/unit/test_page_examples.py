@@ -103,6 +103,7 @@ def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
         "dependency-engine", "device-and-cluster", "model", "node", "placement", "schedule",
+        "solvers",
     }  # fmt: skip
 
 

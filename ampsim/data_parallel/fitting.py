@@ -1,0 +1,99 @@
+"""What a solver needs of a model and a cluster, and what it makes of the model's optimizer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ampsim.clock import SimClock
+from ampsim.data_parallel.outer import nesterov
+from ampsim.data_parallel.solver import Solver
+from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
+from ampsim.data_parallel.solvers.diloco import DiLoCo
+from ampsim.errors import OptionError
+from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.ir import Graph
+from ampsim.model_parallel import Engine, Job, Sequential
+from ampsim.optim import Optimizer, momentum, sgd
+from ampsim.trace import Recorder
+
+BARE: Final = sgd(1.0)
+"""Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
+
+
+def observer(job: Job, is_abstract: bool) -> Engine:
+    """What measures the centre's weights, on a clock of its own."""
+    nodes = [node.name for node in job.graph.nodes]
+    return Engine(
+        job,
+        load_cluster("tflops-1", workers=1),
+        [HOST, *[0] * (len(nodes) - 1)],
+        Sequential(),
+        clock=SimClock(),
+        recorder=Recorder(nodes, 1, 0),
+        is_abstract=is_abstract,
+    )
+
+
+def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
+    """The model's optimizer, with the solver's momentum where it has one.
+
+    Raises:
+        OptionError: the model's optimizer is another than "sgd".
+    """
+    if not isinstance(solver, AsyncSGD) or not solver.momentum:
+        return optimizer
+    if optimizer.name != "sgd":
+        raise OptionError(
+            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
+            f"got {optimizer.name}; leave momentum out"
+        )
+    return momentum(optimizer.rate, solver.momentum)
+
+
+def outer_of(solver: Solver) -> Optimizer:
+    """What makes the centre's own steps; nothing asks it where the solver has none."""
+    if not isinstance(solver, DiLoCo):
+        return BARE
+    return nesterov(solver.outer_rate, solver.outer_momentum)
+
+
+def require_fit(graph: Graph, solver: Solver) -> None:
+    """Check that copies of a network can be trained.
+
+    Raises:
+        OptionError: an update writes weights in place, or nodes are replicas of each other.
+    """
+    for node in graph.parameterized:
+        if node.is_sparse:
+            raise OptionError(
+                f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
+                "ranks cannot share its versions; take is_sparse=False, or a model without it"
+            )
+    if graph.replica_groups:
+        names = ", ".join(node.name for node in graph.replica_groups[0])
+        raise OptionError(
+            f"{solver.name}: ranks are copies already, but nodes {names} are replicas within one; "
+            "take replicas=1"
+        )
+
+
+def require_plain(cluster: Cluster, solver: Solver) -> None:
+    """Check that a cluster charges for nothing that servers and meetings know nothing of.
+
+    Raises:
+        OptionError: it does.
+    """
+    fault = None
+    if cluster.host is not None and not cluster.is_host_free:
+        fault = "a host that takes time"
+    elif cluster.has_lanes:
+        fault = "dispatch or copy lanes"
+    elif cluster.memory is not None:
+        fault = "a remedy for memory"
+    elif any(one.message_overhead_s for one in cluster.devices):
+        fault = "message_overhead_s"
+    if fault is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "
+            "exchanges between ranks; leave it out, or take a schedule"
+        )
