@@ -44,7 +44,9 @@ PARAMETERS_MAX = 5
 # fails, and so does an entry that is longer than it need be.
 LONG_MODULES: dict[str, int] = {
     "models/bilstm_tagger.py": 301,  # a model is one file
-    "ampsim/study/result.py": 335,  # all that is read off one run
+    "ampsim/study/result.py": 370,  # all that is read off one run
+    "ampsim/trace/recorder.py": 347,  # the schemas of all tables
+    "ampsim/model_parallel/assembly.py": 331,  # one place puts an engine together
 }
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "study"}

@@ -114,19 +114,23 @@ class SolverEngine:
             seed,
         )
         self._visits: Visits | None = None
-        if solver.meets == "server":
-            first = self._count * solver.workers_per_rank
-            servers = range(first, first + solver.server_count)
-            self._visits = Visits(self._setting, self._ranks, servers)
-            exchange: Meeting | Visits = self._visits
-        else:
-            outer = Parameters(names, thetas, outer_of(solver))
-            exchange = Meeting(self._setting, self._ranks, outer)
+        exchange = self._make_exchange(names, thetas)
         for rank in self._ranks:
             rank.exchange = exchange
         self._start_processors(seed)
         self._observer = observer(job, is_abstract)
         self._observer.controller.on_finish = self._tell
+
+    def _make_exchange(self, names: Sequence[str], thetas: Sequence[Vector]) -> Meeting | Visits:
+        """What ranks exchange with."""
+        solver = self._solver
+        if solver.meets == "server":
+            first = self._count * solver.workers_per_rank
+            servers = range(first, first + solver.server_count)
+            self._visits = Visits(self._setting, self._ranks, servers)
+            return self._visits
+        outer = Parameters(names, thetas, outer_of(solver))
+        return Meeting(self._setting, self._ranks, outer)
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
         """Train until all `batches` of an epoch have been merged.

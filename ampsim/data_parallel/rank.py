@@ -113,20 +113,24 @@ class Rank:
         self.own = Parameters(
             [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
         )
-        self.deal: Deal | None = None
-        self.is_idle = True
-        self.steps = self.rows = 0
-        self.gradients: list[Vector | None] = [None for _ in vectors]
-        self.touched: set[int] = set()
-        self.counts = [0 for _ in vectors]
-        self.centre: list[Vector | None] | None = None
-        self._centre_bytes: dict[int, int] = {}
-        self.ready_s = 0.0
-        self.ready_cause: Cause = START
+        self._begin_empty(len(vectors))
         for one in placed:
             one.node.is_training = True
             if one.is_loss:
                 one.forward_routes = one.gradient_routes
+
+    def _begin_empty(self, count: int) -> None:
+        """Have nothing of any deal, for so many vectors."""
+        self.deal: Deal | None = None
+        self.is_idle = True
+        self.steps = self.rows = 0
+        self.gradients: list[Vector | None] = [None for _ in range(count)]
+        self.touched: set[int] = set()
+        self.counts = [0 for _ in range(count)]
+        self.centre: list[Vector | None] | None = None
+        self._centre_bytes: dict[int, int] = {}
+        self.ready_s = 0.0
+        self.ready_cause: Cause = START
 
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker of its own, the places of the vectors that lie there."""

@@ -89,11 +89,7 @@ class Simulation:
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = _count_if_any("instances", instances)
         self._every = _count_if_any("validate_every", validate_every)
-        if self._every is not None and isinstance(schedule, Solver):
-            raise OptionError(
-                f"validate_every={self._every} stops ranks of {schedule.name} within an epoch; "
-                "leave it out, or take a schedule"
-            )
+        _require_whole_epochs(schedule, self._every)
         placed = placement_of(DEFAULT if placement is None else placement)
         schedule = resolved(schedule, cluster)
         self._model = model
@@ -213,6 +209,19 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+        )
+
+
+def _require_whole_epochs(schedule: Schedule, every: int | None) -> None:
+    """Check that nobody asks to stop ranks within an epoch.
+
+    Raises:
+        OptionError: somebody does.
+    """
+    if every is not None and isinstance(schedule, Solver):
+        raise OptionError(
+            f"validate_every={every} stops ranks of {schedule.name} within an epoch; "
+            "leave it out, or take a schedule"
         )
 
 
