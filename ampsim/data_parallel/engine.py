@@ -71,16 +71,7 @@ class SolverEngine:
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
         self._count = solver.ranks_on(cluster.workers)
-        self._totals: dict[int, PassTotals] = {}
-        self._ended: dict[int, tuple[float, list[Vector]]] = {}
-        self._closed: set[int] = set()
-        self._next_end = 0
-        self._end = clock.signal()
-        self._is_going_on = False
-        self._epoch = -1
-        self._last_end_s = 0.0
-        self._has_begun = False
-        self.on_items: Callable[[int], None] = lambda _items: None
+        self._begin_empty()
         nodes = job.graph.parameterized
         optimizer = optimizer_of(solver, job.optimizer)
         names = [node.name for node in nodes]
@@ -107,30 +98,37 @@ class SolverEngine:
             is_abstract=is_abstract,
         )
         steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
-        self._ranks = self._make_ranks(
-            replace(job, optimizer=BARE if steps_elsewhere else optimizer),
-            make_graph,
-            placement,
-            seed,
-        )
+        own = replace(job, optimizer=BARE if steps_elsewhere else optimizer)
+        self._ranks = self._make_ranks(own, make_graph, placement, seed)
         self._visits: Visits | None = None
-        exchange = self._make_exchange(names, thetas)
-        for rank in self._ranks:
-            rank.exchange = exchange
+        self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors(seed)
         self._observer = observer(job, is_abstract)
         self._observer.controller.on_finish = self._tell
 
-    def _make_exchange(self, names: Sequence[str], thetas: Sequence[Vector]) -> Meeting | Visits:
-        """What ranks exchange with."""
-        solver = self._solver
+    def _begin_empty(self) -> None:
+        """Have trained nothing."""
+        self._totals: dict[int, PassTotals] = {}
+        self._ended: dict[int, tuple[float, list[Vector]]] = {}
+        self._closed: set[int] = set()
+        self._next_end = 0
+        self._end = self._clock.signal()
+        self._is_going_on = False
+        self._epoch = -1
+        self._last_end_s = 0.0
+        self._has_begun = False
+        self.on_items: Callable[[int], None] = lambda _items: None
+
+    def _connect(self, outer: Parameters) -> None:
+        """Give ranks what they exchange with; `outer` makes the centre's own steps."""
+        solver, setting = self._solver, self._setting
+        exchange: Meeting | Visits = Meeting(setting, self._ranks, outer)
         if solver.meets == "server":
             first = self._count * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
-            self._visits = Visits(self._setting, self._ranks, servers)
-            return self._visits
-        outer = Parameters(names, thetas, outer_of(solver))
-        return Meeting(self._setting, self._ranks, outer)
+            self._visits = exchange = Visits(setting, self._ranks, servers)
+        for rank in self._ranks:
+            rank.exchange = exchange
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
         """Train until all `batches` of an epoch have been merged.

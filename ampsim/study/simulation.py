@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock
-from ampsim.data_parallel import Solver
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
@@ -89,11 +88,9 @@ class Simulation:
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = _count_if_any("instances", instances)
         self._every = _count_if_any("validate_every", validate_every)
-        _require_whole_epochs(schedule, self._every)
         placed = placement_of(DEFAULT if placement is None else placement)
-        schedule = resolved(schedule, cluster)
-        self._model = model
-        self.workers = cluster.workers
+        schedule = resolved(schedule, cluster, self._every)
+        self._model, self.workers = model, cluster.workers
         self._schedule = schedule
         self._seed, self._cluster = seed, cluster
         self._graph = model.graph(seed)
@@ -209,19 +206,6 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
-        )
-
-
-def _require_whole_epochs(schedule: Schedule, every: int | None) -> None:
-    """Check that nobody asks to stop ranks within an epoch.
-
-    Raises:
-        OptionError: somebody does.
-    """
-    if every is not None and isinstance(schedule, Solver):
-        raise OptionError(
-            f"validate_every={every} stops ranks of {schedule.name} within an epoch; "
-            "leave it out, or take a schedule"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ampsim.clock import Clock, SimClock
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
+from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import Engine, PassReport, Schedule, average_replicas
@@ -204,12 +205,22 @@ class Training:
             return self._method.validate(batches)
 
 
-def resolved(schedule: Schedule, cluster: Cluster) -> Schedule:
+def resolved(schedule: Schedule, cluster: Cluster, every: int | None = None) -> Schedule:
     """The schedule itself; of a solver, with as many ranks as the cluster has room for.
 
+    Args:
+        schedule: any.
+        cluster: on what it is to run.
+        every: items after which it is to be stopped within an epoch; None for not at all.
+
     Raises:
-        OptionError: ranks and servers do not fit the cluster.
+        OptionError: ranks and servers do not fit the cluster, or ranks would have to stop.
     """
-    if isinstance(schedule, Solver):
-        return replace(schedule, ranks=schedule.ranks_on(cluster.workers))
-    return schedule
+    if not isinstance(schedule, Solver):
+        return schedule
+    if every is not None:
+        raise OptionError(
+            f"validate_every={every} stops ranks of {schedule.name} within an epoch; "
+            "leave it out, or take a schedule"
+        )
+    return replace(schedule, ranks=schedule.ranks_on(cluster.workers))
