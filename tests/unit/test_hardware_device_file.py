@@ -218,8 +218,8 @@ def test_source_without_number_is_rejected(rejection):
 
 def test_unknown_kind_of_source_gets_the_known_ones(rejection):
     said = (
-        "bad.toml: sources.flop_per_s.kind must be 'assumed', 'measured', 'formula' or "
-        "'datasheet', got 'guessed'"
+        "bad.toml: sources.flop_per_s.kind must be 'assumed', 'measured', 'formula', "
+        "'datasheet' or 'fitted', got 'guessed'"
     )
     assert rejection(GOOD.replace('"assumed"', '"guessed"')) == said
 
