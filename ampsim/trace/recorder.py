@@ -185,7 +185,8 @@ class Recorder:
         kinds = self.kinds.all
         steps: list[Step] = []
         for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
-            worker, _node, direction, *_charged, lane = kinds[number]
+            kind: tuple[int, ...] = kinds[number]
+            worker, direction, lane = kind[0], kind[2], kind[-1]
             if worker >= 0 and lane == COMPUTE_LANE:
                 steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))
         return steps
