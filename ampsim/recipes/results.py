@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 
 from ampsim.metric import Goal, Metric
+from ampsim.recipes.borrowed import borrowed
+from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.row import row_of
@@ -28,6 +30,7 @@ class Results:
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
+        flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
         manifest: where it came from, all but the hashes of what is written.
     """
 
@@ -40,7 +43,13 @@ class Results:
     model: str
     cluster: str
     workers: int
+    flop_per_s: float | None
     manifest: dict[str, Any] = field(repr=False)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Where each row of the table stands."""
+        return self.recipe.cells
 
     @property
     def failures(self) -> list[str]:
@@ -57,7 +66,15 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         runs: every run, at least one of each row.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    return pd.DataFrame([_row(label, modes, goal, runs) for label in modes])
+    lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
+    by_label = {label: [run for run in runs if run.schedule == label] for label in modes}
+    rows = [_row(label, modes, goal, runs) for label in modes]
+    for place, row in enumerate(rows):
+        lender = lenders.get(row["schedule"])
+        mine = by_label[row["schedule"]]
+        if lender is not None and not any(run.failure for run in mine):
+            rows[place] = borrowed(row, goal, mine, by_label[lender])
+    return pd.DataFrame(rows)
 
 
 def _row(
