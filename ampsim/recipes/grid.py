@@ -167,12 +167,13 @@ def map_faults(
         yield "heat_map needs a grid, whose keys are its axes; add [grid]"
         return
     named = {"across": heat_map.across, "down": heat_map.down, "panels": heat_map.panels}
-    used = {place: key for place, key in named.items() if key not in (None, FLOP_RATE)}
+    used = {place: str(key) for place, key in named.items() if key not in (None, FLOP_RATE)}
     for place, key in used.items():
         if key not in grid.axes:
             yield f"heat_map.{place}: {one_of('list of the grid', str(key), grid.axes)}"
     if len(set(used.values())) < len(used):
-        yield f"heat_map: across, down and panels must differ, got {', '.join(map(str, named.values()))}"
+        keys = ", ".join(used.values())
+        yield f"heat_map: across, down and panels must differ, got {keys}"
     left = [key for key in grid.axes if key not in used.values()]
     if left:
         yield f"heat_map has no place for grid.{left[0]}; make it across, down or panels"
