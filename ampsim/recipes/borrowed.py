@@ -23,7 +23,6 @@ from ampsim.recipes.entry import ScheduleEntry
 from ampsim.recipes.grid import Cell
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.outline import Outline
-from ampsim.study.schedule_names import option_names
 from ampsim.study.target import median_interval, time_by_formula
 
 if TYPE_CHECKING:
@@ -64,13 +63,27 @@ def _unlike(
     """In what the two rows differ and must not."""
     if (lender.mode or file.mode) != "numeric":
         yield f'{where}: {lender.title!r} must learn; let its mode be "numeric"'
-    for key in ("name", "set", *option_names()):
-        own, other = getattr(entry, key), getattr(lender, key)
-        if own != other:
-            yield (
-                f"{where}: {lender.title!r} must have the same {key}, {own!r}, got {other!r}; "
-                "other options learn otherwise"
+    if entry.set != lender.set:
+        yield (
+            f"{where}: {lender.title!r} must have the same set, {entry.set}, got {lender.set}; "
+            "other options learn otherwise"
+        )
+
+
+def unlike(schedule: Schedule, lender: Schedule) -> str | None:
+    """Why one schedule does not learn as another; None where it does."""
+    for name in ("admission", "updates", "weights"):
+        if getattr(schedule, name) != getattr(lender, name):
+            return (
+                f"epochs_of must name a row with the same {name}: {schedule} does not learn as "
+                f"{lender}; give both the same options, or one a run of its own"
             )
+    if not schedule.admission.drains and schedule != lender:
+        return (
+            f"epochs_of must name a row of the same schedule where none drains, but {schedule} "
+            f"is not {lender}"
+        )
+    return None
 
 
 def unfit(schedule: Schedule, cluster: Cluster) -> str | None:

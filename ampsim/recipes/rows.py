@@ -12,7 +12,7 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.borrowed import unfit
+from ampsim.recipes.borrowed import unfit, unlike
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.scaling import flop_rate_of
@@ -125,9 +125,11 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = _told(recipe, where, lambda: _schedule(entry))
-    fault = None if entry.epochs_of is None else unfit(schedule, own)
-    if fault is not None:
-        raise FileFormatError(f"{recipe.label}: {where}: {fault}")
+    if entry.epochs_of is not None:
+        lender = next(one for one in file.schedules if one.title == entry.epochs_of)
+        fault = unfit(schedule, own) or unlike(schedule, _schedule(lender))
+        if fault is not None:
+            raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
