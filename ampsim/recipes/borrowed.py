@@ -72,17 +72,19 @@ def _unlike(
 
 def unlike(schedule: Schedule, lender: Schedule) -> str | None:
     """Why one schedule does not learn as another; None where it does."""
+    if schedule == lender:
+        return None
+    if not schedule.admission.drains:
+        return (
+            f"epochs_of must name a row of the same schedule where it does not drain, but "
+            f"{schedule} is not {lender}"
+        )
     for name in ("admission", "updates", "weights"):
         if getattr(schedule, name) != getattr(lender, name):
             return (
                 f"epochs_of must name a row with the same {name}: {schedule} does not learn as "
                 f"{lender}; give both the same options, or one a run of its own"
             )
-    if not schedule.admission.drains and schedule != lender:
-        return (
-            f"epochs_of must name a row of the same schedule where none drains, but {schedule} "
-            f"is not {lender}"
-        )
     return None
 
 
