@@ -17,6 +17,9 @@ from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_seconds
 
 Axis: TypeAlias = Literal["cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology"]
+MapAxis: TypeAlias = Literal[
+    "cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "flop_per_s"
+]
 Several = Field(min_length=2)
 ROWS_MAX: Final = 2000
 """Most rows of a report; chosen: a table that nobody reads is a slip."""
@@ -65,7 +68,7 @@ class HeatMap(Record):
     """
 
     across: Axis
-    down: Axis | Literal["flop_per_s"]
+    down: MapAxis
     panels: Axis | None = None
     ours: Annotated[list[Text], Field(min_length=1)]
     flop_per_s: Annotated[list[Annotated[float, Field(gt=0)]], Several] | None = None

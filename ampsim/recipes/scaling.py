@@ -14,10 +14,10 @@ from typing import Final
 from ampsim.hardware import Cluster, Device
 
 _FREE: Final = frozenset(
-    {"name", "description", "flop_per_s", "memory_bytes", "jitter_cv", "idle_power_w",
+    {"name", "description", "flop_per_s", "memory_bytes", "idle_power_w",
      "busy_power_w", "price_usd_per_h", "sources"}
 )  # fmt: skip
-"""Fields of a device that the law does not ask about: they cost no time, or in proportion to it."""
+"""Fields of a device that the law does not ask about: they cost no time."""
 
 
 def flop_rate_of(cluster: Cluster) -> float:
