@@ -23,8 +23,10 @@ COLOURS: Final = LinearSegmentedColormap.from_list(
 )
 """Blue where the others win, vermilion where ours do (Okabe and Ito), white where nobody does."""
 
-_CELL_IN = (1.22, 0.68)
-_SIDE_IN = 1.25
+_CELL_IN = (1.08, 0.66)
+_SIDE_IN = 1.5
+_BESIDE_MAX = 3
+_HATCH_INK = "#7b8187"
 _DARK = 0.45  # chosen: luminance below which letters are white
 _RANGE_MIN = 1.0  # in octaves; chosen: a lead of a tenth is not drawn as loud as one of ten
 _RANGE_MAX = 3.0  # chosen: beyond 8 times, colours say no more
@@ -47,16 +49,19 @@ def heat_map(found: Contest) -> Figure:
     A thick line parts the cells where ours are first, in the median, from those where others are.
     """
     across, down = found.across[1], found.down[1]
-    wide = beside(len(found.bouts))
+    wide = beside(min(len(found.bouts), _BESIDE_MAX))
     tall = -(-len(found.bouts) // wide)
-    size = (_SIDE_IN + len(across) * _CELL_IN[0], 1.0 + len(down) * _CELL_IN[1])
-    figure = new_figure(max(5.2, wide * size[0]), tall * size[1] + 1.1)
+    size = (0.25 + len(across) * _CELL_IN[0], 1.0 + len(down) * _CELL_IN[1])
+    figure = new_figure(max(5.8, _SIDE_IN + wide * size[0]), tall * size[1] + 1.1)
     scale = Normalize(*_range(found))
     for index, (panel, bouts) in enumerate(zip(found.panels[1], found.bouts, strict=True)):
         axes = figure.add_subplot(tall, wide, index + 1)
         if panel is not None:
             axes.set_title(axis_words(found.panels[0], panel))
         _draw_panel(axes, found, bouts, scale)
+        if index % wide:
+            axes.set_yticks([])
+            axes.set_ylabel("")
     _key(figure, found, scale)
     return figure
 
@@ -124,17 +129,16 @@ def _draw_cell(axes: Axes, place: tuple[int, int], bout: Bout | None, scale: Nor
         octaves = math.log2(min(max(bout.ratio, 2.0**scale.vmin), 2.0**scale.vmax))  # type: ignore[operator]
         colour = COLOURS(scale(octaves))
     is_tie = bout is not None and bout.is_tie
-    axes.add_patch(
-        Rectangle(
-            (x, y), 1.0, 1.0, facecolor=colour, edgecolor="white", linewidth=1.5,
-            hatch="////" if is_tie else "",
-        )
-    )  # fmt: skip
-    if is_tie:  # a hatch behind letters needs paper between
+    axes.add_patch(Rectangle((x, y), 1.0, 1.0, facecolor=colour, edgecolor="white", linewidth=1.5))
+    if is_tie:  # letters need a cell without a hatch behind them
         axes.add_patch(
             Rectangle(
-                (x + 0.06, y + 0.14), 0.88, 0.72, facecolor=colour, edgecolor="none", zorder=2
+                (x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour, edgecolor=_HATCH_INK,
+                linewidth=0.0, hatch="////",
             )
+        )  # fmt: skip
+        axes.add_patch(
+            Rectangle((x + 0.07, y + 0.15), 0.86, 0.7, facecolor=colour, linewidth=0.0, zorder=2)
         )
     axes.text(
         x + 0.5, y + 0.5, _cell_text(bout), ha="center", va="center", fontsize=7.5,
@@ -177,7 +181,7 @@ def _key(figure: Any, found: Contest, scale: Normalize) -> None:
     bar.set_label(f"← best of the others is {what}          {ours} is {what} →")
     bar.outline.set_visible(False)
     handles: list[Any] = [
-        Patch(facecolor="white", edgecolor=INK, hatch="////", label=_tie_words(found)),
+        Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=_tie_words(found)),
         figure.axes[0].plot([], [], color=INK, linewidth=3.0, label="where the first changes")[0],
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(2))
