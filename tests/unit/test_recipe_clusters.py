@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.errors import FileFormatError
 from ampsim.recipes.checking import check_report, read_manifest
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.rows import make_rows
 
 SLOW = """
 flop_per_s = 5e11

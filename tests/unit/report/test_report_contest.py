@@ -111,7 +111,7 @@ def test_throughputs_are_compared_where_nothing_was_learned():
 
 
 def test_a_point_that_nobody_reached_is_said_so():
-    nobody = {point: ((None, None, None),) * 3 for point in TIMES}
+    nobody = dict.fromkeys(TIMES, ((None, None, None),) * 3)
     times = {**nobody, (2, S): TIMES[2, S]}
     cells, table = cells_and_table(times)
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
