@@ -15,6 +15,8 @@ from ampsim.printable import printable
 from ampsim.units import UNKNOWN, format_rate
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ampsim.study import Progress
     from ampsim.study.progress import Whole
 
@@ -36,11 +38,16 @@ def shown(*, is_quiet: bool) -> Generator[Show | None]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    display = Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines()
+    display = Bars(console) if is_drawn_on(console) else Lines()
     try:
         yield display.show
     finally:
         display.close()
+
+
+def is_drawn_on(console: Console) -> bool:
+    """Whether something that moves can be drawn on it."""
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def title_of(progress: Progress) -> str:

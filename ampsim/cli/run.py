@@ -20,7 +20,7 @@ from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
-    from ampsim.clock import Clock
+    from ampsim.clock import WallClock
     from ampsim.study import Result
     from ampsim.study.run_to_keep import Outcome
 
@@ -34,7 +34,11 @@ class ClockName(StrEnum):
 
 ClockOption = Annotated[
     ClockName,
-    typer.Option("--clock", help="Jump from event to event, or really wait as the devices would."),
+    typer.Option(
+        "--clock",
+        help="Jump from event to event, or really wait as the devices would; a terminal "
+        "shows what each worker does meanwhile.",
+    ),
 ]
 StretchOption = Annotated[
     float | None,
@@ -86,7 +90,7 @@ def run(
     The object of --json: ampsim, model, cluster, seed, rows (one, as of forecast), folder, ended,
     epochs (a list, as in epochs.csv).
     """
-    from ampsim.cli.progress import shown
+    from ampsim.cli.live import watching
     from ampsim.output_folder import taken
     from ampsim.report.naming import slug
     from ampsim.report.page.run import FILES, write_run_folder
@@ -105,8 +109,10 @@ def run(
         _clock_of(clock, stretch) as time,
         taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
     ):
-        settled = RunOptions(epochs, seed, mode.value, instances, target, time, placement)
-        with shown(is_quiet=quiet) as on_progress:
+        with watching(time, is_quiet=quiet) as (on_progress, watch):
+            settled = RunOptions(
+                epochs, seed, mode.value, instances, target, time, placement, on_start=watch
+            )
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run_folder(outcome, place, target)
     folder = place.path
@@ -115,6 +121,8 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
+    if time is not None:
+        write(_kept_time(time))
     *tables, last = tables_of(outcome.result)
     write(f"wrote {folder}: manifest.toml, {', '.join(tables)} and {last} (.parquet), epochs.csv")
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
@@ -122,7 +130,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _clock_of(name: ClockName, stretch: float | None) -> Generator[Clock | None]:
+def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | None]:
     """The clock that the command line names; None for a new virtual one."""
     from ampsim.clock import WallClock
 
@@ -164,6 +172,17 @@ def _summary(result: Result) -> str:
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
         f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
+    )
+
+
+def _kept_time(clock: WallClock) -> str:
+    """How well the wall kept the times of the trace."""
+    passes_s = clock.now
+    longer = clock.elapsed_s / passes_s - 1.0 if passes_s else 0.0
+    return (
+        f"on the wall: {format_seconds(clock.elapsed_s * clock.stretch)} for "
+        f"{format_seconds(passes_s)} x {clock.stretch:g}, {100 * longer:.2g} % longer; events came "
+        f"at most {format_seconds(clock.late_max_s)} late"
     )
 
 

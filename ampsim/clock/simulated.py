@@ -81,17 +81,20 @@ class SimClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""
-        event = Timeout(self._environment, round(delay_s * TICKS_PER_SECOND))
-        event.callbacks.append(lambda _event: callback())  # pyright: ignore  # a list until processed
+        self._calling(delay_s, callback)
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` virtual seconds, unless what is returned is called first.
 
         Time does not pass on to an alarm that was taken back.
         """
+        return partial(self._take_back, self._calling(delay_s, callback))
+
+    def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
+        """An event in `delay_s` virtual seconds that calls `callback`."""
         event = Timeout(self._environment, round(delay_s * TICKS_PER_SECOND))
         event.callbacks.append(lambda _event: callback())  # pyright: ignore  # a list until processed
-        return partial(self._take_back, event)
+        return event
 
     def _take_back(self, event: Event) -> None:
         """Remove an event that is yet to come from SimPy's heap."""

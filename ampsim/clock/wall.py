@@ -3,45 +3,81 @@
 This is the method of the paper's Appendix C itself (sleep nodes), in one process, and the check on
 the virtual clock. `stretch` wall seconds pass for each second of the clock, so that microseconds
 become long enough for an operating system to tell apart.
+
+Deadlines do not drift: whatever follows from an event is due so long after the time at which the
+event was due, not after the time at which an event loop came to it. Events of one instant come in
+the order of the virtual clock, and none begins before what the last one brought about is done. So a
+trace has the same times on both clocks; how well the wall kept them is what `elapsed_s` and
+`late_max_s` tell.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Final
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, TypeAlias
 
 from ampsim.arguments import checked
+from ampsim.clock.simulated import SECONDS_PER_TICK, TICKS_PER_SECOND
 from ampsim.errors import OptionError
 
 SPIN_S: Final = 0.003  # chosen: an event loop wakes up to 2 ms late, so the last 3 ms are polled
 
+_START, _TIMER, _SIGNAL = range(3)
+"""What comes first within an instant, as SimPy has it."""
 
-class WallSignal:
-    """A future of the loop, with the clock told when its waiter stops and goes on."""
+_Event: TypeAlias = "tuple[int, int, int, Callable[[], None]]"
+"""What is due: (tick, priority, place among those of equal priority, what to do)."""
+
+
+class _Once:
+    """A future of the loop that one coroutine may await, before or after it has come.
+
+    Args:
+        clock: told when the coroutine stops and goes on.
+    """
 
     def __init__(self, clock: WallClock) -> None:
-        """Belong to `clock`, not fired."""
         self._clock = clock
         self._future: asyncio.Future[None] = clock.loop.create_future()
+        self._is_awaited = False
 
-    def fire(self) -> None:
-        """Wake whoever awaits this in the loop's next turn but one."""
-        self._clock.busy(+1)
-        self._clock.loop.call_soon(self._clock.loop.call_soon, self._future.set_result, None)
+    def come(self) -> None:
+        """Let the coroutine go on."""
+        if self._is_awaited:
+            self._clock.busy(+1)
+        self._future.set_result(None)
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """Wait until the signal fires."""
+        """Wait until it has come."""
+        if self._future.done():
+            return
+        self._is_awaited = True
         self._clock.busy(-1)
         yield from self._future.__await__()
 
 
+class WallSignal(_Once):
+    """A signal that fires last in its instant."""
+
+    def fire(self) -> None:
+        """Wake whoever awaits this when the present instant has settled."""
+        self._clock.put(0, _SIGNAL, self.come)
+
+
 class WallClock:
-    """Real time, stretched; `run` returns when every coroutine awaits an unfired signal."""
+    """Real time, stretched; `run` returns when every coroutine awaits an unfired signal.
+
+    Attributes:
+        stretch: wall seconds for each second of this clock.
+        elapsed_s: seconds of this clock that really passed in `run`, up to the last event.
+        late_max_s: the most wall seconds by which an event came too late.
+    """
 
     @checked
     def __init__(self, stretch: float = 1.0) -> None:
@@ -53,42 +89,41 @@ class WallClock:
         if not 0.0 < stretch < float("inf"):
             raise OptionError(f"stretch must be a positive finite number, got {stretch}")
         self.loop = asyncio.new_event_loop()
-        self._stretch = stretch
-        self._start = self.loop.time()
-        self._waiting: list[tuple[float, int]] = []
+        self.elapsed_s = 0.0
+        self.late_max_s = 0.0
+        self.stretch = stretch
+        self._tick = 0
+        self._events: list[_Event] = []
         self._places = itertools.count()
         self._busy = 0
-        self._idle = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._start_s = 0.0
+        self._is_running = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._coming: set[Coroutine[Any, Any, None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
 
     @property
     def now(self) -> float:
-        """Seconds of this clock since it was made."""
-        return (self.loop.time() - self._start) / self._stretch
+        """Seconds of this clock at which the present event is due."""
+        return self._tick * SECONDS_PER_TICK
 
     @property
     def is_settled(self) -> bool:
-        """Never known: what ends in this instant may be a turn of the loop away."""
-        return False
+        """Whether the next event, if there is one, is due later."""
+        return not self._events or self._events[0][0] > self._tick
 
-    async def _until(self, deadline: float) -> None:
-        """Return at `deadline`, and never before someone with an earlier one."""
-        place = (deadline, next(self._places))
-        heapq.heappush(self._waiting, place)
-        try:
-            remaining = deadline - self.loop.time()
-            if remaining > SPIN_S:
-                await asyncio.sleep(remaining - SPIN_S)
-            while self._waiting[0] != place or self.loop.time() < deadline:
-                await asyncio.sleep(0)
-        finally:  # also of an alarm that is taken back, for which nobody is to wait
-            self._waiting.remove(place)
-            heapq.heapify(self._waiting)
+    @property
+    def passed_s(self) -> float:
+        """Seconds of this clock that the wall has passed; in `run`, never much before `now`."""
+        return (self.loop.time() - self._start_s) / self.stretch if self._is_running else self.now
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Really wait: `delay_s` seconds of this clock, `stretch` times as long on the wall."""
-        return self._until(self.loop.time() + delay_s * self._stretch)
+        once = _Once(self)
+        self.put(delay_s, _TIMER, once.come)
+        return once
 
     def signal(self) -> WallSignal:
         """Return a new signal that has not fired."""
@@ -96,42 +131,67 @@ class WallClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` seconds of this clock."""
-        self.set_alarm(delay_s, callback)
+        self.put(delay_s, _TIMER, callback)
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` seconds, unless what is returned is called first."""
-        deadline = self.loop.time() + delay_s * self._stretch
-
-        async def wait_and_call() -> None:
-            await self._until(deadline)
-            callback()
-
-        task = self._task(wait_and_call(), "call_later")
-
-        def take_back() -> None:
-            task.cancel()
-
-        return take_back
+        return partial(self._take_back, self.put(delay_s, _TIMER, callback))
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Let `coroutine` run as a task of the loop."""
-        self._task(coroutine, name)
+        """Let `coroutine` run as a task of the loop, in the present context."""
+        context = copy_context()
+        self._coming.add(coroutine)
 
-    def _task(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        self.busy(+1)
-        task = self.loop.create_task(coroutine, name=name)
-        task.add_done_callback(self._ended)
-        self._tasks.append(task)
-        return task
+        def begin() -> None:
+            self._coming.discard(coroutine)
+            task = self.loop.create_task(coroutine, name=name, context=context)
+            task.add_done_callback(self._ended)
+            self._tasks.add(task)
+            self.busy(+1)
+
+        self.put(0, _START, begin)
+
+    def put(self, delay_s: float, priority: int, what: Callable[[], None]) -> _Event:
+        """Let something be done in `delay_s` seconds; for this module."""
+        tick = self._tick + round(delay_s * TICKS_PER_SECOND)
+        event = (tick, priority, next(self._places), what)
+        heappush(self._events, event)
+        return event
+
+    def _take_back(self, event: _Event) -> None:
+        self._events.remove(event)
+        heapify(self._events)
 
     def run(self) -> None:
         """Run the loop until nothing is left to do; an exception of a coroutine is raised here."""
-        if self._busy:
-            self._idle.clear()
-            self._complete(self._idle.wait())
+        self._complete(self._pass_events())
         if self._failure is not None:
             raise self._failure
-        self._tasks = [task for task in self._tasks if not task.done()]
+
+    async def _pass_events(self) -> None:
+        """Do one event after the other, each when it is due and all before it have been served."""
+        self._start_s = start_s = self.loop.time() - self.now * self.stretch
+        self._is_running = True
+        passed_s = self.now
+        await self._quiet.wait()
+        while self._events and self._failure is None:
+            due_s = start_s + self._events[0][0] * SECONDS_PER_TICK * self.stretch
+            late_s = await self._wait(due_s)
+            self._tick, _priority, _place, what = heappop(self._events)
+            self.late_max_s = max(self.late_max_s, late_s)
+            what()
+            await self._quiet.wait()
+        self._is_running = False
+        self.elapsed_s += (self.loop.time() - start_s) / self.stretch - passed_s
+
+    async def _wait(self, due_s: float) -> float:
+        """Return when the loop's time is `due_s`; by how much it is later already."""
+        left_s = due_s - self.loop.time()
+        if left_s > SPIN_S:
+            await asyncio.sleep(left_s - SPIN_S)
+        while (now_s := self.loop.time()) < due_s:
+            await asyncio.sleep(0)
+        return now_s - due_s
 
     def _complete(self, awaited: Awaitable[Any]) -> None:
         """Run the loop until `awaited` has ended.
@@ -153,6 +213,8 @@ class WallClock:
 
     def close(self) -> None:
         """Cancel what still waits and close the loop."""
+        for coroutine in self._coming:
+            coroutine.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks and not self.loop.is_closed():
@@ -160,13 +222,15 @@ class WallClock:
         self.loop.close()
 
     def busy(self, change: int) -> None:
-        """Count how many coroutines have something to do; `run` ends at none."""
+        """Count how many coroutines have something to do; at none the next event may come."""
         self._busy += change
         if self._busy == 0:
-            self._idle.set()
+            self._quiet.set()
+        else:
+            self._quiet.clear()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
-            self._idle.set()
         self.busy(-1)

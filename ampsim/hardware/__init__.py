@@ -1,13 +1,11 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.cluster import HOST, Cluster, Route, variations
+from ampsim.hardware.cluster import HOST, Cluster, MemoryRemedy, Route, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
     light_is_free,
     occupancy_s,
-    serialization_s,
-    transfer_s,
 )
 from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
@@ -29,6 +27,7 @@ __all__ = [
     "HostPorts",
     "Level",
     "Link",
+    "MemoryRemedy",
     "Messages",
     "Network",
     "Ports",
@@ -43,7 +42,5 @@ __all__ = [
     "load_cluster",
     "load_device",
     "occupancy_s",
-    "serialization_s",
-    "transfer_s",
     "variations",
 ]

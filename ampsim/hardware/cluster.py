@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,7 +17,7 @@ from ampsim.hardware.edges import edges_of
 from ampsim.hardware.events import Event, Failures, Messages, fault_of_events, variations_of
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.network import Network, Share, Way
-from ampsim.hardware.record import digest_of
+from ampsim.hardware.record import BYTES_MAX, digest_of
 from ampsim.hardware.topology import HOST, WORKERS_MAX, Edge, Ports, Sharing, Topology
 from ampsim.html_table import html_table
 from ampsim.toml_file import Record, Text
@@ -40,6 +40,28 @@ class Route(Record):
     link: Link
 
 
+class MemoryRemedy(Record):
+    """What is done so that activations fit into the workers' memories.
+
+    Args:
+        remedy: "offload" moves the activations of heavy nodes to the host and back over the lanes
+            of their device; "recompute" lets heavy nodes keep their inputs alone, and compute the
+            rest again.
+        above_bytes: an activation is moved only where more than this lies in its device's memory.
+    """
+
+    remedy: Literal["offload", "recompute"]
+    above_bytes: Annotated[int, Field(ge=0, le=BYTES_MAX)] = 0
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        """No key is without effect."""
+        if self.above_bytes and self.remedy != "offload":
+            text = f"above_bytes has no effect on remedy {self.remedy!r}; leave it out"
+            raise PydanticCustomError("memory", "{text}", {"text": text})
+        return self
+
+
 class Cluster(Record):
     """The hardware of one run.
 
@@ -56,6 +78,10 @@ class Cluster(Record):
         topology: the edges that messages between workers cross; None where each pair has a link.
         edges: the same, listed one by one; they may lead to the host and to switches.
         sharing: how those who want the same bandwidth divide it; "fair" where it is None.
+        host: what the controller runs on: each of its messages takes the host's
+            `message_overhead_s`, and each of its steps its `step_overhead_s`; None where it acts at
+            once.
+        memory: what is done so that activations fit into memory; None where all stay.
 
     With a topology or edges, `link` and `links` are the ways to and from the host alone; and where
     an edge leads to the host, nobody's.
@@ -73,6 +99,20 @@ class Cluster(Record):
     topology: Topology | None = None
     edges: tuple[Edge, ...] = ()
     sharing: Sharing | None = None
+    host: Device | None = None
+    memory: MemoryRemedy | None = None
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        """Where activations move, every device has lanes for it."""
+        for index, device in enumerate(self.devices if self.offloads else ()):
+            if device.copy_bandwidth_bytes_per_s is None:
+                text = (
+                    "memory.remedy 'offload' needs copy_bandwidth_bytes_per_s of every device, "
+                    f"{device.name} of worker {index} has none; add it to the device"
+                )
+                raise PydanticCustomError("memory", "{text}", {"text": text})
+        return self
 
     @model_validator(mode="after")
     def _check_links(self) -> Self:
@@ -113,6 +153,22 @@ class Cluster(Record):
     def workers(self) -> int:
         """Count of workers."""
         return len(self.devices)
+
+    @property
+    def offloads(self) -> bool:
+        """Whether activations move to the host and back."""
+        return self.memory is not None and self.memory.remedy == "offload"
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether a device does something beside computing, in a run on this cluster."""
+        return self.offloads or any(device.dispatch_s for device in self.devices)
+
+    @property
+    def is_host_free(self) -> bool:
+        """Whether nothing that the host does takes time."""
+        host = self.host
+        return host is None or not (host.message_overhead_s or host.step_overhead_s)
 
     @property
     def has_shared_bandwidth(self) -> bool:
@@ -200,10 +256,15 @@ class Cluster(Record):
         for key in _LATER_KEYS:
             if not content[key]:
                 del content[key]
+        if self.host is not None:
+            content["host"] = self.host.digest
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})
 
 
-_LATER_KEYS = ("ports", "topology", "edges", "sharing", "events", "failures", "messages")
+_LATER_KEYS = (
+    "ports", "topology", "edges", "sharing", "events", "failures", "messages",
+    "host", "memory",
+)  # fmt: skip
 """Keys that count in a digest only where they are set, so that those of earlier files stay."""
 
 

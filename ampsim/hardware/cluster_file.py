@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from ampsim import assets
 from ampsim.errors import AmpsimError, FileFormatError
-from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, Place, Route
+from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, MemoryRemedy, Place, Route
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.events import Event, Failures, Messages
@@ -61,6 +61,8 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
         "links": tuple(routes),
         **_variation(file, label),
         **_network_keys(file, label),
+        "host": None if file.host is None else _host(file.host, path.parent, f"{label}: host"),
+        "memory": file.memory,
     }
     return validate(Cluster, content, label)
 
@@ -140,6 +142,12 @@ class _EdgesEntry(Wire):
         return [Edge.model_validate({"between": pair, **cost}) for pair in named]
 
 
+class _HostEntry(Record):
+    """What the controller runs on: a shipped name, or a device file."""
+
+    device: Text
+
+
 class _ClusterFile(Record):
     """The keys of a cluster file."""
 
@@ -155,6 +163,8 @@ class _ClusterFile(Record):
     topology: Topology | None = None
     edges: list[_EdgesEntry] | None = None
     sharing: Sharing | None = None
+    host: _HostEntry | None = None
+    memory: MemoryRemedy | None = None
 
 
 def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
@@ -168,6 +178,13 @@ def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
         if one is not None and one.source is None:
             raise _unsourced(f"{label}: {key}")
     return {"events": tuple(file.events), "failures": file.failures, "messages": file.messages}
+
+
+def _host(entry: _HostEntry, folder: Path, label: str) -> Device:
+    """The host's device: a file where the text ends as one, else a shipped name."""
+    is_file = entry.device.endswith(".toml")
+    key = {"file" if is_file else "name": entry.device}
+    return _device(_DeviceEntry.model_validate(key), folder, label)
 
 
 def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:

@@ -1,4 +1,4 @@
-"""How long a step occupies its device, and how long a message waits for its link.
+"""How long a step occupies its device.
 
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
 Appendix C). A device that names its memory bandwidth or an overhead departs from it: each step,
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from ampsim.hardware.device import Device
 from ampsim.hardware.efficiency import CURVES, fraction_at
-from ampsim.hardware.link import Link
 from ampsim.ir.work import Work
 
 
@@ -83,17 +82,6 @@ def rate_flop_per_s(device: Device, rows: int | None, matrix_elements: int | Non
     if device.matrix_efficiency is not None and matrix_elements is not None:
         rate *= fraction_at(device.matrix_efficiency, matrix_elements)
     return rate
-
-
-def serialization_s(link: Link, payload_bytes: int) -> float:
-    """Seconds for which a message occupies its link; the next one waits for that long."""
-    bandwidth = link.bandwidth_bytes_per_s
-    return 0.0 if bandwidth is None else payload_bytes / bandwidth
-
-
-def transfer_s(link: Link, payload_bytes: int) -> float:
-    """Seconds from sending to arrival over an idle link: latency + bytes / bandwidth."""
-    return link.latency_s + serialization_s(link, payload_bytes)
 
 
 def charges(device: Device) -> list[Charge]:

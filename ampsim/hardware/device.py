@@ -39,6 +39,10 @@ class Sources(Record):
     idle_power_w: Source | None = None
     busy_power_w: Source | None = None
     price_usd_per_h: Source | None = None
+    message_overhead_s: Source | None = None
+    dispatch_s: Source | None = None
+    copy_bandwidth_bytes_per_s: Source | None = None
+    copy_latency_s: Source | None = None
 
 
 NUMBERS = tuple(Sources.model_fields)
@@ -77,6 +81,14 @@ class Device(Record):
         idle_power_w: electrical power while no step occupies the device.
         busy_power_w: the same while one does, at least `idle_power_w`; None where it is unknown.
         price_usd_per_h: what the device costs for an hour, idle or busy; None where it is unknown.
+        message_overhead_s: what each message that the device sends to another place, or takes from
+            one, costs its processor.
+        dispatch_s: what it takes to issue a step that takes device time, beside the device: a
+            device that always has work never waits for it. It stands in place of
+            `operation_overhead_s`.
+        copy_bandwidth_bytes_per_s: rate of the lane to the host's memory, and of the one from it;
+            None where the device has none.
+        copy_latency_s: what each copy takes beside its bytes.
         sources: where each number comes from; a file must say for each that it gives.
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
@@ -98,6 +110,10 @@ class Device(Record):
     idle_power_w: Power | None = None
     busy_power_w: Power | None = None
     price_usd_per_h: Price | None = None
+    message_overhead_s: Seconds = 0.0
+    dispatch_s: Seconds = 0.0
+    copy_bandwidth_bytes_per_s: Rate | None = None
+    copy_latency_s: Seconds = 0.0
     sources: Sources = Sources()
 
     @model_validator(mode="after")
@@ -139,6 +155,27 @@ class Device(Record):
         if idle is not None and busy is not None and busy < idle:
             raise _wrong(f"busy_power_w must be >= {idle:g}, idle_power_w, got {busy:g}")
         return self
+
+    @model_validator(mode="after")
+    def _check_lanes(self) -> Self:
+        """Nothing is charged twice, and a latency is that of something."""
+        if self.dispatch_s and self.operation_overhead_s:
+            raise _wrong(
+                f"dispatch_s of {self.dispatch_s:g} and operation_overhead_s of "
+                f"{self.operation_overhead_s:g} would both charge for issuing a step; keep "
+                "dispatch_s where issuing runs ahead of the device, else operation_overhead_s"
+            )
+        if self.copy_latency_s and self.copy_bandwidth_bytes_per_s is None:
+            raise _wrong(
+                "copy_latency_s has no effect without copy_bandwidth_bytes_per_s; add "
+                "copy_bandwidth_bytes_per_s"
+            )
+        return self
+
+    def copy_s(self, size_bytes: int) -> float:
+        """Seconds for which a copy of so many bytes occupies a lane to the host or from it."""
+        assert self.copy_bandwidth_bytes_per_s is not None, f"{self.name} copies nothing"
+        return self.copy_latency_s + size_bytes / self.copy_bandwidth_bytes_per_s
 
     def _check_pair(self, first: str, second: str) -> None:
         """Two keys are given together or not at all."""

@@ -2,6 +2,7 @@
 
 from ampsim.machine.channel import Channel
 from ampsim.machine.fabric import Fabric
+from ampsim.machine.lane import Job, Lane
 from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.outages import outages_until
 from ampsim.machine.pace import paced
@@ -12,6 +13,8 @@ __all__ = [
     "Channel",
     "Fabric",
     "Instant",
+    "Job",
+    "Lane",
     "Memory",
     "Processor",
     "Sample",

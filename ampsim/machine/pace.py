@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.clock import Clock
-from ampsim.hardware import Cluster
+from ampsim.hardware import HOST, Cluster
 from ampsim.machine.outages import Outage, has_outages, outages_of
 from ampsim.machine.processor import Begun, Processor, Tasks
 from ampsim.rng import stream
@@ -24,9 +24,18 @@ _DRAWS: Final = 1024  # chosen: one call of NumPy for so many costs little more 
 
 
 def paced(
-    tasks: Tasks, processor: Processor, clock: Clock, cluster: Cluster, *, seed: int
+    tasks: Tasks,
+    processor: Processor,
+    clock: Clock,
+    cluster: Cluster,
+    *,
+    seed: int,
+    computes: bool = True,
 ) -> Tasks:
     """The tasks of a processor at the pace of its device; they themselves where nothing varies.
+
+    All lanes of a device are slow or down together. Jitter is that of what computes, and of the
+    host, which is never slow or down.
 
     Args:
         tasks: what takes as long as it is priced.
@@ -34,13 +43,17 @@ def paced(
         clock: whose time passes.
         cluster: says what varies.
         seed: the run's.
+        computes: whether the tasks are the device's steps, and not those of another lane.
     """
     worker = processor.index
-    cv = cluster.devices[worker].jitter_cv
-    if not cv and not has_outages(cluster, worker):
+    device = cluster.host if worker == HOST else cluster.devices[worker]
+    cv = device.jitter_cv if computes and device is not None else 0.0
+    varies = worker != HOST and has_outages(cluster, worker)
+    if not cv and not varies:
         return tasks
     jitter = lognormal(stream(seed, "jitter", worker), cv) if cv else None
-    return Paced(tasks, Pace(outages_of(cluster, worker, seed), jitter), processor, clock)
+    outages = outages_of(cluster, worker, seed) if varies else iter(())
+    return Paced(tasks, Pace(outages, jitter), processor, clock)
 
 
 def lognormal(random: np.random.Generator, cv: float) -> Iterator[float]:

@@ -14,9 +14,13 @@ from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, plain
+from ampsim.model_parallel.host import HostLane
+from ampsim.model_parallel.lanes import Lanes
+from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
+from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, Route, plain
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
+from ampsim.model_parallel.recompute import with_forward_again
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import WorkerStages
 from ampsim.model_parallel.schedules.values import Weights
@@ -68,7 +72,8 @@ class Assembly:
         fabric: the links.
         workers: one for each device.
         memories: of the workers.
-        tasks: what each worker's processor does, at the pace of its device.
+        tasks: what each processor does, at the pace of its device: the workers', the host's where
+            that takes time, and those of other lanes.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
 
@@ -101,11 +106,18 @@ class Assembly:
         self.instant = Instant(clock)
         self.fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
         self.workers = self._workers(schedule)
+        counts_memory = counts_memory or cluster.offloads
         self.memories = WorkerMemories(cluster, clock, is_counting=counts_memory)
-        self.tasks: list[Tasks] = [
-            one if seed is None else paced(one, one.processor, clock, cluster, seed=seed)
-            for one in self.workers
-        ]
+        self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder)
+        for worker in self.workers:
+            worker.accept_update = self.lanes.update_acceptor(worker)
+        self._host: HostLane | None = None
+        if cluster.host is not None and not cluster.is_host_free:
+            processor = Processor(HOST, clock, self.instant)
+            self._host = HostLane(processor, clock, cluster.host, recorder)
+            self.controller.send = self._host.send
+        self._far: dict[PlacedNode, FarPorts] = {}
+        self.tasks = self._tasks(seed)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
         self._stages = {place: stage for stage, place in enumerate(stages)}
         if stages:
@@ -114,8 +126,24 @@ class Assembly:
         self._resident_bytes = resident_bytes(job.graph.nodes, placement)
         self._set_turns(schedule, stages)
         self.placed_nodes = self._placed_nodes(schedule, stages)
-        self.barrier = Barrier() if schedule.order.holds_gradients else None
+        self.barrier = self._barrier() if schedule.order.holds_gradients else None
         self._wire()
+
+    def _barrier(self) -> Barrier:
+        """What holds gradients back; beside copies it counts, to let go at the right moment."""
+        if not self._cluster.offloads:
+            return Barrier()
+
+        def note_held(count: int) -> None:
+            if count == self.controller.messages_in_flight:
+                self._clock.call_later(0.0, let_go)
+
+        def let_go() -> None:
+            barrier.let_go(barrier.last_cause)
+            self.instant.settle()
+
+        barrier = Barrier(note_held)
+        return barrier
 
     def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
         """Tell each node how it is to run."""
@@ -141,6 +169,24 @@ class Assembly:
             for index in range(self._cluster.workers)
         ]
 
+    def _tasks(self, seed: int | None) -> list[tuple[Processor, Tasks]]:
+        """What every processor does, with what varies around it."""
+        found: list[tuple[Processor, Tasks, bool]] = []
+        for worker in self.workers:
+            overhead_s = self._cluster.devices[worker.index].message_overhead_s
+            tasks = WithMessageOverhead(worker, overhead_s, self._far) if overhead_s else worker
+            found.append((worker.processor, tasks, True))
+        if self._host is not None:
+            found.append((self._host.processor, self._host, True))
+        found += [(lane.processor, lane, False) for lane in self.lanes.all]
+        if seed is None:
+            return [(processor, tasks) for processor, tasks, _computes in found]
+        how = (self._clock, self._cluster)
+        return [
+            (processor, paced(tasks, processor, *how, seed=seed, computes=computes))
+            for processor, tasks, computes in found
+        ]
+
     def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
         asked = self._asked(schedule.weights, stages)
@@ -157,6 +203,7 @@ class Assembly:
                 placed = self._placed_node(place, first)
                 self._seconds[place] = self._placed_node(place, second)
                 split_footprint(placed, self._seconds[place])
+                self._far.pop(self._seconds[place], None)  # it takes what the first half hands on
                 placed_nodes.append(placed)
             else:
                 placed_nodes.append(self._placed_node(place, steps_of(node, asked[place])))
@@ -192,14 +239,27 @@ class Assembly:
             worker,
             self._cluster.devices[worker] if worker >= 0 else None,
             self._recorder.kinds,
-            work=steps.work,
+            work=with_forward_again(steps.work) if self.lanes.recomputes(node) else steps.work,
             resident_bytes=self._resident_bytes[worker],
         )
         placed = PlacedNode(node, place, worker, steps, prices)
-        placed.footprint = self.memories.footprint(node, worker)
+        memory = self.memories.of(worker)
+        placed.footprint = self.lanes.footprint(placed, memory)
+        self._note_far(placed)
         has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
+
+    def _note_far(self, placed: PlacedNode) -> None:
+        """Let messages of a node from and to other places cost what its device says."""
+        worker = placed.worker
+        if worker == HOST or not self._cluster.devices[worker].message_overhead_s:
+            return
+        far = far_ports(self._graph, self._placement, placed.index)
+        self._far[placed] = far
+        sends_report = placed.is_loss or placed.learner is not None
+        if sends_report or any(map(any, far.values())):
+            placed.is_free = False
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
@@ -229,9 +289,13 @@ class Assembly:
             placed.backward_routes = plain(backward_routes)
             if placed.is_loss:  # it turns the message around: what it sends goes to its inputs
                 placed.gradient_routes = plain(self._held(backward_routes, placed.index))
-                placed.report_routes = [self._to_controller(placed, self.controller.receive)]
+                placed.report_routes = [
+                    self._to_controller(placed, self.controller.receive, Direction.FORWARD)
+                ]
             elif placed.learner is not None:
-                placed.report_routes = [self._to_controller(placed, self.controller.acknowledged)]
+                placed.report_routes = [
+                    self._to_controller(placed, self.controller.acknowledged, Direction.UPDATE)
+                ]
         for place, second in self._seconds.items():
             self._wire_second(placed_nodes[place], second)
         self.controller.routes = placed_nodes[0].forward_routes
@@ -248,6 +312,7 @@ class Assembly:
         """
         stage = len(self._stages) + self._stages[first.index]
         accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
+        accept, _wakes = self.lanes.issued(second, accept, None, Direction.BACKWARD)
         memories = self.memories.between(first.worker, second.worker)
         hand_on = Route(accept, second, 0, None, False, None, memories)
         first.backward_routes = [*first.backward_routes, hand_on]
@@ -266,23 +331,33 @@ class Assembly:
             return routes
         return [self.barrier.before(route, source) for route in routes]
 
-    def _to_controller(self, placed: PlacedNode, accept: Callable[[Message], None]) -> Route:
-        """The route from `placed` to the controller, whose method `accept` takes the message."""
+    def _to_controller(
+        self, placed: PlacedNode, take: Callable[[Message], None], direction: Direction
+    ) -> Route:
+        """The route from `placed` to the controller, whose method `take` takes the message."""
         channel = self.fabric.channel(placed.worker, HOST)
         memories = self.memories.between(placed.worker, HOST)
-        return Route(accept, self.placed_nodes[0], 0, None, True, channel, memories)
+        taken = self._taken(take, direction)
+        return Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)
+
+    def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
+        """Who accepts messages to the controller: the host, where that takes time."""
+        return take if self._host is None else self._host.acceptor(take, direction)
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
         """The route from worker `source` to a port of `placed`."""
         channel = self.fabric.channel(source, placed.worker)
         memories = self.memories.between(source, placed.worker)
         if placed.worker == HOST:
-            return Route(self.controller.receive, placed, port, None, True, channel, memories)
+            taken = self._taken(self.controller.receive, direction)
+            return Route(taken, placed, port, None, True, channel, memories)
+        worker = self.workers[placed.worker]
+        is_free = placed.is_free and direction is not Direction.UPDATE
+        wakes: Processor | None = worker.processor
+        accept: Accept = worker.queue(placed, direction).append
         if placed.has_turns and direction is not Direction.UPDATE:
             stage = self._stages[placed.index]
-            accept = self._turn_queue(placed).acceptor(placed, stage, direction)
-            return Route(accept, placed, port, None, False, channel, memories)
-        worker = self.workers[placed.worker]
-        accept = worker.queue(placed, direction).append
-        is_free = placed.is_free and direction is not Direction.UPDATE
-        return Route(accept, placed, port, worker.processor, is_free, channel, memories)
+            accept, wakes = self._turn_queue(placed).acceptor(placed, stage, direction), None
+        if not is_free:
+            accept, wakes = self.lanes.issued(placed, accept, wakes, direction)
+        return Route(accept, placed, port, wakes, is_free, channel, memories)

@@ -1,7 +1,8 @@
 """The controller: pumps instances, throttles asynchrony, and knows when an instance is done.
 
 It is the paper's "specialized controller loop" (Section 4). It lives on the host, takes no device
-time, and speaks to workers over the cluster's links.
+time, and speaks to workers over the cluster's links. Where the cluster names a device for the host,
+what it takes and sends takes that one time (`ampsim.model_parallel.host`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ampsim.ir import (
     Node,
     ParameterizedNode,
     Send,
+    Sends,
     State,
 )
 from ampsim.model_parallel.budget import Budget
@@ -43,6 +45,7 @@ class Controller:
         budget: says in training whether another instance may come; None where only the number of
             those in flight matters.
         routes: for each port of the graph's controller node, where its messages go.
+        send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
         update_routes: the nodes that learn, and how an update message reaches each.
         in_flight_max: instances in flight at most.
         admitted: what has been admitted to training, for schedules that ask.
@@ -62,6 +65,7 @@ class Controller:
         self._recorder = recorder
         self.budget: Budget | None = None
         self.routes: Routes = ()
+        self.send: Callable[[Routes, int, Sends, Cause], None] = send
         self.update_routes: list[tuple[PlacedNode, Route]] = []
         self.on_finish: Callable[[int], None] = lambda _items: None
         self.element_bytes = SINGLE_BYTES
@@ -83,6 +87,11 @@ class Controller:
     def unfinished(self) -> list[int]:
         """Instances in flight."""
         return list(self._alive)
+
+    @property
+    def messages_in_flight(self) -> int:
+        """Messages of all instances in flight, but for those that wait at a node for others."""
+        return sum(self._alive.values())
 
     def start_pass(self, batches: Iterable[Any], is_training: bool, cause: Cause) -> None:
         """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items."""
@@ -119,7 +128,7 @@ class Controller:
             self._items[instance] = batch.rows
             if self.budget is not None and self._is_training:
                 self.budget.pumped(instance)
-            send(self.routes, 0, sends, cause)
+            self.send(self.routes, 0, sends, cause)
         return bool(batches)
 
     @property
@@ -202,7 +211,7 @@ class Controller:
         ]
         self._updating = len(due)
         for _placed_node, route in due:
-            send([route], 0, ((0, BY_CONTROLLER, None),), cause)
+            self.send([route], 0, ((0, BY_CONTROLLER, None),), cause)
 
     def acknowledged(self, message: Message) -> None:
         """Note that an update has ended, and admit after the last."""

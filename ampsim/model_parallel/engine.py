@@ -70,8 +70,8 @@ class Engine:
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
         self.memories = assembly.memories.all
         self._has_parameters = False
-        for worker, tasks in zip(self.workers, assembly.tasks, strict=True):
-            clock.start(worker.processor.work(tasks), f"worker-{worker.index}")
+        for processor, tasks in assembly.tasks:
+            clock.start(processor.work(tasks), f"worker-{processor.index}")
         clock.run()
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:

@@ -19,9 +19,9 @@ WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(MEMORY
 
 BACKWARD: Final = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
 
-Ended: TypeAlias = tuple[int, int]
+Ended: TypeAlias = "tuple[int, int, State]"
 """What the end of a step changes: (bytes of messages that go, bytes of activations that come, or
-go where negative)."""
+go where negative, the state under which they are kept)."""
 
 _Key: TypeAlias = "tuple[Direction, State]"
 
@@ -33,22 +33,20 @@ class Footprint:
         node: the operation.
         memory: that of its worker.
         first: the footprint of the first half of a split backward step, whose second half this is.
-        frees: whether a backward step frees what its forward step kept.
 
     Attributes:
+        frees: whether a backward step frees what its forward step kept.
         renames: whether messages that are served together may have different states: then `name`
             says, before a step, what its message waits for.
     """
 
-    __slots__ = ("_arrived", "_frees", "_kept", "memory", "node", "renames")
+    __slots__ = ("_arrived", "_kept", "frees", "memory", "node", "renames")
 
-    def __init__(
-        self, node: Node, memory: Memory, *, first: Footprint | None = None, frees: bool = True
-    ) -> None:
+    def __init__(self, node: Node, memory: Memory, *, first: Footprint | None = None) -> None:
         self.node, self.memory = node, memory
         self._arrived: dict[_Key, int] = {}
         self._kept: dict[State, int] = {} if first is None else first._kept
-        self._frees = frees
+        self.frees = True
         self.renames = type(node).joins is not Node.joins
 
     def name(self, direction: Direction, state: State) -> State:
@@ -71,15 +69,19 @@ class Footprint:
         if not sends:
             key = (direction, name)
             self._arrived[key] = self._arrived.get(key, 0) + taken_bytes
-            return 0, 0
+            return 0, 0, state
         if self._arrived:
             taken_bytes += self._arrived.pop((direction, name), 0)
         if direction is BACKWARD:
-            return taken_bytes, -self._kept.pop(state, 0) if self._frees else 0
-        kept_bytes = self.node.kept_bytes(state, taken_bytes) if self.node.is_training else 0
+            return taken_bytes, -self._kept.pop(state, 0) if self.frees else 0, state
+        kept_bytes = self._kept_bytes(state, taken_bytes) if self.node.is_training else 0
         if kept_bytes and not self._keep(sends, kept_bytes):
-            return taken_bytes, 0
-        return taken_bytes, kept_bytes
+            return taken_bytes, 0, state
+        return taken_bytes, kept_bytes, sends[0][1] if kept_bytes else state
+
+    def _kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """What a forward step has kept, of so many bytes that it took."""
+        return self.node.kept_bytes(state, taken_bytes)
 
     def _keep(self, sends: Sends, kept_bytes: int) -> bool:
         """Note what was kept, by the state of what is sent; False where that is none.
@@ -98,7 +100,7 @@ class Footprint:
         Raises:
             OutOfMemoryError: there is no room.
         """
-        messages, activations = ended
+        messages, activations, _state = ended
         if messages:
             self.memory.give(MESSAGES, messages)
         if activations > 0:

@@ -24,7 +24,6 @@ plain tuple because one is made for every message: a class of its own takes thre
 Accept: TypeAlias = Callable[[Message], Any]
 """Takes a message."""
 
-
 Memories: TypeAlias = "tuple[Memory | None, Memory | None]"
 """Where a message lies: with its sender until it has arrived, and then with its receiver."""
 

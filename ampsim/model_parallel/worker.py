@@ -17,7 +17,7 @@ from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.footprint import Ended, Footprint
-from ampsim.model_parallel.placed_node import Message, PlacedNode, send
+from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
@@ -62,6 +62,7 @@ class Worker:
         free_backward, free_forward: messages for nodes that cost nothing.
         queues: messages that take device time, by direction.
         turn_queue: where messages wait for their turn; None where there are no turns.
+        accept_update: takes the update messages of its own nodes.
     """
 
     def __init__(self, processor: Processor, shared: Shared) -> None:
@@ -73,6 +74,7 @@ class Worker:
             kind: deque() for kind in shared.order.kinds
         }
         self.turn_queue: TurnQueue | None = None
+        self.accept_update: Accept = self.queues[UPDATE].append
         self._clock = shared.clock
         self._record = shared.recorder.spans.append
         self._number = shared.recorder.span_number
@@ -125,7 +127,7 @@ class Worker:
     def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> None:
         """Send the node of `placed` an update message, if it has accumulated enough gradients."""
         if placed.learner is not None and placed.learner.is_update_due:
-            self.queues[UPDATE].append((placed, 0, state, None, cause))
+            self.accept_update((placed, 0, state, None, cause))
 
     def do_free(self, now_s: float) -> None:
         """Serve everything that takes no device time, backward first."""

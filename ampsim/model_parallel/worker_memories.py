@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ampsim.clock import Clock
 from ampsim.hardware import Cluster
-from ampsim.ir import Node
 from ampsim.machine import Memory
 from ampsim.model_parallel.footprint import STASHES, Footprint
 from ampsim.model_parallel.placed_node import Memories, PlacedNode
@@ -36,11 +35,6 @@ class WorkerMemories:
     def between(self, source: int, target: int) -> Memories | None:
         """Where a message between two workers lies; None where nobody counts."""
         return (self.of(source), self.of(target)) if self.all else None
-
-    def footprint(self, node: Node, worker: int) -> Footprint | None:
-        """What a node holds of its worker's memory; None where nobody counts."""
-        memory = self.of(worker)
-        return None if memory is None else Footprint(node, memory)
 
     def stash_of(self, worker: int) -> HeldStash | None:
         """A stash of weights on a worker; None where nobody counts."""
@@ -75,6 +69,5 @@ class HeldStash:
 def split_footprint(first: PlacedNode, second: PlacedNode) -> None:
     """Let the second half of a backward step free what the forward step kept, where it counts."""
     if first.footprint is not None:
-        node, memory = first.node, first.footprint.memory
-        first.footprint = Footprint(node, memory, frees=False)
-        second.footprint = Footprint(node, memory, first=first.footprint)
+        first.footprint.frees = False
+        second.footprint = Footprint(first.node, first.footprint.memory, first=first.footprint)

@@ -17,7 +17,7 @@ from ampsim.study.memory_tables import WithMemory
 from ampsim.study.path_tables import numbered, path_of_tables
 from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
-from ampsim.trace import DIRECTIONS, read_only
+from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, read_only
 from ampsim.trace.summary import Summary
 
 
@@ -109,7 +109,13 @@ class LoadedRun(WithTotals, WithMemory):
 
     def _occupation(self) -> Occupation:
         groups = self.kept.manifest["cluster"]["groups"]
-        return Occupation(groups, self.outages, lambda: (self.spans,))
+        return Occupation(groups, self.outages, lambda: (self._computed,))
+
+    @property
+    def _computed(self) -> pd.DataFrame:
+        """The spans without other lanes."""
+        spans = self.spans
+        return spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
 
     @cached_property
     def critical_path(self) -> pd.DataFrame:
@@ -127,6 +133,8 @@ class LoadedRun(WithTotals, WithMemory):
             columns = {str(name): spans[name].to_numpy() for name in spans}
             columns["node"] = numbered(spans["node"], self._nodes)
             columns["direction"] = numbered(spans["direction"], DIRECTIONS)
+            if "lane" in columns:
+                columns["lane"] = numbered(spans["lane"], LANES)
             sums(columns)
         return sums
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from ampsim.trace import DIRECTIONS, PATH_KINDS, Records, critical_path, read_only
-from ampsim.trace.records import LOG_SCHEMAS, log_of
+from ampsim.trace import DIRECTIONS, LANES, PATH_KINDS, Records, critical_path, read_only
+from ampsim.trace.records import LANE, LOG_SCHEMAS, log_of
 from ampsim.trace.table import Columns
 
 PART: Final = ("kind", "node", "direction", "worker")
@@ -60,6 +60,9 @@ def path_of_tables(
     columns["spans"]["node"] = numbered(spans["node"], nodes)
     columns["transfers"]["target"] = numbered(transfers["target"], nodes)
     columns["spans"]["direction"] = numbered(spans["direction"], DIRECTIONS)
+    for name in LANE:
+        if name in spans:
+            columns["spans"][name] = numbered(spans[name], LANES)
     logs = {table: log_of(own, table) for table, own in columns.items()}
     return path_frame(critical_path(Records(**logs, closures=())), nodes)
 

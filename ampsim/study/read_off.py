@@ -13,7 +13,7 @@ import pandas as pd
 from ampsim.study.energy import cost_usd, energy_j
 from ampsim.study.outages import held_up_s
 from ampsim.study.path_tables import path_parts
-from ampsim.trace import DIRECTIONS
+from ampsim.trace import DIRECTIONS, LANES
 from ampsim.trace.summary import Summary
 
 
@@ -132,6 +132,20 @@ class WithTotals(WithPath, ABC):
         shares = pd.DataFrame(self._totals.worked_s / makespan_s, columns=list(DIRECTIONS))
         shares.insert(0, "worker", np.arange(len(shares)))
         return shares
+
+    @property
+    def utilisation_by_lane(self) -> pd.DataFrame:
+        """Of the host and of other lanes than that of computing: worker, lane, share.
+
+        The share is of the makespan; the host is worker -1. Empty where no device has such a lane,
+        and no host takes time.
+        """
+        makespan_s = self.makespan_s or np.nan
+        rows = [
+            (worker, LANES[lane], seconds / makespan_s)
+            for (worker, lane), seconds in sorted(self._totals.lane_s.items())
+        ]
+        return pd.DataFrame(rows, columns=["worker", "lane", "share"])
 
     @property
     def staleness(self) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,8 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace import COMPUTE_LANE, Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace.log import Log
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
 from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
@@ -74,6 +75,9 @@ class Result(WithTotals, WithMemory):
         no device time have start_s == end_s. `staleness` is that of the gradient, −1 where the step
         made none. `state` has what the message's state says beside its instance, such as "step 3,
         length 7". Messages that were merged into one step stand side by side, each with its share.
+        Where a device has several lanes, `lane` says which a row is of: "compute" is a message
+        served; "dispatch" the issue of a step; "copy-out" and "copy-in" an activation on its way to
+        the host and back. The host's own steps have worker -1; they take a message or send some.
         `cause` says what brought the message: n >= 0 is the span in row n, -1 the start of the run,
         and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
         row n.
@@ -141,7 +145,7 @@ class Result(WithTotals, WithMemory):
 
     def _occupation(self) -> Occupation:
         groups = self.origin.get("cluster", {}).get("groups", ())
-        return Occupation(groups, self.outages, lambda: self.recorder.records().spans.chunks())
+        return Occupation(groups, self.outages, lambda: _computed(self.recorder.records().spans))
 
     @property
     def time_by_node(self) -> pd.DataFrame:
@@ -183,7 +187,8 @@ class Result(WithTotals, WithMemory):
         message that waits for its device; "transfer", one on its way over a link from
         `source_worker` to `worker`; "link queue", one that waits for a link; and, of no length,
         "admission" and "limit", where the controller let in an instance, which with "limit" the
-        limit on instances in flight had kept out. The host is worker -1.
+        limit on instances in flight had kept out. "dispatch" and "copy" are steps of these lanes.
+        The host is worker -1.
         """
         return path_frame(self._path, self.recorder.nodes)
 
@@ -315,3 +320,10 @@ class Result(WithTotals, WithMemory):
             cost_usd=self.cost_usd,
             outages=self.outages,
         )
+
+
+def _computed(spans: Log) -> Iterator[np.ndarray]:
+    """Chunks of what was computed, without other lanes."""
+    for chunk in spans.chunks():
+        has_lanes = "lane" in (chunk.dtype.names or ())
+        yield chunk[chunk["lane"] == COMPUTE_LANE] if has_lanes else chunk

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import FileFormatError
+from ampsim.hardware import HOST
 from ampsim.study.memory_tables import TIMELINE_SCHEMA
 from ampsim.study.outages import OUTAGE_SCHEMA
 from ampsim.trace.recorder import (
@@ -22,9 +23,10 @@ from ampsim.trace.recorder import (
     TRANSFER_SCHEMA,
     UPDATE_SCHEMA,
 )
+from ampsim.trace.records import LANE
 
 SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
-    "spans": SPAN_SCHEMA,
+    "spans": {**SPAN_SCHEMA, **LANE},
     "transfers": TRANSFER_SCHEMA,
     "admissions": ADMISSION_SCHEMA,
     "updates": UPDATE_SCHEMA,
@@ -33,9 +35,9 @@ SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     "memory": TIMELINE_SCHEMA,
     "outages": OUTAGE_SCHEMA,
 }
-_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind")
-_LATER: Final = ("operations",)
-"""Columns that folders of earlier versions do not have."""
+_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane")
+_LATER: Final = ("operations", "lane")
+"""Columns that folders of earlier versions, or runs without lanes, do not have."""
 
 _INSTANCE_MAX: Final = 2**31 - 1
 """More than any run comes to; pages hold instances in 32 bits."""
@@ -69,7 +71,7 @@ def decoded(read: Callable[[], Any], name: str, path: Path, workers: int) -> pd.
             _require_kind(frame[column], kind, path)
         elif column not in _LATER:
             raise refused(path, f"missing column {column!r}")
-    _require_values(frame, path, workers)
+    _require_values(frame, path, workers, HOST if name == "spans" else 0)
     return frame
 
 
@@ -86,9 +88,9 @@ def _require_kind(column: pd.Series[Any], kind: Any, path: Path) -> None:
         raise refused(path, f"{column.name} must be of type {expected}, got {column.dtype}")
 
 
-def _require_values(frame: pd.DataFrame, path: Path, workers: int) -> None:
-    """Workers are those that there are, times lie on the clock, and counts count."""
-    if "worker" in frame and not frame["worker"].between(0, workers - 1).all():
+def _require_values(frame: pd.DataFrame, path: Path, workers: int, first: int) -> None:
+    """Workers, from `first`, are those that there are; times lie on the clock; counts count."""
+    if "worker" in frame and not frame["worker"].between(first, workers - 1).all():
         raise refused(path, f"worker must be 0 to {workers - 1}")
     if "instance" in frame and not frame["instance"].between(-1, _INSTANCE_MAX).all():
         raise refused(path, f"instance must be -1 to {_INSTANCE_MAX:,}")

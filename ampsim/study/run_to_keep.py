@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ampsim.clock import Clock
@@ -20,7 +21,11 @@ from ampsim.study.simulation import Mode, PlacementLike, Simulation
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What `simulate` takes by the same names."""
+    """What `simulate` takes by the same names.
+
+    Args:
+        on_start: called with the run before its first epoch.
+    """
 
     epochs: int = 1
     seed: int = 0
@@ -29,6 +34,7 @@ class RunOptions:
     target: float | None = None
     clock: Clock | None = None
     placement: PlacementLike | None = None
+    on_start: Callable[[Simulation], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ def run_to_keep(
         counts_memory=True,
     )
     warn(simulation.advice)
+    if options.on_start is not None:
+        options.on_start(simulation)
     try:
         run_epochs(simulation, epochs, goal, tracker)
     except SimulationError as error:

@@ -30,6 +30,7 @@ from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.training import Training
+from ampsim.trace import Step
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
@@ -79,7 +80,7 @@ class Simulation:
         instances = None if instances is None else require_count("instances", instances)
         placed = placement_of(DEFAULT if placement is None else placement)
         self._model = model
-        self._workers = cluster.workers
+        self.workers = cluster.workers
         self._schedule = schedule
         self._seed, self._cluster = seed, cluster
         self._graph = model.graph(seed)
@@ -159,6 +160,10 @@ class Simulation:
             step = self._training.train if split == "train" else self._training.validate
             return step(batches)
 
+    def latest_steps(self, count: int) -> list[Step]:
+        """The last steps, at most so many, in the order of their ends; for a live view."""
+        return self._training.recorder.latest_steps(count)
+
     def result(self) -> Result:
         """Return what has happened so far."""
         recorder = self._training.recorder
@@ -166,7 +171,7 @@ class Simulation:
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
-            workers=self._workers,
+            workers=self.workers,
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),

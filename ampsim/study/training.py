@@ -65,7 +65,7 @@ class Training:
         self.is_abstract = is_abstract
         self._graph = graph
         names = [node.name for node in graph.nodes]
-        self.recorder = Recorder(names, cluster.workers, spans_kept)
+        self.recorder = Recorder(names, cluster.workers, spans_kept, has_lanes=cluster.has_lanes)
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             self._engine = Engine(
                 job_of(model, graph),

@@ -17,12 +17,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from ampsim.trace.critical_path import ADMISSION, COMPUTE, HOST, LIMIT, TRANSFER
+from ampsim.trace.critical_path import ADMISSION, COMPUTE, HOST, LIMIT, WORK
+from ampsim.trace.kinds import COMPUTE_LANE, LANES
 from ampsim.trace.records import Records
 from ampsim.trace.table import Columns
 
 Place: TypeAlias = "tuple[int, int]"
-"""(worker, worker) of a link; (worker, worker) with one number twice is a worker's own device."""
+"""(worker, worker) of a link; (worker, lane) of a device."""
 
 _UPDATE: Final = 0
 _ROUNDING: Final = 1e-9  # of sums of the same times in another order
@@ -34,8 +35,9 @@ class Bounds:
 
     Args:
         bound_by: "worker 3", "critical path", "link 0 to 1", "link host to 1" or
-            "admission limit": what has the largest share; None where no time passed.
-        worker_share: time in which the busiest worker is busy.
+            "admission limit": what has the largest share; None where no time passed. It is "host"
+            or "copy-out of worker 3" where such a lane is busier than all workers.
+        worker_share: time in which the busiest worker, host or other lane of a device is busy.
         path_share: steps and transfers on the critical path that no limit on instances in flight
             made wait.
         link_share: time in which the busiest link is occupied.
@@ -60,7 +62,7 @@ def bounds_of(records: Records, path: Columns) -> Bounds:
     worker, link = _busiest(workers), _busiest(links)
     busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
-        f"worker {worker[0]}": workers.get(worker, _NOTHING)[0],
+        _device(worker): workers.get(worker, _NOTHING)[0],
         "critical path": _unlimited_s(path),
         f"link {_place(link[0])} to {_place(link[1])}": links.get(link, _NOTHING)[0],
         "admission limit": closed.whole_s - busiest[1],
@@ -100,7 +102,10 @@ _NOTHING: Final = (0.0, 0.0)
 def _devices_busy(records: Records, closed: _Closed) -> _Busy:
     found: _Busy = {}
     for chunk in records.spans.chunks():
-        places = np.stack([chunk["worker"], chunk["worker"]])
+        worker = chunk["worker"]
+        has_lanes = "lane" in (chunk.dtype.names or ())
+        lane = chunk["lane"] if has_lanes else np.full_like(worker, COMPUTE_LANE)
+        places = np.stack([worker, lane.astype(worker.dtype)])
         _add(found, places, (chunk["start_s"], chunk["end_s"]), closed)
     return found
 
@@ -154,9 +159,16 @@ def _unlimited_s(path: Columns) -> float:
     last_limit = np.full(int(segment.max(initial=0)) + 1, -1)
     limits = np.flatnonzero(kinds == LIMIT)
     last_limit[segment[limits]] = limits
-    counts = (kinds == COMPUTE) | (kinds == TRANSFER)
+    counts = np.isin(kinds, WORK)
     counts &= np.arange(len(kinds)) > last_limit[segment]
     return float((path["end_s"] - path["start_s"])[counts].sum())
+
+
+def _device(place: Place) -> str:
+    """A device's name, or that of another lane than the one that computes."""
+    worker, lane = place
+    name = "host" if worker == HOST else f"worker {worker}"
+    return f"{LANES[lane]} of {name}" if lane > COMPUTE_LANE else name
 
 
 def _place(worker: int) -> str:

@@ -19,17 +19,27 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ampsim.trace.causes import Cause, record_of
+from ampsim.trace.kinds import LANES
 from ampsim.trace.records import Records
 from ampsim.trace.table import Columns
 
-KINDS: Final = ("compute", "device queue", "transfer", "link queue", "admission", "limit")
+KINDS: Final = (
+    "compute", "device queue", "transfer", "link queue", "admission", "limit", "dispatch", "copy",
+)  # fmt: skip
 """What a part of the path is; the column `kind` has their places here.
 
 `compute` is a step on its device and `transfer` a message's way over a link; `device queue` and
 `link queue` are a message's wait for one. `admission` and `limit` are moments, of no length, at
 which the controller let instances in; those of `limit` had been kept out by the number in flight.
+`dispatch` and `copy` are a step of such a lane of a device, whose wait is a `device queue` too.
 """
-COMPUTE, DEVICE_QUEUE, TRANSFER, LINK_QUEUE, ADMISSION, LIMIT = range(len(KINDS))
+COMPUTE, DEVICE_QUEUE, TRANSFER, LINK_QUEUE, ADMISSION, LIMIT, DISPATCH, COPY = range(len(KINDS))
+MOMENTS: Final = (ADMISSION, LIMIT)
+WORK: Final = (COMPUTE, TRANSFER, DISPATCH, COPY)
+"""What takes time, and is no wait."""
+
+_KIND_OF_LANE: Final = (COMPUTE, DISPATCH, COPY, COPY)
+assert len(_KIND_OF_LANE) == len(LANES)
 
 PATH_SCHEMA: Final[dict[str, Any]] = {
     "start_s": np.float64,
@@ -76,7 +86,7 @@ def critical_path(records: Records) -> Columns:
 
     Parts of no length are left out, but for admissions.
     """
-    parts = [part for part in _walk(records) if part.end_s > part.start_s or part.kind >= ADMISSION]
+    parts = [part for part in _walk(records) if part.end_s > part.start_s or part.kind in MOMENTS]
     parts.reverse()
     fields = list(zip(*parts, strict=True)) or [()] * len(PATH_SCHEMA)
     columns = zip(PATH_SCHEMA.items(), fields, strict=True)
@@ -138,8 +148,10 @@ def _met(records: Records, cause: Cause, later: _Link | None) -> _Link | None:
     table, number = record_of(cause)
     instance = -1 if later is None else later.part.instance
     if table == "span":
-        start_s, end_s, cause, instance, worker, node, way = records.spans.row(number).item()
-        part = Part(start_s, end_s, COMPUTE, node, way, worker, NOBODY, instance)
+        row = records.spans.row(number).item()
+        start_s, end_s, cause, instance, worker, node, way, *lane = row
+        kind = _KIND_OF_LANE[lane[0]] if lane else COMPUTE
+        part = Part(start_s, end_s, kind, node, way, worker, NOBODY, instance)
         return _Link(part, DEVICE_QUEUE, cause)
     if table == "transfer":
         row = records.transfers.row(number).item()

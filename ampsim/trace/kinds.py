@@ -9,6 +9,12 @@ import numpy as np
 Kind: TypeAlias = tuple[int, int, int, int, int, int]
 """(worker, node, direction, FLOP, bytes, operations)."""
 
+LANES: Final = ("compute", "dispatch", "copy-out", "copy-in")
+"""Names of the codes of a span's lane: what a device does beside each other. It computes; its
+driver issues steps; and two engines copy, to the host and from it."""
+
+COMPUTE_LANE, DISPATCH_LANE, COPY_OUT_LANE, COPY_IN_LANE = range(len(LANES))
+
 KIND_SCHEMA: Final = {
     "worker": np.int32,
     "node": np.int32,
@@ -16,6 +22,7 @@ KIND_SCHEMA: Final = {
     "flop": np.int64,
     "bytes": np.int64,
     "operations": np.int64,
+    "lane": np.int8,
 }
 
 
@@ -28,11 +35,16 @@ class Kinds:
 
     def __init__(self) -> None:
         """Start with no kind known."""
-        self._numbers: dict[Kind, int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
 
-    def number(self, kind: Kind) -> int:
-        """Return the number of a kind, a new one if it is new."""
-        return self._numbers.setdefault(kind, len(self._numbers))
+    def number(self, kind: Kind, lane: int = COMPUTE_LANE) -> int:
+        """Return the number of a kind on a lane, a new one if it is new."""
+        return self._numbers.setdefault((*kind, lane), len(self._numbers))
+
+    @property
+    def all(self) -> list[tuple[int, ...]]:
+        """The kinds by their numbers, each with its lane."""
+        return list(self._numbers)
 
     def columns(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Spell out the kinds of these numbers, a column for each field."""

@@ -7,15 +7,15 @@ from functools import partial
 from itertools import count
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from ampsim.trace.causes import START
-from ampsim.trace.kinds import Kinds
+from ampsim.trace.kinds import COMPUTE_LANE, LANES, Kinds
 from ampsim.trace.log import Log
-from ampsim.trace.records import LOG_SCHEMAS, Records, log_of
+from ampsim.trace.records import LANE, LOG_SCHEMAS, Records, log_of
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Field, Kept, Sink, Table, plain_fields
@@ -88,6 +88,17 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "train_error": np.float64,
 }
 NO_INSTANCE: Final = -1
+
+
+class Step(NamedTuple):
+    """A span, as far as a live view shows it."""
+
+    worker: int
+    direction: str
+    start_s: float
+    end_s: float
+
+
 NODE_COLUMNS: Final = ("node", "source", "target")
 
 
@@ -111,6 +122,7 @@ class Recorder:
         workers: how many workers there are.
         spans_kept: how many spans stay in memory, from the first; None for all.
         span_sinks: whoever else wants the chunks of spans, such as a file.
+        has_lanes: whether a device has several lanes; spans then say on which they are.
     """
 
     def __init__(
@@ -119,13 +131,16 @@ class Recorder:
         workers: int,
         spans_kept: int | None = None,
         span_sinks: tuple[Sink, ...] = (),
+        *,
+        has_lanes: bool = False,
     ) -> None:
         """Start with nothing recorded."""
+        self._span_schema = {**SPAN_SCHEMA, **(LANE if has_lanes else {})}
         self.nodes = tuple(nodes)
         self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
-            "spans": Kept(SPAN_SCHEMA, spans_kept),
+            "spans": Kept(self._span_schema, spans_kept),
             "transfers": Kept(TRANSFER_SCHEMA, spans_kept),
             "updates": Kept(UPDATE_SCHEMA, spans_kept),
             "stashes": Kept(STASH_SCHEMA, spans_kept),
@@ -134,7 +149,8 @@ class Recorder:
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
-            self._logs = {name: Log(schema) for name, schema in LOG_SCHEMAS.items()}
+            own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | (LANE if has_lanes else {})}
+            self._logs = {name: Log(schema) for name, schema in own.items()}
         self.span_number: Callable[[], int] = count().__next__
         self.memory: list[tuple[float, ...]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
@@ -158,6 +174,16 @@ class Recorder:
         end_s: float = rows[-1][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
 
+    def latest_steps(self, count: int) -> list[Step]:
+        """Return what workers computed last and is no column yet, in the order of the ends."""
+        kinds = self.kinds.all
+        steps: list[Step] = []
+        for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
+            worker, _node, direction, *_charged, lane = kinds[number]
+            if worker >= 0 and lane == COMPUTE_LANE:
+                steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))
+        return steps
+
     def note_closure(self, time_s: float, is_closed: bool) -> None:
         """Note that from now on instances are kept out that there are, or are not any more."""
         self.closures.append((time_s, is_closed))
@@ -178,7 +204,7 @@ class Recorder:
 
     def _spelt_out(self, columns: Columns) -> Columns:
         known = {**columns, **self.kinds.columns(columns["kind"])}
-        return {name: known[name] for name in SPAN_SCHEMA}
+        return {name: known[name] for name in self._span_schema}
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
@@ -232,6 +258,8 @@ def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ())
             decoded[name] = _categories(decoded[name], nodes)
     if "direction" in decoded:
         decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
+    if "lane" in decoded:
+        decoded["lane"] = _categories(decoded["lane"], LANES)
     if "state" in decoded:
         decoded["state"] = _categories(decoded["state"], states)
     return read_only(decoded)

@@ -33,6 +33,9 @@ LOG_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
 }
 """What is logged of each table: in a whole run as many rows as messages."""
 
+LANE: Final[dict[str, Any]] = {"lane": np.int8}
+"""What spans have beside that in a run whose devices have several lanes."""
+
 
 class Records(NamedTuple):
     """All records of a run.
@@ -50,7 +53,8 @@ class Records(NamedTuple):
 
 def log_of(columns: Columns, table: str) -> Log:
     """Make a log of whole columns, which stays in memory."""
-    log = Log(LOG_SCHEMAS[table], bytes_max=1 << 62)
+    schema = LOG_SCHEMAS[table] | {name: kind for name, kind in LANE.items() if name in columns}
+    log = Log(schema, bytes_max=1 << 62)
     if len(next(iter(columns.values()))):
-        log({name: columns[name] for name in LOG_SCHEMAS[table]})
+        log({name: columns[name] for name in schema})
     return log

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from ampsim.trace.kinds import COMPUTE_LANE
 from ampsim.trace.table import Columns
 
 DIRECTIONS: Final = ("update", "backward", "forward")
@@ -13,12 +14,19 @@ DIRECTIONS: Final = ("update", "backward", "forward")
 
 UPDATE_CODE: Final = 0
 
+LANE_STEP: Final = 8
+"""More than there are lanes."""
+
 
 class Summary:
     """Running totals of a trace; takes each chunk of spans once.
 
+    What workers compute is summed up by worker, node and direction; what the host and other lanes
+    than that of computing do, is not among it.
+
     Attributes:
         messages: messages served, updates among them.
+        lane_s: of the host and of other lanes, seconds of service by (worker, lane).
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
         node_s: the same of each node, (nodes, directions).
         node_steps: how many steps these were that took time.
@@ -39,6 +47,7 @@ class Summary:
         self.worked_s = np.zeros((workers, len(DIRECTIONS)))
         self.node_s = np.zeros((nodes, len(DIRECTIONS)))
         self.node_steps = np.zeros((nodes, len(DIRECTIONS)), np.int64)
+        self.lane_s: dict[tuple[int, int], float] = {}
         self.end_s = 0.0
         self.flop = 0
         self.staleness: dict[int, dict[int, int]] = {}
@@ -49,15 +58,31 @@ class Summary:
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""
+        self.end_s = max(self.end_s, float(spans["end_s"].max()))
+        if "lane" in spans or spans["worker"].min() < 0:
+            spans = self._without_lanes(spans)
         duration_s = spans["end_s"] - spans["start_s"]
         self.messages += len(duration_s)
         cell = spans["worker"] * len(DIRECTIONS) + spans["direction"]
         sums_s = np.bincount(cell, weights=duration_s, minlength=self.worked_s.size)
         self.worked_s += sums_s.reshape(self.worked_s.shape)
         self._add_nodes(spans["node"] * len(DIRECTIONS) + spans["direction"], duration_s)
-        self.end_s = max(self.end_s, float(spans["end_s"].max()))
         self.flop += int(spans["flop"].sum())
         self._add_staleness(spans["node"], spans["staleness"])
+
+    def _without_lanes(self, spans: Columns) -> Columns:
+        """What workers compute, of a chunk; the rest is summed up by itself."""
+        worker = spans["worker"].astype(np.int64)
+        lane = spans["lane"] if "lane" in spans else np.zeros(len(worker), np.int8)
+        is_own = (lane == COMPUTE_LANE) & (worker >= 0)
+        key = (worker * LANE_STEP + lane)[~is_own]
+        lasting_s = (spans["end_s"] - spans["start_s"])[~is_own]
+        places, number = np.unique(key, return_inverse=True)
+        sums_s = np.bincount(number, weights=lasting_s, minlength=len(places))
+        for place, seconds in zip(places.tolist(), sums_s.tolist(), strict=True):
+            of = divmod(place, LANE_STEP)
+            self.lane_s[of] = self.lane_s.get(of, 0.0) + seconds
+        return {name: column[is_own] for name, column in spans.items()}
 
     def _add_nodes(self, cell: np.ndarray, duration_s: np.ndarray) -> None:
         shape = self.node_s.shape

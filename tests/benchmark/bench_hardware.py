@@ -45,9 +45,8 @@ def ported() -> Cluster:
     return linked().model_copy(update={"ports": ports})
 
 
-def jittery() -> Cluster:
-    """Free links, and steps that vary by a tenth."""
-    cluster = free()
+def jittery(cluster: Cluster) -> Cluster:
+    """A cluster whose steps vary by a tenth."""
     devices = tuple(one.model_copy(update={"jitter_cv": 0.1}) for one in cluster.devices)
     return cluster.model_copy(update={"devices": devices})
 
@@ -55,9 +54,10 @@ def jittery() -> Cluster:
 CASES: dict[str, tuple[Callable[[], Cluster], bool]] = {
     "free links": (free, False),
     "free links, memory counted": (free, True),
-    "free links, jitter": (jittery, False),
+    "free links, jitter": (lambda: jittery(free()), False),
     "a link for each pair": (linked, False),
     "ports, fair": (ported, False),
+    "ports, fair, and jitter": (lambda: jittery(ported()), False),
     "ring, first come": (first_come, False),
     "ring, fair": (lambda: linked("ring"), False),
 }

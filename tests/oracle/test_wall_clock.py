@@ -1,14 +1,19 @@
-"""The wall clock tells the story of the virtual clock: same makespan, same order everywhere."""
+"""The wall clock tells the story of the virtual clock, to the bit, and takes as long as it says."""
 
 from __future__ import annotations
 
 import gc
-import itertools
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from short_runs import LINKS, PAIRS, cluster_of, schedule_of, small_model
 
 from ampsim import Amp, Pipeline, load_cluster, load_model, simulate
 from ampsim.clock import SimClock, WallClock
@@ -20,12 +25,12 @@ from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 
 pytestmark = pytest.mark.quiet
 
-WALL_S = 0.8  # seconds that a run takes; tests here are slow by their nature
-ATTEMPTS = 5  # an operating system may hold a process up; the engine must not
+WALL_S = 0.5  # seconds that a run takes; tests here are slow by their nature
+RUNS = 5
+KEPT = 1.02  # how much longer than the virtual makespan the wall may take, in the median
 
-# Chosen by search: in these runs no two independent events come close (see `gap`).
 CHAIN = ((4264, 5085, 303), (2763, 3665, 678), (2172, 8569, 892))
-LINKS = {
+CHAIN_LINKS = {
     (0, 1): Link(latency_s=0.573),
     (2, 1): Link(latency_s=0.257),
     (HOST, 0): Link(latency_s=0.553),
@@ -34,27 +39,14 @@ LISTS_SEED, LATENCY_SEED = 23, 137
 WAYS = {"latency_s_max": 2e-8, "bandwidth_bytes_per_s": 1e10}
 
 
-def gap(result: Any) -> float:
-    """Smallest difference between two event times, as part of the makespan.
-
-    What a step causes at the instant of its end is no tie; nor are messages that leave at once
-    over one link of the same latency: they keep their order.
-    """
-    spans, transfers = result.spans, result.transfers
-    columns = [spans["start_s"], spans["end_s"], transfers["start_s"], transfers["end_s"]]
-    times = np.unique(np.concatenate(columns))
-    own = set(zip(spans["start_s"], spans["end_s"], strict=True))  # a short step is no tie either
-    steps = [b - a for a, b in itertools.pairwise(times.tolist()) if (a, b) not in own]
-    return min(step for step in steps if step > 1e-9 * result.makespan_s) / result.makespan_s
-
-
-def order(result: Any) -> list[list[tuple[Any, ...]]]:
-    """What each worker served, in its order."""
-    spans = result.spans
-    return [
-        list(zip(own["node"], own["direction"], own["instance"], strict=True))
-        for own in (spans[spans["worker"] == worker] for worker in range(result.workers))
-    ]
+def held_up_s(wall_s: float) -> float:
+    """The longest time for which the machine takes a process that only looks at the time away."""
+    end_s = last_s = time.perf_counter()
+    end_s, longest_s = end_s + wall_s, 0.0
+    while last_s < end_s:
+        now_s = time.perf_counter()
+        longest_s, last_s = max(longest_s, now_s - last_s), now_s
+    return longest_s
 
 
 def tiny_rnn() -> Any:
@@ -65,7 +57,7 @@ def tiny_rnn() -> Any:
 
 @pytest.fixture
 def story(request, chain, make_cluster, random_cluster) -> tuple[Any, Any, Any]:
-    """(model, cluster, schedule): nothing in it may tie."""
+    """(model, cluster, schedule)."""
     if request.param == "rnn":
         cluster = random_cluster(4, seed=LATENCY_SEED, **WAYS)
         return tiny_rnn(), cluster, Amp(max_active_keys=3)
@@ -75,25 +67,59 @@ def story(request, chain, make_cluster, random_cluster) -> tuple[Any, Any, Any]:
         return model, make_cluster(3, flop_per_s=1e3), schedule
     if request.param == "pipeline":
         return model, make_cluster(3, flop_per_s=1e3), Pipeline(max_active_keys=3)
-    return model, make_cluster(3, flop_per_s=1e3, links=LINKS), Amp(max_active_keys=3)
+    return model, make_cluster(3, flop_per_s=1e3, links=CHAIN_LINKS), Amp(max_active_keys=3)
+
+
+def require_kept(virtual: Any, run: Callable[[WallClock], Any], runs: int = RUNS) -> None:
+    """Runs on the wall have the trace of the virtual run to the bit, and take as long as it says.
+
+    Where they take longer, the test fails unless this machine holds up a process that does nothing.
+    """
+    ratios: list[float] = []
+    for _ in range(runs):
+        with closing(WallClock(stretch=WALL_S / virtual.makespan_s)) as clock:
+            real = run(clock)
+        assert real.digest == virtual.digest
+        assert real.makespan_s == virtual.makespan_s
+        ratios.append(clock.elapsed_s / virtual.makespan_s)
+        late_s = clock.late_max_s
+    assert min(ratios) >= 1.0 - 1e-6
+    if (ratio := statistics.median(ratios)) > KEPT:
+        loaded_s = held_up_s(WALL_S)
+        if loaded_s > (KEPT - 1) * WALL_S / 2:
+            pytest.skip(
+                f"this machine is loaded: it holds a process up for {1e3 * loaded_s:.0f} ms; the "
+                f"last run came {1e3 * late_s:.0f} ms late"
+            )
+    assert ratio <= KEPT
 
 
 @pytest.mark.slow  # it really waits
 @pytest.mark.parametrize("story", ["pipeline", "amp", "groups", "rnn"], indirect=True)
 @pytest.mark.parametrize("mode", ["sleep"])
-def test_wall_clock_meets_the_virtual_makespan_in_the_same_order(story, mode):
+def test_the_wall_clock_keeps_the_times_of_the_virtual_clock(story, mode):
     model, cluster, schedule = story
     virtual = simulate(model, cluster, schedule, mode=mode)
-    assert gap(virtual) * WALL_S > 1e-3, f"times too close: {gap(virtual)}"
-    for _ in range(ATTEMPTS):
-        clock = WallClock(stretch=WALL_S / virtual.makespan_s)
-        real = simulate(model, cluster, schedule, mode=mode, clock=clock)
-        clock.close()
-        ratio, is_same = real.makespan_s / virtual.makespan_s, order(real) == order(virtual)
-        if ratio <= 1.05 and is_same:
-            break
-    assert 1.0 - 1e-9 <= ratio <= 1.05
-    assert is_same
+    require_kept(virtual, lambda clock: simulate(model, cluster, schedule, mode=mode, clock=clock))
+
+
+@pytest.mark.slow  # it really waits
+@pytest.mark.parametrize("name", ["rnn", "tree_lstm", "ggnn"])
+def test_the_wall_clock_keeps_the_times_of_a_shipped_model(name):
+    """A run full of ties, with real numbers: what they take delays no deadline."""
+    cluster, schedule = load_cluster("tflops-1", workers=4), Amp(max_active_keys=4)
+    model = small_model(name)
+    virtual = simulate(model, cluster, schedule)
+    require_kept(virtual, lambda clock: simulate(model, cluster, schedule, clock=clock))
+
+
+@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+def test_every_schedule_has_one_trace_on_both_clocks(schedule, model):
+    """With ties, and links of which each message asks; the wall is so fast that nothing waits."""
+    cluster = cluster_of(4, *LINKS["both"])
+    with closing(WallClock(stretch=1e-3)) as clock:
+        real = simulate(small_model(model), cluster, schedule_of(schedule), clock=clock)
+    assert real.digest == simulate(small_model(model), cluster, schedule_of(schedule)).digest
 
 
 def test_what_was_sent_first_arrives_first_on_the_wall_clock_too(monkeypatch):
@@ -120,14 +146,12 @@ def test_numbers_are_the_same_on_both_clocks():
     model, schedule = tiny_rnn(), Pipeline(max_active_keys=2)
     cluster = load_cluster("tflops-1", workers=1)
     virtual = simulate(model, cluster, schedule, epochs=2)
-    clock = WallClock(stretch=0.2 / virtual.makespan_s)
-    real = simulate(model, cluster, schedule, epochs=2, clock=clock)
-    clock.close()
-    assert order(real) == order(virtual)
+    with closing(WallClock(stretch=0.2 / virtual.makespan_s)) as clock:
+        real = simulate(model, cluster, schedule, epochs=2, clock=clock)
     for name, expected in virtual.model.parameters().items():
         assert np.array_equal(real.model.parameters()[name], expected), name
-    known = ["loss", "accuracy", "valid_loss", "train_accuracy"]
-    assert (real.epochs[known] == virtual.epochs[known]).all(axis=None)
+    pd.testing.assert_frame_equal(real.epochs, virtual.epochs)
+    assert real.digest == virtual.digest
 
 
 class Breaks(ReLU):

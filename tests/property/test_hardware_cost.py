@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampsim.hardware import Device, Link, occupancy_s, transfer_s
+from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import fraction_at
 from ampsim.ir.work import Work
 
@@ -32,7 +32,6 @@ CACHES = st.tuples(DEVICES, st.integers(1, 10**15), st.floats(1, 1e3)).map(
         }
     )
 )
-LINKS = st.builds(Link, latency_s=SECONDS, bandwidth_bytes_per_s=st.none() | RATES)
 PAPERS = st.builds(Device, name=st.just("paper"), flop_per_s=RATES)
 
 
@@ -87,12 +86,6 @@ def test_a_cache_only_ever_saves_time_and_fewer_weights_never_cost_more(device, 
     assert is_at_most(many_s, none_s)
     plain = device.model_copy(update={"cache_bytes": None, "cache_bandwidth_bytes_per_s": None})
     assert none_s == occupancy_s(plain, work, is_light=False, resident_bytes=less)
-
-
-@given(LINKS, COUNTS, COUNTS)
-def test_longer_message_never_arrives_earlier(link, payload_bytes, more_bytes):
-    short, long = transfer_s(link, payload_bytes), transfer_s(link, payload_bytes + more_bytes)
-    assert link.latency_s <= short <= long < math.inf
 
 
 CURVES = st.lists(

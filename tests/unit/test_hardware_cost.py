@@ -10,8 +10,6 @@ from ampsim.hardware import (
     light_is_free,
     load_device,
     occupancy_s,
-    serialization_s,
-    transfer_s,
 )
 from ampsim.ir.work import Work
 
@@ -68,16 +66,8 @@ def test_overhead_is_charged_for_every_operation_of_a_step():
     assert occupancy_s(PAPER, work, is_light=False) == 2e-6
 
 
-def test_transfer_lasts_latency_plus_bytes_over_bandwidth():
-    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e9)
-    assert serialization_s(link, 4000) == 4e-6
-    assert transfer_s(link, 4000) == 1e-6 + 4e-6
-    assert transfer_s(Link(latency_s=1e-6), 4000) == 1e-6
-
-
 def test_link_is_free_only_without_latency_and_bandwidth():
     assert Link().is_free
-    assert transfer_s(Link(), 10**9) == 0
     assert not Link(latency_s=1e-9).is_free
     assert not Link(bandwidth_bytes_per_s=1e24).is_free
 

@@ -47,10 +47,11 @@ def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
 
     Args:
         job: a graph that nothing else uses, and how to train it.
-        device: whose costs count.
+        device: whose costs count, but for those of messages and of issuing steps.
         batches: of a training pass; the first few are taken.
     """
     nodes = job.graph.nodes
+    device = device.model_copy(update={"message_overhead_s": 0.0, "dispatch_s": 0.0})
     recorder = Recorder([node.name for node in nodes], max(1, len(nodes) - 1))
     engine = Engine(
         job,

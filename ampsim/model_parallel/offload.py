@@ -1,0 +1,174 @@
+"""Activations that move to the host, and back when the backward message has come.
+
+When a forward step of a heavy node has ended, what it keeps goes out over the copy-out lane of its
+device, and its bytes are given back when that copy ends. When the backward message has arrived, it
+comes back over the copy-in lane, beside whatever the device computes, and the message waits for
+that; its bytes are taken when that copy begins. Source: the layer-wise policy of vDNN (Rhu and
+others, 2016), message by message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Literal
+
+from ampsim.hardware import Device
+from ampsim.ir import Direction, Node, State
+from ampsim.machine import Job, Lane, Memory, Processor
+from ampsim.model_parallel.footprint import ACTIVATIONS, Ended, Footprint
+from ampsim.model_parallel.placed_node import Accept, Message
+from ampsim.model_parallel.step import NO_STALENESS
+from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause, Recorder
+
+_DIRECTIONS: Final = {COPY_OUT_LANE: Direction.FORWARD, COPY_IN_LANE: Direction.BACKWARD}
+
+
+@dataclass(slots=True)
+class _Copy:
+    """An activation that is not, or will not be, in its device's memory alone.
+
+    Attributes:
+        size_bytes: its bytes.
+        out: the copy to the host.
+        where: "waiting" for the lane, "leaving", "away", or "coming" back.
+        is_kept: whether it stays although it is leaving, as its backward message has come.
+        waiting: backward messages that wait for it, each with its inbox.
+    """
+
+    size_bytes: int
+    out: Job
+    where: Literal["waiting", "leaving", "away", "coming"] = "waiting"
+    is_kept: bool = False
+    waiting: list[tuple[Accept, Processor | None, Message]] = field(
+        default_factory=list[tuple[Accept, Processor | None, Message]]
+    )
+
+
+class CopyLanes:
+    """The two lanes of one device, and what is recorded of them.
+
+    Args:
+        device: says what a copy costs.
+        outward: the lane to the host.
+        inward: the lane from it.
+        recorder: takes a record of each copy.
+        above_bytes: an activation leaves where more than this lies in memory.
+    """
+
+    def __init__(
+        self, device: Device, outward: Lane, inward: Lane, recorder: Recorder, above_bytes: int
+    ) -> None:
+        self.device, self.outward, self.inward = device, outward, inward
+        self.recorder, self.above_bytes = recorder, above_bytes
+
+    def record(
+        self, lane: int, place: int, size_bytes: int, start_s: float, of: tuple[State, Cause]
+    ) -> Cause:
+        """Record a copy that ends now, of the node at `place`; return its number."""
+        recorder, (state, cause) = self.recorder, of
+        owner = self.outward if lane == COPY_OUT_LANE else self.inward
+        key = (owner.processor.index, place, _DIRECTIONS[lane], 0, size_bytes, 0)
+        kind = recorder.kinds.number(key, lane)
+        recorder.spans.append((kind, start_s, owner.now_s, NO_STALENESS, state, cause))
+        return recorder.span_number()
+
+
+class OffloadedFootprint(Footprint):
+    """What a node holds of its worker's memory, where its activations move to the host.
+
+    Args:
+        node: the operation.
+        memory: that of its worker.
+        place: the node's place in the graph.
+        lanes: of its worker's device.
+    """
+
+    __slots__ = ("_copies", "_lanes", "_place")
+
+    def __init__(self, node: Node, memory: Memory, place: int, lanes: CopyLanes) -> None:
+        super().__init__(node, memory)
+        self._place, self._lanes = place, lanes
+        self._copies: dict[State, _Copy] = {}
+
+    def settle(self, ended: Ended) -> None:
+        """Change the memory as the end of a step does; what it has kept may leave.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+        """
+        super().settle(ended)
+        _messages, size_bytes, state = ended
+        lanes = self._lanes
+        if size_bytes > 0 and self.memory.total_bytes > lanes.above_bytes:
+            step = lanes.recorder.spans.count - 1  # the one that has ended
+            done = partial(self._left, state, step)
+            out = Job(lanes.device.copy_s(size_bytes), done, partial(self._leave, state))
+            self._copies[state] = _Copy(size_bytes, out)
+            lanes.outward.add(out)
+
+    def acceptor(self, accept: Accept, wakes: Processor | None) -> Accept:
+        """Return who accepts backward messages, which wait until what they need is back.
+
+        Args:
+            accept: the inbox.
+            wakes: the processor that is told of them; None where `accept` sees to that.
+        """
+
+        def accept_when_back(message: Message) -> None:
+            copy = self._copies.get(message[2])
+            if copy is None or not self._brings(copy, message):
+                accept(message)
+                if wakes is not None:
+                    wakes.wake()
+            else:
+                copy.waiting.append((accept, wakes, message))
+
+        return accept_when_back
+
+    def free_rest(self) -> None:
+        """As of `Footprint`; what is away lies in no device's memory."""
+        away = [state for state, copy in self._copies.items() if copy.where == "away"]
+        for state in away:
+            del self._copies[state], self._kept[state]
+        super().free_rest()
+
+    def _brings(self, copy: _Copy, message: Message) -> bool:
+        """Whether a message must wait for an activation, which is then on its way, or will be."""
+        state, cause = message[2], message[4]
+        if copy.where == "waiting":  # it has not left, and need not
+            copy.out.is_dropped = True
+            del self._copies[state]
+        elif copy.where == "leaving":  # the copy ends, in vain
+            copy.is_kept = True
+        elif copy.where == "away":
+            copy.where = "coming"
+            seconds = self._lanes.device.copy_s(copy.size_bytes)
+            begun = partial(self.memory.take, ACTIVATIONS, copy.size_bytes)
+            self._lanes.inward.add(Job(seconds, partial(self._came, state, cause), begun))
+        return copy.where == "coming"
+
+    def _leave(self, state: State) -> None:
+        """Note that a copy to the host has begun."""
+        self._copies[state].where = "leaving"
+
+    def _left(self, state: State, cause: Cause, start_s: float) -> None:
+        """Give back the bytes of what is with the host now."""
+        copy = self._copies[state]
+        size_bytes = copy.size_bytes
+        self._lanes.record(COPY_OUT_LANE, self._place, size_bytes, start_s, (state, cause))
+        if copy.is_kept:
+            del self._copies[state]
+            return
+        copy.where = "away"
+        self.memory.give(ACTIVATIONS, size_bytes)
+
+    def _came(self, state: State, cause: Cause, start_s: float) -> None:
+        """Let backward messages go on whose activation is back."""
+        copy = self._copies.pop(state)
+        size_bytes = copy.size_bytes
+        number = self._lanes.record(COPY_IN_LANE, self._place, size_bytes, start_s, (state, cause))
+        for accept, wakes, (placed, port, its_state, payload, _cause) in copy.waiting:
+            accept((placed, port, its_state, payload, number))
+            if wakes is not None:
+                wakes.wake()

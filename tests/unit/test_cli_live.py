@@ -1,0 +1,57 @@
+"""The live view: a row of letters for each worker, drawn on a terminal while time passes."""
+
+from __future__ import annotations
+
+import io
+from contextlib import closing
+
+import pytest
+from rich.console import Console
+
+import ampsim
+from ampsim.cli.live import LiveView, rows, watching
+from ampsim.clock import WallClock
+from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.trace import Step
+
+
+def test_a_row_shows_what_a_worker_did_last_in_each_part_of_the_window():
+    steps = [
+        Step(0, "forward", 0.0, 1.0),  # over before the window
+        Step(0, "forward", 1.5, 3.5),
+        Step(1, "backward", 4.0, 6.0),
+        Step(1, "update", 6.5, 7.5),
+        Step(0, "backward", 5.0, 5.0),  # took no time
+    ]
+    assert rows(steps, 2, (2.0, 10.0), 8) == ["FF······", "··BBUU··"]
+
+
+def test_the_picture_has_a_row_for_each_worker_and_is_drawn_while_the_run_goes_on():
+    told = io.StringIO()
+    console = Console(file=told, force_terminal=True, width=100)
+    model = ampsim.load_model("rnn", hidden=8)
+    cluster = ampsim.load_cluster("tflops-1", workers=3)
+    virtual = ampsim.simulate(model, cluster, "amp", instances=100, mode="sleep")
+    with closing(WallClock(stretch=0.3 / virtual.makespan_s)) as clock:
+        view = LiveView(console, clock)
+        options = RunOptions(mode="sleep", instances=100, clock=clock, on_start=view.watch)
+        outcome = run_to_keep(model, cluster, ampsim.Amp(), options, view.show)
+        view.close()
+    assert outcome.result.digest == virtual.digest
+    last = told.getvalue().rsplit("epoch 1", 1)[1]
+    for worker in range(3):
+        assert f"\n    {worker} " in last.replace("\r", "")
+    assert any(letter in last for letter in "FBU")
+
+
+@pytest.mark.parametrize("make_clock", [lambda: None, WallClock])
+def test_without_a_terminal_there_is_no_picture(make_clock):
+    clock = make_clock()
+    with watching(clock, is_quiet=False) as (show, watch):
+        assert show is not None
+        assert watch is None
+    with watching(clock, is_quiet=True) as (show, watch):
+        assert show is None
+        assert watch is None
+    if clock is not None:
+        clock.close()
