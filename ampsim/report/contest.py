@@ -177,7 +177,8 @@ def contest(
         ]
         if not all(sides):
             return None
-        return Bout(*(_best(side, factor, is_time=is_time) for side in sides), is_time)
+        ours, others = (_best(side, factor, is_time=is_time) for side in sides)
+        return Bout(ours, others, is_time)
 
     bouts = [[[bout(panel, line, one) for one in across] for line in down] for panel in panels]
     return Contest((heat_map.across, across), (heat_map.down, down), (over, panels), bouts, is_time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_rows_are_multiplied_by_what_they_do_not_name_themselves(write):
 def test_a_row_may_name_all_of_its_hardware(write):
     own = 'cluster = "tflops-10"\nbandwidth_bytes_per_s = 1e9\ntopology = "ring"\nworkers = 5'
     content = HEAD + ROWS.replace("workers = 3", own)
-    cluster = make_rows(read_recipe(write(content))).rows[2].plan.cluster
+    cluster: Any = make_rows(read_recipe(write(content))).rows[2].plan.cluster
     assert (cluster.devices[0].name, cluster.workers, len(cluster.network.edges)) == (
         "tflops-10", 5, 5,
     )  # fmt: skip
@@ -101,7 +102,7 @@ def test_a_row_may_name_all_of_its_hardware(write):
 
 def test_the_topology_of_a_recipe_is_that_of_all_rows(write):
     content = HEAD.replace("workers = 2", 'workers = 4\ntopology = "star"') + ROWS
-    rows = make_rows(read_recipe(write(content))).rows
+    rows: Any = make_rows(read_recipe(write(content))).rows
     assert [row.plan.cluster.topology.kind for row in rows] == ["star"] * 3
 
 

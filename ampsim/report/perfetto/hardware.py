@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.perfetto.event_json import (
     arguments,
@@ -36,7 +38,7 @@ def outage_events(
         end_s: end of the run; what lasts longer is cut there.
     """
     lanes: dict[int, Lanes] = {}
-    order = floats(outages, "start_s").argsort(kind="stable")
+    order = np.argsort(floats(outages, "start_s"), kind="stable")
     start_s = floats(outages, "start_s")[order]
     is_there = start_s < end_s
     order, start_s = order[is_there], start_s[is_there]
@@ -45,7 +47,7 @@ def outage_events(
     kinds, workers = texts(outages, "kind"), integers(outages, "worker")[order].tolist()
     lines: list[str] = []
     for place, worker, begin, end, ts, dur in zip(
-        order.tolist(), workers, start_ns.tolist(), end_ns.tolist(),
+        [int(one) for one in order], workers, start_ns.tolist(), end_ns.tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
     ):  # fmt: skip
         tid = lanes.setdefault(worker, Lanes()).track(begin, end, tids)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace as Plain
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from ampsim.report.contest import contest, contest_verdict
 from ampsim.report.plot.heat_map import heat_map, sign_of, winner_edges
 
+Plain: Any = SimpleNamespace
 S, L = 1e-6, 8e-6
 TIMES = {
     # workers, latency: amp's median and interval, then the two pipelines'
@@ -39,7 +41,7 @@ def cells_and_table(times=TIMES):
     return cells, pd.DataFrame(records)
 
 
-def made(ran_flop_per_s=None, **fields):
+def made(ran_flop_per_s=None, **fields) -> Any:
     keys = {"across": "latency_s", "down": "workers", "panels": None, "flop_per_s": None}
     cells, table = cells_and_table()
     return contest(table, cells, Plain(ours=["amp"], **{**keys, **fields}), ran_flop_per_s)
@@ -65,7 +67,7 @@ def test_the_line_leads_between_those_who_are_first():
 
 
 def test_the_line_is_drawn_where_it_leads():
-    axes = heat_map(made()).axes[0]
+    axes: Any = heat_map(made()).axes[0]
     drawn = [
         tuple(zip(line.get_xdata(), line.get_ydata(), strict=True))
         for line in axes.get_lines()
@@ -103,7 +105,7 @@ def test_throughputs_are_compared_where_nothing_was_learned():
     table = table.assign(time_to_target_s=math.nan)
     table["train_per_s"] = [100.0, 50.0, 80.0, 100.0, 97.0, 60.0] + [100.0, 90.0, 400.0] * 2
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found = contest(table, cells, keys, None)
+    found: Any = contest(table, cells, keys, None)
     assert [one.ratio for line in found.bouts[0] for one in line] == pytest.approx(
         [1.25, 100 / 97, 0.25, 0.25]
     )
@@ -115,7 +117,7 @@ def test_a_point_that_nobody_reached_is_said_so():
     times = {**nobody, (2, S): TIMES[2, S]}
     cells, table = cells_and_table(times)
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found = contest(table, cells, keys, None)
+    found: Any = contest(table, cells, keys, None)
     assert [sign_of(one) for line in found.bouts[0] for one in line] == [-1, 0, 0, 0]
     assert "; at 3 nobody reached the target." in contest_verdict(found)
     assert [text.get_text() for text in heat_map(found).axes[0].texts][1:] == ["not reached"] * 3
