@@ -14,37 +14,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ampsim.errors import one_of
+from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
-from ampsim.recipes.entry import ScheduleEntry
+from ampsim.recipes.entry import ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
 
-if TYPE_CHECKING:
-    from ampsim.hardware import Cluster
-    from ampsim.recipes.recipe import RecipeFile
 
+def borrowing_faults(
+    entries: Sequence[ScheduleEntry], cells: Sequence[Cell], mode: ModeName, *, has_end: bool
+) -> Iterator[str]:
+    """What the rows say that take their epochs from others and must not, one sentence each.
 
-def borrowing_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:
-    """What the rows say that take their epochs from others and must not, one sentence each."""
+    Args:
+        entries: the rows.
+        cells: where each stands.
+        mode: of rows that name none.
+        has_end: whether runs end at a target.
+    """
     labels = list(dict.fromkeys(cell.label for cell in cells))
-    for entry, cell in zip(file.schedules, cells, strict=True):
+    for entry, cell in zip(entries, cells, strict=True):
         if entry.epochs_of is None:
             continue
         where = f"{cell.where}: epochs_of"
-        if file.max_epochs is None:
+        if not has_end:
             yield f"{where} needs max_epochs and a target; give them instead of epochs"
-        if (entry.mode or file.mode) != "sleep":
+        if (entry.mode or mode) != "sleep":
             yield f'{where} belongs to mode "sleep", in which nothing is learned; give that too'
         lenders = [
-            one
-            for one, at in zip(file.schedules, cells, strict=True)
-            if at.label == entry.epochs_of
+            one for one, at in zip(entries, cells, strict=True) if at.label == entry.epochs_of
         ]
         if not lenders:
             yield f"{where}: {one_of('row', entry.epochs_of, labels)}"
@@ -54,14 +58,14 @@ def borrowing_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:
                 f"{entry.epochs_of!r}; give that one the grid's keys itself"
             )
         else:
-            yield from _unlike(where, entry, lenders[0], file)
+            yield from _unlike(where, entry, lenders[0], mode)
 
 
 def _unlike(
-    where: str, entry: ScheduleEntry, lender: ScheduleEntry, file: RecipeFile
+    where: str, entry: ScheduleEntry, lender: ScheduleEntry, mode: ModeName
 ) -> Iterator[str]:
     """In what the two rows differ and must not."""
-    if (lender.mode or file.mode) != "numeric":
+    if (lender.mode or mode) != "numeric":
         yield f'{where}: {lender.title!r} must learn; let its mode be "numeric"'
     if entry.set != lender.set:
         yield (

@@ -157,7 +157,9 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     _require(path, _faults(file))
     rows, cells = multiplied(file.schedules, file.grid)
     file = file.model_copy(update={"schedules": rows})
-    _require(path, chain(_row_faults(file, cells), borrowing_faults(file, cells)))
+    has_end = file.max_epochs is not None
+    borrowing = borrowing_faults(rows, cells, file.mode, has_end=has_end)
+    _require(path, chain(_row_faults(file, cells), borrowing))
     return Recipe(place, str(path), sha256_of(path), file, cells)
 
 
