@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import ampsim
 from ampsim.errors import FileFormatError
+from ampsim.metric import Goal
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
+from ampsim.study.row import row_of
 
 GOOD = """
 title = "A test"
@@ -141,3 +145,14 @@ def test_epochs_must_not_be_borrowed_where_learning_differs(before, after, said,
     text = str(caught.value)
     assert len(text.splitlines()) == 1
     assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)
+
+
+def test_a_row_whose_first_repeat_failed_at_once_is_still_summed_up():
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic")
+    outline = ampsim.simulate(model, "tflops-1", "sequential", instances=200).outline()
+    failed = replace(outline, epochs=outline.epochs[:0])
+    goal = Goal(model.measure, 1e-9)
+    made = row_of("a", goal, [failed, outline, outline], ["it failed"])
+    whole = row_of("a", goal, [outline, outline, outline])
+    assert made["time_to_target_formula_s"] == whole["time_to_target_formula_s"] > 0
+    assert made["note"] == "1 of 3 runs failed: it failed"
