@@ -282,8 +282,12 @@ def contest_verdict(found: Contest) -> str:
     whose = _names(bout.ours for _place, bout in played)
     text = (
         f"Of {len(played)} points, {whose} is first at {len(ours)}, the best of the others at "
-        f"{len(others)}, and at {ties} the repeats leave it open"
+        f"{len(others)}, and at {ties} "
+        + ("the repeats leave it open" if found.is_time else "they are less than 5 % apart")
     )
+    if ties:
+        ahead = sum(bout.is_tie and bout.ratio > 1.0 for _place, bout in played)
+        text += f" (in the median ours are first at {ahead} of these)"
     text += f"; at {missed} nobody reached the target." if missed else "."
     for side, is_most in ((ours, max), (others, min)):
         known = [one for one in side if 0.0 < one[1].ratio < math.inf]

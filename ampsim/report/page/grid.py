@@ -88,6 +88,16 @@ _PLACE = (
 )
 
 
+_TIMES = (
+    "Times to the target are medians, with intervals as in report.csv, where every row stands with "
+    "all its numbers. Ours / others: how many times as soon. A tie: the intervals meet."
+)
+_RATES = (
+    "Ours / others: how many times as fast. A tie: less than 5 % apart. Every row with all its "
+    "numbers stands in report.csv."
+)
+
+
 def _contest(findings: Any, file: Any) -> Contest | None:
     if file.heat_map is None:
         return None
@@ -111,17 +121,17 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
         own = file.heat_map.model_copy(update={"down": file.heat_map.panels or "latency_s",
                                                "panels": None, "flop_per_s": None})  # fmt: skip
         ran = contest(findings.table, findings.cells, own, None)
-    headings = ["at", "best of ours", "epochs", "value", "interval", "best of the others",
-                "epochs ", "value ", "interval ", "ours / others", "first"]  # fmt: skip
+    value = "time to the target" if found.is_time else "training throughput"
+    known = ["epochs", value, "interval"] if found.is_time else [value]
+    headings = [
+        "at", "best of ours", *known, "best of the others", *(f"{one} " for one in known),
+        "ours / others", "first",
+    ]  # fmt: skip
     seen: dict[str, list[str]] = {}
     for place, bout in ran.played:
         seen.setdefault(place, _line(place, bout))
     left = ("at", "best of ours", "best of the others", "first")
-    told = (
-        "Value: median time to the target, or training throughput where nothing was learned. "
-        "Interval: as of the times to the target in report.csv. Ours / others: how many times as "
-        "good. A tie: the intervals meet. Every row with all its numbers stands in report.csv."
-    )
+    told = _TIMES if found.is_time else _RATES
     return ["## Point by point", markdown.table(headings, seen.values(), left=left).rstrip("\n"),
             told]  # fmt: skip
 
@@ -136,9 +146,9 @@ def _line(place: str, bout: Bout) -> list[str]:
 
 def _side(best: Best | None, bout: Bout) -> list[str]:
     if best is None:
-        return ["not reached", UNKNOWN, UNKNOWN, UNKNOWN]
-    value, low, high = (
-        value_words(one, is_time=bout.is_time) for one in (best.value, best.low, best.high)
-    )
+        return ["not reached", *[UNKNOWN] * (3 if bout.is_time else 1)]
+    if not bout.is_time:
+        return [best.label, value_words(best.value, is_time=False)]
+    value, low, high = (value_words(one, is_time=True) for one in (best.value, best.low, best.high))
     interval = f"[{low}, {high}]" if best.low < best.high else UNKNOWN
     return [best.label, format_count(best.epochs), value, interval]

@@ -180,10 +180,17 @@ def _key(figure: Any, found: Contest, scale: Normalize) -> None:
     what = "sooner at the target" if found.is_time else "faster"
     bar.set_label(f"← best of the others is {what}          {ours} is {what} →")
     bar.outline.set_visible(False)
-    handles: list[Any] = [
-        Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=_tie_words(found)),
-        figure.axes[0].plot([], [], color=INK, linewidth=3.0, label="where the first changes")[0],
-    ]
+    handles: list[Any] = []
+    if any(bout.is_tie for _, bout in found.played):
+        handles.append(
+            Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=_tie_words(found))
+        )
+    if len({sign_of(bout) for _, bout in found.played} - {0}) > 1:
+        handles += figure.axes[0].plot(
+            [], [], color=INK, linewidth=3.0, label="where the first changes"
+        )
+    if not handles:
+        return
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(2))
 
 
