@@ -108,6 +108,34 @@ class Footprint:
         elif activations:
             self.memory.give(ACTIVATIONS, -activations)
 
+    def settle_free(
+        self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
+    ) -> None:
+        """Change the memory as the end of a step does that takes no time; see `ended`.
+
+        It is `ended` and `settle` in one call, for these are most steps of a run.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+        """
+        taken_bytes = 0 if payload is None else payload.nbytes
+        if not sends:
+            key = (direction, name)
+            self._arrived[key] = self._arrived.get(key, 0) + taken_bytes
+            return
+        if self._arrived:
+            taken_bytes += self._arrived.pop((direction, name), 0)
+        if taken_bytes:
+            self.memory.give(MESSAGES, taken_bytes)
+        if direction is BACKWARD:
+            kept_bytes = self._kept.pop(state, 0)
+            if kept_bytes:
+                self.memory.give(ACTIVATIONS, kept_bytes)
+        elif self.node.is_training:
+            kept_bytes = self.node.kept_bytes(state, taken_bytes)
+            if kept_bytes and self._keep(sends, kept_bytes):
+                self.memory.take(ACTIVATIONS, kept_bytes)
+
     def free_rest(self) -> None:
         """Let go, at the end of a pass, what no step has freed under its own state.
 

@@ -143,34 +143,24 @@ class Worker:
             else:
                 return
             placed, port, state, payload, cause = message
+            footprint = placed.footprint
+            renames = footprint is not None and footprint.renames
             try:
-                if placed.footprint is not None:
-                    sends = self._counted_free(direction, message, placed.footprint)
-                elif placed.is_loss:
+                name = placed.node.joins(direction, state) if renames else state
+                if placed.is_loss:
                     sends = self.served(direction, message).sends
                 elif direction is BACKWARD:
                     sends = placed.backward(port, state, payload)
                 else:
                     sends = placed.forward(port, state, payload)
+                if footprint is not None:
+                    footprint.settle_free(direction, name, state, payload, sends)
             except OURS_TO_PASS:
                 raise
             except BaseException as error:
                 raise self.failed(placed, direction, state, error) from error
             record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
             self.send_on(placed, direction, state, sends, next_number())
-
-    def _counted_free(self, direction: Direction, message: Message, footprint: Footprint) -> Sends:
-        """Run a step that takes no time, and change the memory; return what it sends."""
-        placed, port, state, payload, _cause = message
-        name = footprint.name(direction, state)
-        if placed.is_loss:
-            sends = self.served(direction, message).sends
-        elif direction is BACKWARD:
-            sends = placed.backward(port, state, payload)
-        else:
-            sends = placed.forward(port, state, payload)
-        footprint.settle(footprint.ended(direction, name, state, payload, sends))
-        return sends
 
     def counted(
         self, direction: Direction, message: Message, footprint: Footprint
