@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +16,10 @@ from ampsim.report.contest import (
     Bout,
     Contest,
     contest,
-    contest_verdict,
     value_words,
 )
+from ampsim.report.contest_verdict import contest_verdict
+from ampsim.report.frames import DataFrame, number, rows
 from ampsim.report.grid_costs import Costs, costs_cells, costs_verdict, grid_costs
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.grid_cost import grid_cost
@@ -65,6 +67,25 @@ def grid_parts(findings: Any, file: Any) -> GridParts:
         return GridParts(contest_verdict(found), _bouts(found, findings, file))
     costs = grid_costs(findings.table, findings.cells)
     return GridParts(costs_verdict(costs), [*_costs(costs), _PLACE])
+
+
+def with_all_workers(said: str, table: DataFrame) -> str:
+    """A sentence that begins with how many workers there are, with all counts of rows that differ.
+
+    >>> import pandas as pd
+    >>> with_all_workers("4 workers, 1 repeat.", pd.DataFrame({"workers": [4, 2, 4]}))
+    '2 or 4 workers, 1 repeat.'
+    """
+    counts = sorted({number(row, "workers") for row in rows(table)})
+    if len(counts) < 2:
+        return said
+    several = " or ".join([", ".join(map(format_count, counts[:-1])), format_count(counts[-1])])
+    return re.sub(r"^\d+ workers?", f"{several} workers", said)
+
+
+def without_rows(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without what it says of each row, of which a grid makes very many."""
+    return {key: value for key, value in manifest.items() if key != "schedules"}
 
 
 def grid_figures(findings: Any, file: Any, wanted: Collection[str]) -> list[tuple[Picture, Figure]]:

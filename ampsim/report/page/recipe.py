@@ -20,7 +20,7 @@ from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
-from ampsim.report.page.grid import grid_figures, grid_parts
+from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
 from ampsim.report.page.text import (
     LEGEND,
     Picture,
@@ -208,29 +208,14 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
         f"**{markdown.escape(ruled)}**",
-        f"{model} on {cluster}: {_setting(findings)}",
+        f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         *(of_grid.tables or [table, LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
         *assumptions(findings.manifest),
-        *origin(_without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
+        *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _setting(findings: Results) -> str:
-    """Workers, target and repeats, in one line; of rows that differ, all counts of workers."""
-    counts = sorted({number(row, "workers") for row in rows(findings.table)})
-    said = setting(findings)
-    if len(counts) < 2:
-        return said
-    several = " or ".join([", ".join(map(format_count, counts[:-1])), format_count(counts[-1])])
-    return f"{several} workers{said[said.index('worker') + len('workers') :]}"
-
-
-def _without_rows(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest without what it says of each row, of which a grid makes very many."""
-    return {key: value for key, value in manifest.items() if key != "schedules"}
 
 
 def _judged(findings: Results) -> DataFrame:

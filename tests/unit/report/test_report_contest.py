@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ampsim.report.contest import contest, contest_verdict
+from ampsim.report.contest import contest
+from ampsim.report.contest_verdict import contest_verdict
 from ampsim.report.plot.heat_map import heat_map, sign_of, winner_edges
 
 Plain: Any = SimpleNamespace
