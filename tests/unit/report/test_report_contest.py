@@ -85,7 +85,8 @@ def test_the_line_is_drawn_where_it_leads():
 def test_the_verdict_counts_clear_wins_and_ties():
     assert contest_verdict(made()) == (
         "Of 4 points, amp is first at 2, the best of the others at 1, and at 1 the repeats leave "
-        "it open (in the median ours are first at 1 of these). amp is at most 2 times as soon as gpipe (1.00 s against 2.00 s, at 4 workers, "
+        "it open (in the median ours are first at 1 of these). amp is at most 2 times as soon as "
+        "gpipe (1.00 s against 2.00 s, at 4 workers, "
         "1.00 µs). pipeline is at most 2 times as soon as amp (2.00 s against 4.00 s, at 2 "
         "workers, 1.00 µs)."
     )
