@@ -71,7 +71,7 @@ class Costs:
 
 
 def grid_costs(table: DataFrame, cells: Sequence[Cell]) -> list[Costs]:
-    """Every measure that is known, in the order of `MEASURES`.
+    """Every measure that is known, of the schedules that it is known of, as `MEASURES` has them.
 
     Args:
         table: one row a schedule and point.
@@ -88,11 +88,12 @@ def grid_costs(table: DataFrame, cells: Sequence[Cell]) -> list[Costs]:
     at: dict[tuple[str, str], Row] = {(label, point): row for label, point, row in whole}
     found: list[Costs] = []
     for measure in MEASURES:
-        values = [
-            [number(at.get((label, point), {}), measure.column) for point in points]
+        values = {
+            label: [number(at.get((label, point), {}), measure.column) for point in points]
             for label in labels
-        ]
-        found.append(Costs(measure, labels, points, values))
+        }
+        known = [label for label in labels if not all(map(math.isnan, values[label]))]
+        found.append(Costs(measure, known, points, [values[label] for label in known]))
     return [one for one in found if one.is_known]
 
 
@@ -119,6 +120,8 @@ def _most_and_least(costs: Costs, column: int, point: str) -> str:
         return ""
     low, high = min(known, key=_ratio), max(known, key=_ratio)
     noun = costs.measure.heading
+    if len(known) == 1:
+        return f"With {point}, {noun} of {low[1]} is {_times(low[0])} times as before."
     if _times(low[0]) == _times(high[0]):
         return f"With {point}, {noun} is {_times(low[0])} times as before for every schedule."
     return (

@@ -96,10 +96,10 @@ def _draw_cell(axes: Axes, costs: Costs, place: tuple[int, int], scale: Normaliz
 def _key(figure: Any, scale: Normalize) -> None:
     bar = figure.colorbar(
         ScalarMappable(norm=scale, cmap=COLOURS), ax=figure.axes, orientation="horizontal",
-        aspect=45, shrink=0.75, pad=0.01,
+        aspect=30, shrink=0.9, pad=0.01,
     )  # fmt: skip
     end = float(scale.vmax or 0.0)
     marks = [-end, -end / 2, 0.0, end / 2, end]
     bar.set_ticks(marks, labels=[f"{2.0 ** abs(one):.2f}×" for one in marks])
-    bar.set_label("← so many times worse than in the first column          better →")
+    bar.set_label("← worse than in the first column      better →")
     bar.outline.set_visible(False)
