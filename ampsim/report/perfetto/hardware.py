@@ -45,9 +45,10 @@ def outage_events(
     start_ns = in_nanoseconds(start_s)
     end_ns = in_nanoseconds(floats(outages, "end_s")[order].clip(max=end_s))
     kinds, workers = texts(outages, "kind"), integers(outages, "worker")[order].tolist()
+    places: list[int] = [int(one) for one in order]
     lines: list[str] = []
     for place, worker, begin, end, ts, dur in zip(
-        [int(one) for one in order], workers, start_ns.tolist(), end_ns.tolist(),
+        places, workers, start_ns.tolist(), end_ns.tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
     ):  # fmt: skip
         tid = lanes.setdefault(worker, Lanes()).track(begin, end, tids)
