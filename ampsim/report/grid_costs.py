@@ -102,9 +102,8 @@ def costs_verdict(found: Sequence[Costs]) -> str:
     if not found or len(found[0].points) < 2:
         return "Nothing was run that can be compared."
     sentences: list[str] = []
-    for costs in (
-        one for one in found if one.measure.column in ("train_per_s", "time_to_target_s")
-    ):
+    told = ("train_per_s", "time_to_target_s")[: 1 if len(found[0].points) > 3 else 2]
+    for costs in (one for one in found if one.measure.column in told):
         for column, point in list(enumerate(costs.points))[1:]:
             sentences.append(_most_and_least(costs, column, point))
     return " ".join(one for one in sentences if one)

@@ -59,6 +59,7 @@ _WORDS = {
 }
 
 
+_DRAWN_MAX = 40  # chosen: figures with a panel or line a row cannot be read with more
 _SHOWN = ("replicas", "min_update_interval", "max_active_keys")
 _OF_ROW = (
     "name", "label", "mode", "set", "epochs_of", "cluster", "workers", "latency_s",
@@ -267,6 +268,8 @@ def _line(record: Row) -> list[str]:
 def _figures(findings: Results, file: File) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
     wanted = set(file.figures)
+    if len(findings.table) > _DRAWN_MAX:
+        wanted &= {"heat-map", "grid-cost"}
     figures = list(result_figures(findings, wanted=wanted, names=line_names(file)))
     of_grid = grid_figures(findings, file, wanted)
     are_equal = len({number(row, "workers") for row in rows(findings.table)}) < 2
