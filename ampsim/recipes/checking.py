@@ -82,7 +82,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     """
     try:
         manifest = read_manifest(folder)
-        faults = (*_changes(recipe, manifest), *_edits(folder, manifest))
+        faults = (*_changes(recipe, manifest), *edits_of(folder, manifest))
         changed = tuple(_changed_code(recipe, manifest))
         before = read_witnesses(folder) if changed and not faults else None
     except (FileFormatError, UnknownNameError) as error:
@@ -153,7 +153,7 @@ def check_numbers(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         manifest = read_manifest(folder)
     except FileFormatError as error:
         return Verdict((str(error),))
-    edits = tuple(_edits(folder, manifest))
+    edits = tuple(edits_of(folder, manifest))
     if edits:
         return Verdict(edits)
     before = pd.read_csv(io.BytesIO(read_regular(folder / TABLE)))
@@ -237,10 +237,10 @@ def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
     return f"it was made with {was}, and here is {now or 'none known'}" if was != now else None
 
 
-def _edits(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
-    """Files of the report that are not as they were written."""
+def edits_of(folder: Path, manifest: dict[str, Any], needed: str = TABLE) -> Iterator[str]:
+    """Files of the report that are not as they were written, or of which there must be one."""
     files = mapping(manifest.get("files") or {})
-    for name in (*files, *({TABLE} - set(files))):
+    for name in (*files, *({needed} - set(files))):
         path = folder / name
         if not os.path.isfile(path):
             yield f"{name} is missing"

@@ -13,7 +13,8 @@ from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
-from ampsim.study.row import row_of
+from ampsim.study.ranking import rank
+from ampsim.study.row import compared, row_of, times_of
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,23 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         runs: every run, at least one of each row.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
-    by_label = {label: [run for run in runs if run.schedule == label] for label in modes}
+    mine = [[run for run in runs if run.schedule == label] for label in modes]
+    outlines = [[run.outline for run in of] for of in mine]
+    ranking = rank(
+        [
+            times_of(goal, [run.seed for run in of], made)
+            for of, made in zip(mine, outlines, strict=True)
+        ]
+    )
     rows = [_row(label, modes, goal, runs) for label in modes]
+    lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
+    if not lenders:  # ranks are of rows that all learned themselves
+        return pd.DataFrame(compared(goal, rows, outlines, ranking))
+    by_label = dict(zip(modes, mine, strict=True))
     for place, row in enumerate(rows):
-        lender = lenders.get(row["schedule"])
-        mine = by_label[row["schedule"]]
-        if lender is not None and not any(run.failure for run in mine):
-            rows[place] = borrowed(row, goal, mine, by_label[lender])
+        lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
+        if lender is not None and not any(run.failure for run in own):
+            rows[place] = borrowed(row, goal, own, by_label[lender])
     return pd.DataFrame(rows)
 
 

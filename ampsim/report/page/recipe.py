@@ -31,7 +31,7 @@ from ampsim.report.page.text import (
 )
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
-from ampsim.report.verdict import verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.toml_text import to_toml
 from ampsim.units import format_percent, format_rate, format_seconds
 
@@ -204,19 +204,23 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     compared = _comparison(findings.comparison)
     of_grid = grid_parts(findings, file)
     ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
-    table = to_markdown(findings.table, has_target=findings.target is not None).rstrip("\n")
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
         f"**{markdown.escape(ruled)}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
-        *(of_grid.tables or [table, LEGEND]),
+        *(of_grid.tables or [_table(findings), LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
         *assumptions(findings.manifest),
         *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(findings: Results) -> str:
+    has_target, bold = findings.target is not None, called_rows(findings.table)
+    return to_markdown(findings.table, has_target=has_target, bold=bold).rstrip("\n")
 
 
 def _judged(findings: Results) -> DataFrame:
