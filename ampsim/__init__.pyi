@@ -2,16 +2,23 @@
 
 from . import clock as clock
 from . import data as data
+from . import dependency as dependency
 from . import figures as figures
 from . import ir as ir
 from . import nodes as nodes
 from . import optim as optim
 from .data import ArrayDataset as ArrayDataset
+from .dependency import DependencyEngine as DependencyEngine
+from .dependency import EngineResult as EngineResult
+from .dependency import Naive as Naive
+from .dependency import PerDevice as PerDevice
+from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
 from .hardware import Cluster as Cluster
 from .hardware import Device as Device
 from .hardware import Link as Link
 from .hardware import load_cluster as load_cluster
+from .ir import Work as Work
 from .model_parallel import Amp as Amp
 from .model_parallel import AmpBudget as AmpBudget
 from .model_parallel import GPipe as GPipe

@@ -4,6 +4,15 @@ Each gives a matplotlib Figure, which shows itself in a notebook after ``%matplo
 which `save` writes as PNG, SVG or PDF.
 """
 
-from ampsim.report.figures import convergence, gantt, of, plane, save, staleness, utilisation
+from ampsim.report.figures import (
+    convergence,
+    gantt,
+    of,
+    plane,
+    queues,
+    save,
+    staleness,
+    utilisation,
+)
 
-__all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisation"]
+__all__ = ["convergence", "gantt", "of", "plane", "queues", "save", "staleness", "utilisation"]

@@ -37,12 +37,13 @@ def code(path: Path) -> ast.Module:
     return ast.parse("\n".join(line for line in lines if not line.startswith("%")))
 
 
-def test_there_are_four_notebooks():
+def test_there_are_five_notebooks():
     assert NAMES == [
         "01-first-forecast",
         "02-designing-a-device",
         "03-staleness",
         "04-your-own-model-and-device",
+        "05-dependency-engine",
     ]
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ampsim.cli import completion, options
 from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.report_programs import Way, do_program
 from ampsim.cli.say import Code, complain, in_columns, write
 from ampsim.errors import OptionError
 from ampsim.paths import expanded
@@ -80,17 +81,18 @@ def report(
     not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
-    from ampsim.recipes.places import recipe_folder, recipe_names
+    from ampsim.recipes.places import program_folder, program_names, recipe_folder, recipe_names
     from ampsim.recipes.recipe import read_recipe
 
     make = _what_to_do(check=check, rerun=rerun, redraw=redraw)
     if make is not _write and not names:
-        names = recipe_names()
+        names = [*recipe_names(), *program_names()]
     if list_only or not names:
         how = _How(1, quiet, json == "-", [])
         _list(names, how)
         return how.told(json, Code.FINE)
-    recipes = [read_recipe(recipe_folder(name)) for name in names]
+    programs = [folder for name in names if (folder := program_folder(name)) is not None]
+    recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
     how = _How(options.make_jobs(jobs), quiet, json == "-", [])
     prepare_json(json)
     codes: list[Code] = []
@@ -99,8 +101,22 @@ def report(
             make(recipe, recipe.folder if out is None else expanded(out) / recipe.name, how)
         )
         if codes[-1] is Code.INTERRUPTED:
-            break
+            return how.told(json, max(codes))
+    for folder in programs:
+        codes.append(_do_program(folder, out, _WAYS[make], how))
     return how.told(json, max(codes))
+
+
+def _do_program(folder: Path, out: Path | None, way: Way, how: _How) -> Code:
+    """Do the same with the report of a program."""
+    target = folder if out is None else expanded(out) / folder.resolve().name
+    outcome = do_program(folder, target, way)
+    row = {"name": folder.resolve().name, "title": outcome.title, "folder": str(target)}
+    kept = {"state": outcome.state, "faults": outcome.faults, "notes": outcome.notes}
+    how.rows.append({**row, **kept})
+    if outcome.line:
+        how.say(outcome.line)
+    return outcome.code
 
 
 def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> Callable[[Recipe, Path, _How], Code]:
@@ -117,13 +133,18 @@ def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> Callable[[Recipe, 
 
 
 def _list(names: list[str] | None, how: _How) -> None:
-    from ampsim.recipes.places import recipe_folder, recipe_names
+    from ampsim.recipes.places import program_folder, program_names, recipe_folder, recipe_names
     from ampsim.recipes.recipe import read_recipe
 
-    recipes = [read_recipe(recipe_folder(name)) for name in names or recipe_names()]
+    names = names or [*recipe_names(), *program_names()]
+    programs = [folder for name in names if (folder := program_folder(name)) is not None]
+    recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
     for recipe in recipes:
         how.note(recipe, recipe.folder, "listed")
-    how.say(in_columns((recipe.name, recipe.file.title) for recipe in recipes) or "no recipes here")
+    for folder in programs:
+        _do_program(folder, None, "list", how)
+    told = ((row["name"], row["title"]) for row in how.rows)
+    how.say(in_columns(told) or "no recipes here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,3 +264,11 @@ def _say(recipe: Recipe, folder: Path, verdict: Verdict, how: _How) -> Code:
         return Code.FINE
     how.say(f"{recipe.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE
+
+
+_WAYS: dict[Any, Way] = {
+    _write: "write",
+    _check: "check",
+    _check_numbers: "rerun",
+    _redraw: "redraw",
+}

@@ -61,6 +61,10 @@ class Clock(Protocol):
         """Let `coroutine` run under this clock; an exception in it ends `run`."""
         ...
 
-    def run(self) -> None:
-        """Run until every coroutine has ended or awaits a signal that nobody has fired."""
+    def run(self, until: Signal | None = None) -> None:
+        """Run until every coroutine has ended or awaits a signal that nobody has fired.
+
+        With `until`, a new signal of this clock that nobody awaits, at the latest until it fires;
+        what is left goes on with the next call.
+        """
         ...

@@ -14,7 +14,10 @@ from heapq import heapify
 from typing import Any, Final, cast
 
 import simpy
+from simpy.core import EmptySchedule, StopSimulation
 from simpy.events import Event, EventPriority, Timeout
+
+from ampsim.clock.protocol import Signal
 
 TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
@@ -109,13 +112,29 @@ class SimClock:
         coroutine.__name__ = name
         self._environment.process(cast("Generator[Event, Any, None]", coroutine))
 
-    def run(self) -> None:
-        """Process events until none is left; an exception of a process is raised here."""
+    def run(self, until: Signal | None = None) -> None:
+        """Process events until none is left; an exception of a process is raised here.
+
+        With `until`, at the latest until that signal has fired.
+        """
         try:
-            self._environment.run()
+            if until is None:
+                self._environment.run()
+            else:
+                self._run_until(cast("SimSignal", until))
         except BaseException as error:
             # SimPy raises a copy whose cause is the original, which has a cause of its own.
             original = error.__cause__
             if original is not None and type(original) is type(error):
                 raise original from original.__cause__
             raise
+
+    def _run_until(self, signal: SimSignal) -> None:
+        """Process events until `signal` has fired, or none is left."""
+        signal.callbacks.append(StopSimulation.callback)  # pyright: ignore  # a list until processed
+        environment = self._environment
+        try:
+            while True:
+                environment.step()
+        except (StopSimulation, EmptySchedule):
+            return

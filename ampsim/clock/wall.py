@@ -20,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from ampsim.arguments import checked
+from ampsim.clock.protocol import Signal
 from ampsim.clock.simulated import SECONDS_PER_TICK, TICKS_PER_SECOND
 from ampsim.errors import OptionError
 
@@ -46,6 +47,11 @@ class _Once:
         self._clock = clock
         self._future: asyncio.Future[None] = clock.loop.create_future()
         self._is_awaited = False
+
+    @property
+    def has_come(self) -> bool:
+        """Whether it has come."""
+        return self._future.done()
 
     def come(self) -> None:
         """Let the coroutine go on."""
@@ -162,19 +168,25 @@ class WallClock:
         self._events.remove(event)
         heapify(self._events)
 
-    def run(self) -> None:
-        """Run the loop until nothing is left to do; an exception of a coroutine is raised here."""
-        self._complete(self._pass_events())
+    def run(self, until: Signal | None = None) -> None:
+        """Run the loop until nothing is left to do; an exception of a coroutine is raised here.
+
+        With `until`, at the latest until that signal has fired.
+        """
+        self._complete(self._pass_events(cast("WallSignal | None", until)))
         if self._failure is not None:
             raise self._failure
 
-    async def _pass_events(self) -> None:
-        """Do one event after the other, each when it is due and all before it have been served."""
+    async def _pass_events(self, until: WallSignal | None) -> None:
+        """Do one event after the other, each when it is due and all before it have been served.
+
+        With `until`, stop when that has come.
+        """
         self._start_s = start_s = self.loop.time() - self.now * self.stretch
         self._is_running = True
         passed_s = self.now
         await self._quiet.wait()
-        while self._events and self._failure is None:
+        while self._events and self._failure is None and (until is None or not until.has_come):
             due_s = start_s + self._events[0][0] * SECONDS_PER_TICK * self.stretch
             late_s = await self._wait(due_s)
             self._tick, _priority, _place, what = heappop(self._events)

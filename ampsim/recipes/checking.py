@@ -82,7 +82,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     """
     try:
         manifest = read_manifest(folder)
-        faults = (*_changes(recipe, manifest), *_edits(folder, manifest))
+        faults = (*_changes(recipe, manifest), *edits_of(folder, manifest))
         changed = tuple(_changed_code(recipe, manifest))
         before = read_witnesses(folder) if changed and not faults else None
     except (FileFormatError, UnknownNameError) as error:
@@ -153,7 +153,7 @@ def check_numbers(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         manifest = read_manifest(folder)
     except FileFormatError as error:
         return Verdict((str(error),))
-    edits = tuple(_edits(folder, manifest))
+    edits = tuple(edits_of(folder, manifest))
     if edits:
         return Verdict(edits)
     before = pd.read_csv(io.BytesIO(read_regular(folder / TABLE)))
@@ -196,7 +196,7 @@ def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
         return
     if _at(manifest, "cluster", "sha256") != cluster:
         yield f"the device or cluster file of {recipe.file.cluster} has changed"
-    yield from _changed_clusters(recipe, manifest)
+    yield from dict.fromkeys(_changed_clusters(recipe, manifest))
     for file, is_same in _data(manifest):
         if is_same is False:
             yield f"the data file {file} is another one"
@@ -206,7 +206,7 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
     """Clusters of single rows that are not what they were."""
     before = sequence(manifest.get("schedules"))
     for index, entry in enumerate(recipe.file.schedules):
-        if entry.cluster is None:
+        if not entry.hardware:
             continue
         own = mapping(before[index]) if index < len(before) else {}
         try:
@@ -215,7 +215,8 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
             yield str(error)
             continue
         if _at(own, "cluster", "sha256") != now:
-            yield f"the device or cluster file of {entry.cluster} has changed"
+            name = entry.cluster or recipe.file.cluster
+            yield f"the device or cluster file of {name} has changed"
 
 
 def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
@@ -236,10 +237,10 @@ def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
     return f"it was made with {was}, and here is {now or 'none known'}" if was != now else None
 
 
-def _edits(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
-    """Files of the report that are not as they were written."""
+def edits_of(folder: Path, manifest: dict[str, Any], needed: str = TABLE) -> Iterator[str]:
+    """Files of the report that are not as they were written, or of which there must be one."""
     files = mapping(manifest.get("files") or {})
-    for name in (*files, *({TABLE} - set(files))):
+    for name in (*files, *({needed} - set(files))):
         path = folder / name
         if not os.path.isfile(path):
             yield f"{name} is missing"

@@ -10,6 +10,9 @@ from ampsim.errors import UnknownNameError, one_of
 from ampsim.paths import expanded
 from ampsim.recipes.recipe import RECIPE
 
+PROGRAM = "program.py"
+"""A report's program, in place of a recipe."""
+
 
 def reports_folder() -> Path | None:
     """The folder `reports/` here, else in the checkout around the package; None without one.
@@ -53,3 +56,22 @@ def recipe_folder(name_or_path: str) -> Path:
             f"with {RECIPE}"
         )
     return folder / name_or_path
+
+
+def program_names() -> list[str]:
+    """Names of the reports there that a program makes, sorted."""
+    folder = reports_folder()
+    if folder is None:
+        return []
+    return sorted(path.parent.name for path in folder.glob(f"*/{PROGRAM}"))
+
+
+def program_folder(name_or_path: str) -> Path | None:
+    """The folder of a program that a name or a path leads to; None where it leads to none."""
+    if name_or_path in program_names():
+        folder = reports_folder()
+        return None if folder is None else folder / name_or_path
+    path = expanded(name_or_path)
+    folder = path.parent if path.name == PROGRAM else path
+    is_path = os.sep in name_or_path or name_or_path in (".", "..", PROGRAM)
+    return folder if is_path and os.path.isfile(folder / PROGRAM) else None

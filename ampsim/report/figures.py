@@ -12,14 +12,17 @@ from typing import TypeAlias
 from matplotlib.figure import Figure
 
 from ampsim.arguments import checked
+from ampsim.dependency import EngineResult
 from ampsim.errors import OptionError
 from ampsim.report.frames import distinct
 from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt_comparison
 from ampsim.report.gantt.chart import gantt as gantt_of_one
+from ampsim.report.gantt.operations import operations_gantt
 from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.figures import result_figures
+from ampsim.report.plot.queues import queues_drawing
 from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.plot.utilisation import utilisation as utilisation_of_each
 from ampsim.report.saving import save
@@ -28,20 +31,49 @@ from ampsim.study import Forecast, LoadedRun, Result
 AnyResult: TypeAlias = Result | LoadedRun
 """A run that was just made, or one that was kept and loaded."""
 
-__all__ = ["convergence", "gantt", "of", "plane", "save", "staleness", "utilisation"]
+__all__ = ["convergence", "gantt", "of", "plane", "queues", "save", "staleness", "utilisation"]
 
 
 @checked
-def gantt(*results: AnyResult, window_s: tuple[float, float] | None = None) -> Figure:
+def gantt(
+    *results: AnyResult | EngineResult, window_s: tuple[float, float] | None = None
+) -> Figure:
     """A Gantt chart of each result, above each other on one time axis.
 
     Args:
-        results: runs on equally many workers.
+        results: runs on equally many workers; or one of a dependency engine, which then has a row
+            for each thread, and arrows for what made operations ready.
         window_s: start and end in virtual seconds; the first four instances unless given.
 
     Raises:
         OptionError: there is no result, their workers differ, or the window is empty.
     """
+    if len(results) == 1 and isinstance(results[0], EngineResult):
+        return operations_gantt(results[0], window_s)
+    runs = tuple(one for one in results if not isinstance(one, EngineResult))
+    if len(runs) < len(results):
+        raise OptionError(
+            "a result of a dependency engine has a chart of its own; draw them one by one"
+        )
+    return _gantt_of_runs(runs, window_s)
+
+
+@checked
+def queues(result: EngineResult, *times_s: float) -> Figure:
+    """The queues of a dependency engine's variables at some instants; for small programs.
+
+    Args:
+        result: what ran.
+        times_s: the instants, in virtual seconds.
+
+    Raises:
+        OptionError: there is no instant, or a queue is too long to be drawn.
+    """
+    return queues_drawing(result, times_s)
+
+
+def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float] | None) -> Figure:
+    """The chart of runs of models."""
     named = _named(results)
     counts = {result.workers for result in results}
     if len(counts) > 1:

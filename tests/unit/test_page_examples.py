@@ -101,7 +101,9 @@ def run(command: Command, folder: Path) -> None:
 
 def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
-    assert names == {"device-and-cluster", "model", "node", "placement", "schedule"}
+    assert names == {
+        "dependency-engine", "device-and-cluster", "model", "node", "placement", "schedule",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)

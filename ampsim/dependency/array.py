@@ -1,0 +1,264 @@
+"""An array at one place, and the operations that expressions of arrays become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ampsim.dependency.engine import DependencyEngine
+from ampsim.dependency.expression import Expression, Operand, Shape, not_possible, summed
+from ampsim.dependency.operation import Variable
+from ampsim.dependency.places import ARRAYS
+from ampsim.errors import OptionError
+from ampsim.hardware import HOST
+from ampsim.ir.work import NO_WORK, Work
+from ampsim.shown import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the arrays of one program have in common.
+
+    Args:
+        engine: pushes their operations.
+        dtype: what their elements are.
+        is_numeric: whether numbers are computed; otherwise operations only take time and memory.
+    """
+
+    engine: DependencyEngine
+    dtype: np.dtype[Any]
+    is_numeric: bool
+
+
+class Array(Operand):
+    """Numbers at one place, and the variable that stands for them.
+
+    Args:
+        context: what it has in common with others.
+        name: what records call it.
+        place: the worker's index, or -1.
+
+    Attributes:
+        variable: what operations that use it read or mutate; of rows, that of the whole.
+        shape: once something has been assigned.
+        value: the numbers, as far as the operations have run; None before.
+        layer_input: of a weight, what its last forward step was applied to.
+    """
+
+    def __init__(self, context: Context, name: str, place: int, whole: Array | None = None) -> None:
+        self.context, self.name, self.place = context, name, place
+        self.whole = whole
+        self.variable: Variable = (
+            context.engine.new_variable(name) if whole is None else whole.variable
+        )
+        self.shape: Shape | None = None
+        self.rows: slice = slice(None)
+        self.layer_input: Array | None = None
+        self._value: np.ndarray | None = None
+        self._held_bytes = 0
+        self._near: dict[tuple[int, int | None, int | None], Array] = {}
+
+    def __getitem__(self, rows: slice) -> Array:
+        """Some rows: they share numbers and variable with the whole, and can be read only."""
+        if self.whole is not None or not isinstance(rows, slice) or rows.step is not None:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(f"{self.name}: rows must be a slice start:stop, got {shown(rows)}")
+        shape = self.known_shape
+        part = Array(self.context, self.name, self.place, whole=self)
+        part.rows = rows
+        part.shape = (len(range(*rows.indices(shape[0]))), *shape[1:])
+        return part
+
+    @property
+    def known_shape(self) -> Shape:
+        """Its shape.
+
+        Raises:
+            OptionError: nothing has been assigned to it.
+        """
+        if self.shape is None:
+            raise OptionError(f"{self.name} is read before anything was assigned to it")
+        return self.shape
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return int(np.prod(self.known_shape)) * self.context.dtype.itemsize
+
+    @property
+    def value(self) -> Any:
+        """Its numbers, as far as operations have run; None before any, or where none are kept."""
+        if self.whole is None:
+            return self._value
+        return None if self.whole.value is None else self.whole.value[self.rows]
+
+    def numpy(self) -> np.ndarray:
+        """Wait for what was pushed until now, and return a copy of the numbers.
+
+        Raises:
+            OptionError: nothing was assigned, or no numbers are computed.
+            SimulationError: an operation failed on which they depend.
+        """
+        self.context.engine.wait_for(self.variable)
+        if self.value is None:
+            raise OptionError(f"{self.name} has no numbers; assign some, with is_numeric=True")
+        return np.array(self.value)
+
+    def assign(self, given: Expression | Array | np.ndarray) -> None:
+        """Push what makes this array hold an expression's result, or a copy of another's numbers.
+
+        Raises:
+            OptionError: it is neither, or of another shape than before.
+        """
+        if given is self:  # as after `-=`
+            return
+        if isinstance(given, Array):
+            given.copyto(self)
+            return
+        if isinstance(given, np.ndarray):
+            own = np.array(given)
+            given = Expression("set", (), lambda: own, own.shape)
+        if not isinstance(given, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(
+                f"{self.name} must be given an expression, an array or numbers, got {shown(given)}"
+            )
+        self._push(given)
+
+    def copyto(self, *targets: Array) -> None:
+        """Push a copy of the numbers into each of these."""
+        for target in targets:
+            require_array(target, "targets").copyfrom(self)
+
+    def copyfrom(self, source: Array) -> None:
+        """Push a copy of another array's numbers, from the same place or over the link from there.
+
+        Raises:
+            OptionError: the source holds nothing, or is of another shape.
+        """
+        shape = require_array(source, "source").known_shape
+        if self.whole is not None:
+            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
+        if source.place == self.place:
+            work = Work(bytes=2 * source.size_bytes)
+            self._push(Expression("copy", (source,), np.array, shape, work))
+            return
+        self._require(shape)
+        self.context.engine.push_copy(
+            partial(self._fill, np.array, (source,)),
+            reads=(source.variable,),
+            mutates=(self.variable,),
+            source=source.place,
+            target=self.place,
+            size_bytes=source.size_bytes,
+            name=f"{source.name} to {place_word(self.place)}",
+        )
+
+    def delete(self) -> None:
+        """Push the end of this array: its memory is given back when all that use it have ended."""
+        self.context.engine.delete_variable(self.variable, self._free)
+
+    def __add__(self, other: Array) -> Expression:
+        """The sum of two arrays."""
+        return summed(self, other) if isinstance(other, Array) else not_possible(self, "+", other)  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+
+    def __rmul__(self, factor: float) -> Expression:
+        """This array times a number."""
+        if isinstance(factor, bool) or not isinstance(factor, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            return not_possible(factor, "*", self)
+        size = int(np.prod(self.known_shape))
+        work = Work(flop=size, bytes=2 * self.size_bytes)
+        return Expression("scale", (self,), partial(np.multiply, factor), self.known_shape, work)
+
+    def __isub__(self, change: Expression | Array) -> Array:
+        """Push the subtraction of an expression, in one operation; update steps are such."""
+        if isinstance(change, Array):
+            change = Expression("identity", (change,), np.asarray, change.known_shape)
+        if not isinstance(change, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            not_possible(self, "-=", change)
+        compute, size = change.compute, int(np.prod(self.known_shape))
+        work = change.work + Work(flop=size, bytes=self.size_bytes, operations=0)
+
+        def subtracted(own: np.ndarray, *values: np.ndarray) -> np.ndarray:
+            return own - compute(*values)
+
+        inputs = (self, *change.inputs)
+        self._push(Expression("update", inputs, subtracted, change.shape, work))
+        return self
+
+    def near(self, place: int) -> Array:
+        """This array at another place: a copy that is pushed now, itself where it is there."""
+        if place == self.place:
+            return self
+        key = (place, self.rows.start, self.rows.stop)
+        owner = self.whole or self
+        if key not in owner._near:
+            owner._near[key] = Array(self.context, f"{self.name} at {place_word(place)}", place)
+        copied = owner._near[key]
+        copied.copyfrom(self)
+        return copied
+
+    def _push(self, expression: Expression) -> None:
+        """Push an expression whose result goes into this array."""
+        if self.whole is not None:
+            raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
+        self._require(expression.shape)
+        inputs = tuple(one.near(self.place) for one in expression.inputs)
+        reads = dict.fromkeys(one.variable for one in inputs if one.variable is not self.variable)
+        self.context.engine.push(
+            partial(self._fill, expression.compute, inputs),
+            reads=tuple(reads),
+            mutates=(self.variable,),
+            on=self.place,
+            work=None if expression.work is NO_WORK else expression.work,
+            name=f"{self.name} {expression.name}",
+            rows=expression.rows,
+            matrix_elements=expression.matrix_elements,
+        )
+
+    def _require(self, shape: Shape) -> None:
+        """Its shape stays what it was.
+
+        Raises:
+            OptionError: it would not.
+        """
+        if self.shape is not None and self.shape != shape:
+            raise OptionError(
+                f"{self.name} has shape {self.shape}, got {shape}; give a new name to what has "
+                "another shape"
+            )
+        self.shape = shape
+
+    def _fill(self, compute: Callable[..., Any], inputs: tuple[Array, ...]) -> None:
+        """Hold the result from now on; its memory is taken when it is first there."""
+        if not self._held_bytes:
+            self.context.engine.memory(self.place).take(ARRAYS, self.size_bytes)
+            self._held_bytes = self.size_bytes
+        if self.context.is_numeric:
+            self._value = compute(*(one.value for one in inputs))
+
+    def _free(self) -> None:
+        self.context.engine.memory(self.place).give(ARRAYS, self._held_bytes)
+        self._held_bytes, self._value = 0, None
+
+    def __repr__(self) -> str:
+        """Name it."""
+        return f"Array({self.name!r}, shape={self.shape})"
+
+
+def require_array(given: object, word: str) -> Array:
+    """An array, as it is.
+
+    Raises:
+        OptionError: it is none; the message calls it `word`.
+    """
+    if not isinstance(given, Array):
+        raise OptionError(f"{word} must be an array at a place, such as a[0], got {shown(given)}")
+    return given
+
+
+def place_word(place: int) -> str:
+    """What names of arrays call a place."""
+    return "cpu" if place == HOST else f"gpu{place}"

@@ -1,0 +1,185 @@
+"""Lanes: the queues in which ready operations wait for a thread of a place.
+
+A thread is a `Processor` of the machine: it does one operation at a time, the most urgent first,
+and what takes no time occupies it for none (docs/decisions/0004-instants.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any, Protocol, TypeAlias
+
+from ampsim.dependency.operation import Operation
+from ampsim.machine import Begun, Instant, Processor
+from ampsim.trace import Cause
+
+Entry: TypeAlias = tuple[float, float, int, Operation]
+"""(priority, negative; when it became ready, in s; number; operation)."""
+
+
+def entry(operation: Operation) -> Entry:
+    """An operation as a heap of `Entry` has it: the most urgent first, then the first ready."""
+    return (-operation.priority, operation.ready_s, operation.number, operation)
+
+
+class Runs(Protocol):
+    """What starts and ends operations: the engine."""
+
+    def start(self, operation: Operation) -> bool:
+        """Run the function of an operation now; tell whether it did what it should."""
+        ...
+
+    def finish(self, operation: Operation) -> None:
+        """Note that an operation has ended now."""
+        ...
+
+
+class Lane:
+    """One kind of work of one place, with its threads.
+
+    Args:
+        place: the worker's index; -1 for the host.
+        kind: "compute", "copy-in", "copy-out", or "engine" for what needs no thread.
+        first_row: number of its first thread among all threads.
+        instant: shared by all processors.
+
+    Attributes:
+        waiting: what is ready and takes time, a heap.
+        free: what is ready and takes none.
+        processors: those that serve it.
+    """
+
+    __slots__ = ("_instant", "first_row", "free", "kind", "place", "processors", "waiting")
+
+    def __init__(self, place: int, kind: str, first_row: int, instant: Instant) -> None:
+        self.place = place
+        self.kind = kind
+        self.first_row = first_row
+        self.waiting: list[Entry] = []
+        self.free: deque[Operation] = deque()
+        self.processors: list[Processor] = []
+        self._instant = instant
+
+    def put(self, operation: Operation) -> None:
+        """Take an operation that is ready and may have a thread."""
+        copy = operation.copy
+        if operation.seconds or (copy is not None and copy.channel is not None):
+            heappush(self.waiting, entry(operation))
+            for processor in self.processors:
+                if processor.is_idle:
+                    processor.wake()
+                    return
+            return
+        self.free.append(operation)
+        for processor in self.processors:
+            if not processor.is_busy:
+                if not processor.is_listed:
+                    processor.is_listed = True
+                    self._instant.waiting.append(processor)
+                return
+
+
+class Computing:
+    """What a thread of a lane that computes does: the `Tasks` of one processor.
+
+    Args:
+        lane: whose operations.
+        row: its number among all threads.
+        runs: starts and ends them.
+    """
+
+    __slots__ = ("_lane", "_row", "_runs", "queues")
+
+    def __init__(self, lane: Lane, row: int, runs: Runs) -> None:
+        self.queues: dict[Any, Any] = {0: lane.waiting}
+        self._lane, self._row, self._runs = lane, row, runs
+
+    def begin(self, kind: Any, queue: Any) -> Begun:
+        """Start the most urgent operation; one that fails occupies nothing."""
+        operation: Operation = heappop(queue)[3]
+        operation.thread = self._row
+        return (operation.seconds if self._runs.start(operation) else 0.0), operation
+
+    def end(self, task: Begun) -> None:
+        """Finish it."""
+        self._runs.finish(task[1])
+
+    def do_free(self, now_s: float) -> None:
+        """Do what takes no time, in the order in which it became ready."""
+        do_free(self._lane, self._row, self._runs)
+
+
+class Copying:
+    """What the threads of a copy lane do: each sends, and waits until all of it has arrived.
+
+    Args:
+        lane: whose operations.
+        threads: how many there are.
+        runs: starts and ends them.
+        processor: that of the lane, which is never occupied itself.
+    """
+
+    __slots__ = ("_lane", "_processor", "_rows", "_runs", "queues")
+
+    def __init__(self, lane: Lane, threads: int, runs: Runs, processor: Processor) -> None:
+        self._rows = list(range(lane.first_row, lane.first_row + threads))
+        self.queues: dict[Any, Any] = {0: Gated(lane.waiting, self._has_thread)}
+        self._lane, self._runs = lane, runs
+        self._processor = processor
+
+    def _has_thread(self) -> bool:
+        return bool(self._rows)
+
+    def begin(self, kind: Any, queue: Any) -> Begun:
+        """Let a thread start the most urgent copy."""
+        operation = heappop(self._lane.waiting)[3]
+        operation.thread = self._rows[0]
+        copy = operation.copy
+        assert copy is not None and copy.channel is not None, f"{operation.name} crosses no link"
+        if not self._runs.start(operation):
+            self._runs.finish(operation)
+            return 0.0, None
+        heappop(self._rows)
+        nodes = (operation.number, operation.number)
+        arrive = partial(self._arrive, operation)
+        copy.channel.send(copy.size_bytes, nodes, operation.ready_cause, arrive)
+        return 0.0, None
+
+    def _arrive(self, operation: Operation, transfer: Cause) -> None:
+        heappush(self._rows, operation.thread)
+        operation.transfer = transfer
+        self._runs.finish(operation)
+        if self._lane.waiting:
+            self._processor.wake()
+
+    def end(self, task: Begun) -> None:
+        """Nothing: a copy ends when it has arrived."""
+
+    def do_free(self, now_s: float) -> None:
+        """Do copies over links that take no time."""
+        do_free(self._lane, self._lane.first_row, self._runs)
+
+
+def do_free(lane: Lane, row: int, runs: Runs) -> None:
+    """Do what takes no time on a lane, in the order in which it became ready."""
+    free = lane.free
+    while free:
+        operation = free.popleft()
+        operation.thread = row
+        runs.start(operation)
+        runs.finish(operation)
+
+
+class Gated:
+    """A queue that looks empty while its gate is closed."""
+
+    __slots__ = ("_is_open", "_queue")
+
+    def __init__(self, queue: Any, is_open: Callable[[], bool]) -> None:
+        self._queue, self._is_open = queue, is_open
+
+    def __bool__(self) -> bool:
+        return bool(self._queue) and self._is_open()

@@ -1,0 +1,181 @@
+"""Operations, and the variables that they wait for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ampsim.ir.work import NO_WORK, Work
+from ampsim.machine import Channel
+from ampsim.trace import START, Cause
+
+
+class Variable:
+    """A tag that stands for something that operations read or mutate: an array, a generator, ...
+
+    `DependencyEngine.new_variable` makes one; the engine knows nothing else of what it stands for.
+
+    Attributes:
+        name: what messages and records call it.
+        number: its place among the engine's variables.
+        version: how many mutations of it have ended.
+        is_deleted: whether `delete_variable` was called with it; nothing more can be pushed then.
+        readers: how many operations have their turn to read.
+        writer: the operation that has its turn to mutate.
+        queue: (operation, whether it mutates) of those whose turn has not come, in push order. It
+            is empty, or begins with a mutation, or somebody mutates at the moment.
+        failure: why its value is missing; None while it has one.
+    """
+
+    __slots__ = (
+        "engine", "failure", "is_deleted", "name", "number", "queue", "readers", "version",
+        "writer",
+    )  # fmt: skip
+
+    def __init__(self, name: str, number: int, engine: object) -> None:
+        self.name = name
+        self.number = number
+        self.engine = engine
+        self.version = 0
+        self.is_deleted = False
+        self.readers = 0
+        self.writer: Operation | None = None
+        self.queue: deque[tuple[Operation, bool]] = deque()
+        self.failure: Failure | None = None
+
+    def __repr__(self) -> str:
+        """Name it."""
+        return f"Variable({self.name!r})"
+
+
+@dataclass(slots=True)
+class Failure:
+    """What the function of an operation raised.
+
+    Attributes:
+        operation: whose function it was.
+        time_s: when.
+        error: what it raised.
+        is_told: whether a wait has raised it.
+    """
+
+    operation: Operation
+    time_s: float
+    error: BaseException
+    is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What makes an operation a copy from one place to another.
+
+    Attributes:
+        source, target: the places; the host is -1.
+        size_bytes: what is sent.
+        channel: over which link; None where that takes no time.
+    """
+
+    source: int
+    target: int
+    size_bytes: int
+    channel: Channel | None
+
+
+class Waiting(Protocol):
+    """Where an operation runs: a lane.
+
+    Attributes:
+        place: the worker's index; -1 for the host.
+        kind: "compute", "copy-in", "copy-out", or "engine" for what needs no thread.
+        first_row: number of its first thread.
+    """
+
+    place: int
+    kind: str
+    first_row: int
+
+    def put(self, operation: Operation) -> None:
+        """Take an operation that is ready and may have a thread."""
+        ...
+
+
+class Operation:
+    """One push.
+
+    Attributes:
+        number: its place in the order of pushes.
+        name: what messages and records call it.
+        function: what runs when it starts; None once it has ended.
+        reads, mutates: its variables.
+        lane: where it runs.
+        seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
+        priority: of two that are ready the one with more starts first.
+        work: what it was priced for.
+        copy: what makes it a copy; None for an operation that computes.
+        is_tolerant: whether it runs although a variable of its has no value: deletions and waits.
+        is_wait: whether it is a wait of the program's, which costs the host no push.
+        waits: how many of its variables have not given it its turn.
+        push_start_s: when the host began to push it.
+        pushed_s: when that had ended, and it stood in all its queues.
+        ready_s: when all its variables had given it its turn.
+        start_s, end_s: from when to when it ran.
+        push_cause: what the host pushed it after (`Recorder`'s causes, see `records`).
+        waited_for: the operation whose end gave it its last turn; None where its push did.
+        waited_variable: through which variable.
+        thread: row of the thread that ran it.
+        transfer: its transfer as a cause; None where it crossed no link.
+        failure: what it failed on, or another one on whose outcome it depends.
+        pushes: what its function pushed, until it ends.
+    """
+
+    __slots__ = (
+        "copy", "end_s", "failure", "function", "is_tolerant", "is_wait", "lane", "mutates",
+        "name", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
+        "reads", "ready_s", "seconds", "start_s", "thread", "transfer", "waited_for",
+        "waited_variable", "waits", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[], Any] | None,
+        reads: Sequence[Variable],
+        mutates: Sequence[Variable],
+        lane: Waiting,
+    ) -> None:
+        self.number = -1
+        self.name = name
+        self.function = function
+        self.reads, self.mutates = reads, mutates
+        self.lane = lane
+        self.seconds = 0.0
+        self.priority: float = 0
+        self.work: Work = NO_WORK
+        self.copy: Copy | None = None
+        self.is_tolerant = self.is_wait = False
+        self.waits = 0
+        self.push_start_s = self.pushed_s = self.ready_s = self.start_s = self.end_s = -1.0
+        self.push_cause: Cause = START
+        self.waited_for: Operation | None = None
+        self.waited_variable: Variable | None = None
+        self.thread = lane.first_row
+        self.transfer: Cause | None = None
+        self.failure: Failure | None = None
+        self.pushes: list[Operation] | None = None
+
+    @property
+    def push_row(self) -> Cause:
+        """Its push as a cause."""
+        return 2 * self.number
+
+    @property
+    def row(self) -> Cause:
+        """Its end as a cause."""
+        return 2 * self.number + 1
+
+    @property
+    def ready_cause(self) -> Cause:
+        """What made it ready: the end of another one, or its push."""
+        return self.push_row if self.waited_for is None else self.waited_for.row

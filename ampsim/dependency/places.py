@@ -1,0 +1,201 @@
+"""Places: lanes, threads and memory of each worker and of the host, and what work costs there."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from ampsim.arguments import as_float
+from ampsim.clock import Clock
+from ampsim.dependency.lane import Computing, Copying, Lane, Runs
+from ampsim.dependency.policies.base import LaneKind, Policy
+from ampsim.dependency.refusals import COUNT_MAX
+from ampsim.errors import OptionError
+from ampsim.hardware import HOST, Cluster, Device, occupancy_s
+from ampsim.ir.work import Work
+from ampsim.machine import Fabric, Instant, Memory, Processor, paced
+from ampsim.machine.outages import has_outages
+from ampsim.shown import shown
+from ampsim.trace import Recorder
+
+Place: TypeAlias = int | Literal["host"]
+"""Where an operation runs: a worker's index, or the host, which is "host" or -1."""
+
+CATEGORIES: Final = ("arrays", "workspace")
+"""What bytes in a place's memory are counted as."""
+
+ARRAYS, WORKSPACE = range(len(CATEGORIES))
+
+_WORK_FIELDS: Final = ("flop", "bytes", "operations", "weight_bytes")
+
+
+class Row(NamedTuple):
+    """One thread: a row of a chart."""
+
+    place: int
+    kind: str
+    thread: int
+
+
+class Places:
+    """All places of one engine.
+
+    Args:
+        cluster: devices and links.
+        host: what the host computes on; None where that takes no time.
+        policy: how many threads there are.
+        clock: whose time passes.
+        seed: of what varies.
+
+    Raises:
+        OptionError: several threads share a device that varies.
+
+    Attributes:
+        rows: every thread; that of the host that pushes is the first, that of the engine itself,
+            for what needs no thread, the second.
+        engine: the lane of deletions and waits.
+        memories: by place.
+        recorder: takes the transfers.
+        instant: shared by all processors.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        host: Device | None,
+        policy: Policy,
+        clock: Clock,
+        *,
+        seed: int,
+    ) -> None:
+        _require_one_thread(cluster, policy)
+        self._cluster, self._host, self._policy = cluster, host, policy
+        self._clock, self._seed = clock, seed
+        self.instant = Instant(clock)
+        self.rows: list[Row] = [Row(HOST, "push", 0)]
+        self.recorder = Recorder((), cluster.workers)
+        self.fabric = Fabric(cluster, clock, self.recorder, self.instant.settle, seed=seed)
+        self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
+        self._compute: dict[Any, Lane] = {}
+        self._copies: dict[tuple[int, LaneKind], Lane] = {}
+        self._prices: dict[Any, float] = {}
+
+    def wire(self, runs: Runs) -> None:
+        """Make the lanes and start their threads."""
+        self.engine = self._lane(HOST, "engine", 1, runs)
+        for place in self.memories:
+            is_host = place == HOST
+            threads = self._policy.threads_of("compute", is_host=is_host)
+            self._compute[place] = self._lane(place, "compute", threads, runs)
+            for kind in () if is_host else _COPIES:
+                threads = self._policy.threads_of(kind, is_host=False)
+                self._copies[place, kind] = self._lane(place, kind, threads, runs)
+        self._compute["host"] = self._compute[HOST]
+
+    def compute_lane(self, on: object) -> Lane:
+        """The lane that computes at a place.
+
+        Raises:
+            OptionError: there is no such place.
+        """
+        return self._compute[self.index(on, "on")]
+
+    def index(self, on: object, word: str) -> int:
+        """A place as a worker's index or `HOST`.
+
+        Raises:
+            OptionError: there is no such place; the message calls it `word`.
+        """
+        if not isinstance(on, bool) and isinstance(on, str | Integral):
+            lane = self._compute.get(on)
+            if lane is not None:
+                return lane.place
+        raise OptionError(
+            f"{word} must be 'host' or a worker from 0 to {self._cluster.workers - 1}, "
+            f"got {shown(on)}"
+        )
+
+    def copy_lane(self, source: int, target: int) -> Lane:
+        """The lane of copies from one place to another: the sender's, of the host's the taker's."""
+        if source == HOST:
+            return self._copies[target, "copy-in"]
+        return self._copies[source, "copy-out"]
+
+    def seconds(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> float:
+        """How long work occupies a thread of a place.
+
+        Raises:
+            OptionError: the work, or the size of what it works on, is none.
+        """
+        key = (work, place, rows, matrix_elements)
+        try:
+            known = self._prices.get(key)
+        except TypeError:
+            known = None
+        if known is None:
+            known = self._price(work, place, rows, matrix_elements)
+            self._prices[key] = known
+        return known
+
+    def _price(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+        if not isinstance(work, Work):
+            raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
+        for name in _WORK_FIELDS:
+            value = as_float(getattr(work, name))
+            if not 0 <= value <= COUNT_MAX:
+                raise OptionError(
+                    f"work: {name} must be a number from 0 to {COUNT_MAX:g}, "
+                    f"got {shown(getattr(work, name))}"
+                )
+        for name, count in (("rows", rows), ("matrix_elements", matrix_elements)):
+            if count is not None and not as_float(count) >= 1:
+                raise OptionError(f"{name} must be a number >= 1 or None, got {shown(count)}")
+        device = self._host if place == HOST else self._cluster.devices[place]
+        if device is None:
+            return 0.0
+        return occupancy_s(
+            device, work, is_light=not work.flop, rows=rows, matrix_elements=matrix_elements
+        )
+
+    def _memory(self, place: int) -> Memory:
+        if place == HOST:
+            capacity = None if self._host is None else self._host.memory_bytes
+            return Memory("the host", CATEGORIES, self._clock, capacity)
+        capacity = self._cluster.devices[place].memory_bytes
+        return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
+
+    def _lane(self, place: int, kind: str, threads: int, runs: Runs) -> Lane:
+        """A lane with its threads at work."""
+        first = len(self.rows)
+        self.rows += [Row(place, kind, thread) for thread in range(threads)]
+        lane = Lane(place, kind, first, self.instant)
+        is_copying = kind in _COPIES
+        for row in range(first, first + (1 if is_copying else threads)):
+            processor = Processor(place, self._clock, self.instant)
+            lane.processors.append(processor)
+            if is_copying:
+                tasks: Any = Copying(lane, threads, runs, processor)
+            else:
+                tasks = Computing(lane, row, runs)
+            if kind == "compute" and place != HOST:
+                tasks = paced(tasks, processor, self._clock, self._cluster, seed=self._seed)
+            self._clock.start(processor.work(tasks), f"{kind} {place}")
+        return lane
+
+
+def _require_one_thread(cluster: Cluster, policy: Policy) -> None:
+    """Threads would each draw the jitter of their device; so where it varies there is one.
+
+    Raises:
+        OptionError: several threads share a device that varies.
+    """
+    threads = policy.threads_of("compute", is_host=False)
+    for worker, device in enumerate(cluster.devices):
+        if threads > 1 and (device.jitter_cv or has_outages(cluster, worker)):
+            raise OptionError(
+                f"policy: worker {worker}, whose time varies (jitter, events or failures), must "
+                f"have one thread, got {threads}; try PerDevice(threads=1)"
+            )
+
+
+_COPIES: Final[tuple[LaneKind, ...]] = ("copy-in", "copy-out")

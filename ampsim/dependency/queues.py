@@ -1,0 +1,66 @@
+"""The queues of the variables at an instant, made again from the records of what ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Use(NamedTuple):
+    """What one operation uses, as numbers of variables."""
+
+    reads: tuple[int, ...]
+    mutates: tuple[int, ...]
+
+
+class Waiter(NamedTuple):
+    """An operation in a queue.
+
+    Args:
+        operation: its number.
+        is_mutation: whether it mutates the variable.
+        is_running: whether it has started.
+    """
+
+    operation: int
+    is_mutation: bool
+    is_running: bool
+
+
+def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[int, list[Waiter]]:
+    """For each variable that is waited for or in use, its queue at an instant, in push order.
+
+    Args:
+        uses: of each operation.
+        times: of each operation (pushed, started, ended), three columns in seconds.
+        time_s: the instant, after what is pushed and starts in it and before what ends.
+    """
+    pushed_s, start_s, end_s = times
+    found: dict[int, list[Waiter]] = {}
+    for number, use in enumerate(uses):
+        if not pushed_s[number] <= time_s < end_s[number]:
+            continue
+        is_running = bool(start_s[number] <= time_s)
+        for is_mutation, variables in enumerate(use):
+            for variable in variables:
+                waiter = Waiter(number, bool(is_mutation), is_running)
+                found.setdefault(variable, []).append(waiter)
+    return {variable: found[variable] for variable in sorted(found)}
+
+
+def text_of(
+    queues: Mapping[int, Sequence[Waiter]], operations: Sequence[str], variables: Mapping[int, str]
+) -> str:
+    """The queues as lines, their heads on the left."""
+    if not queues:
+        return "no operation waits or runs"
+    width = max(len(variables[one]) for one in queues)
+    return "\n".join(
+        f"{variables[one]:{width}} | " + " ".join(_word(waiter, operations) for waiter in waiters)
+        for one, waiters in queues.items()
+    )
+
+
+def _word(waiter: Waiter, operations: Sequence[str]) -> str:
+    opening, closing = "[]" if waiter.is_mutation else "()"
+    return f"{opening}{operations[waiter.operation]}{'*' if waiter.is_running else ''}{closing}"

@@ -1,0 +1,125 @@
+"""The records of what ran as columns, and as the spans and transfers of a critical path.
+
+A push and an operation have a span each, in turn: those of operation n have the numbers 2n and
+2n + 1. A copy that crossed a link is a transfer, and its span a moment, at the transfer's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from ampsim.dependency.operation import Operation
+from ampsim.dependency.places import CATEGORIES, Places
+from ampsim.trace import START, Records, read_only
+from ampsim.trace.records import log_of
+from ampsim.trace.table import Columns
+
+TIMES: Final = ("pushed_s", "ready_s", "start_s", "end_s")
+MEMORY_COLUMNS: Final = ("place", "time_s", "bytes", *CATEGORIES)
+PUSH_ROW: Final = 0
+"""The row of the host's thread that pushes."""
+
+Known: TypeAlias = "dict[str, np.ndarray]"
+
+
+def columns_of(operations: Sequence[Operation]) -> Known:
+    """The columns of the operations' table, and those that the path needs."""
+    whole: dict[str, list[int]] = {
+        "number": [one.number for one in operations],
+        "place": [one.lane.place for one in operations],
+        "thread": [one.thread for one in operations],
+        "waited_for": [_number(one.waited_for) for one in operations],
+        "push_cause": [one.push_cause for one in operations],
+        "ready_cause": [one.ready_cause for one in operations],
+        "transfer": [START if one.transfer is None else one.transfer for one in operations],
+        "flop": [int(one.work.flop) for one in operations],
+        "bytes": [int(one.copy.size_bytes if one.copy else one.work.bytes) for one in operations],
+    }
+    words = {
+        "name": [one.name for one in operations],
+        "kind": [one.lane.kind for one in operations],
+        "variable": [one.waited_variable.name if one.waited_variable else "" for one in operations],
+        "state": [_state(one) for one in operations],
+    }
+    times = {
+        name: np.array([getattr(one, name) for one in operations], np.float64)
+        for name in ("push_start_s", *TIMES)
+    }
+    counts = {name: np.array(values, np.int64) for name, values in whole.items()}
+    texts = {name: np.array(values, dtype=object) for name, values in words.items()}
+    return {**counts, **texts, **times}
+
+
+def memory_of(places: Places) -> pd.DataFrame:
+    """The timelines of all places in which anything lay."""
+    rows = [
+        (place, sample.time_s, sum(sample.bytes), *sample.bytes)
+        for place, memory in places.memories.items()
+        for sample in memory.timeline
+        if any(sample.bytes)
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(MEMORY_COLUMNS)
+    kinds = [np.float64 if name == "time_s" else np.int64 for name in MEMORY_COLUMNS]
+    return read_only(
+        {
+            name: np.array(values, kind)
+            for name, values, kind in zip(MEMORY_COLUMNS, columns, kinds, strict=True)
+        }
+    )
+
+
+def behind_of(columns: Known) -> np.ndarray:
+    """For each operation that waited for a thread: which had it before; else `START`."""
+    start_s, end_s, ready_s = (columns[name] for name in ("start_s", "end_s", "ready_s"))
+    behind = np.full(len(start_s), START)
+    last: dict[int, int] = {}
+    for one in np.lexsort((columns["number"], end_s, start_s)).tolist():
+        thread = int(columns["thread"][one])
+        if start_s[one] > ready_s[one]:
+            behind[one] = last.get(thread, START)
+        if end_s[one] > start_s[one]:
+            last[thread] = one
+    return behind
+
+
+def records_of(columns: Known, transfers: Columns) -> Records:
+    """All as the spans and transfers that a critical path is read off."""
+    count, number = len(columns["number"]), np.repeat(columns["number"], 2)
+    is_sent = columns["transfer"] != START
+    start_s: np.ndarray = np.where(is_sent, columns["end_s"], columns["start_s"])
+    cause: np.ndarray = np.where(is_sent, columns["transfer"], columns["ready_cause"])
+    spans = {
+        "start_s": _in_turn(columns["push_start_s"], start_s),
+        "end_s": _in_turn(columns["pushed_s"], columns["end_s"]),
+        "cause": _in_turn(columns["push_cause"], cause),
+        "instance": number,
+        "worker": _in_turn(np.full(count, PUSH_ROW), columns["thread"]),
+        "node": number,
+        "direction": np.zeros(2 * count, np.int8),
+    }
+    nobody: Columns = {name: np.zeros(0) for name in ("time_s", "cause", "is_limited")}
+    return Records(
+        log_of(spans, "spans"),
+        log_of(transfers, "transfers"),
+        log_of(nobody, "admissions"),
+        closures=(),
+    )
+
+
+def _number(operation: Operation | None) -> int:
+    return START if operation is None else operation.number
+
+
+def _state(operation: Operation) -> str:
+    if operation.failure is None:
+        return "done"
+    return "failed" if operation.failure.operation is operation else "skipped"
+
+
+def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The elements of both, in turn."""
+    return np.stack([first, second], axis=1).ravel()

@@ -1,0 +1,109 @@
+"""What is wrong with the arguments of a push, in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from ampsim.arguments import as_float
+from ampsim.dependency.operation import Variable
+from ampsim.errors import OptionError
+from ampsim.shown import shown
+
+COUNT_MAX: Final = 10**18
+"""Most bytes or FLOP of one operation: what a column of 64 bits adds up without care (chosen)."""
+
+
+def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
+    """What was given as a list of variables.
+
+    Raises:
+        OptionError: it is no list, or holds something else.
+    """
+    if isinstance(given, Variable):
+        raise OptionError(
+            f"{word} must be a list of variables, got {given!r}; write [{given.name}]"
+        )
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise OptionError(f"{word} must be a list of variables, got {shown(given)}")
+    found = cast("Sequence[object]", given)
+    for index, one in enumerate(found):
+        if not isinstance(one, Variable):
+            raise OptionError(
+                f"{word}[{index}] must be a variable of this engine (new_variable), "
+                f"got {shown(one)}"
+            )
+    return tuple(cast("Sequence[Variable]", found))
+
+
+def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[Variable]) -> None:
+    """Variables are this engine's, not deleted, and each is there once.
+
+    Raises:
+        OptionError: one is not.
+    """
+    seen: dict[Variable, str] = {}
+    for word, variables in (("reads", reads), ("mutates", mutates)):
+        for one in variables:
+            if one.engine is not engine:
+                raise OptionError(
+                    f"{word}: variable {one.name!r} is of another engine; make one with this "
+                    "engine's new_variable"
+                )
+            if one.is_deleted:
+                raise OptionError(
+                    f"{word}: variable {one.name!r} was deleted; push before delete_variable, or "
+                    "make a new variable"
+                )
+            if one in seen:
+                both = word != seen[one]
+                where = "in reads and in mutates" if both else f"twice in {word}"
+                remedy = "keep it in mutates, which may read too" if both else "keep one of them"
+                raise OptionError(f"variable {one.name!r} is {where}; {remedy}")
+            seen[one] = word
+
+
+def require_function(function: object, *, is_optional: bool = False) -> None:
+    """A function is one.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if not callable(function) and not (is_optional and function is None):
+        options = "a function without arguments" + (" or None" if is_optional else "")
+        raise OptionError(f"function must be {options}, got {shown(function)}")
+
+
+def require_name(name: object) -> None:
+    """A name is text that a line can hold.
+
+    Raises:
+        OptionError: it is not.
+    """
+    is_text = isinstance(name, str) and bool(name.strip()) and name.isprintable()
+    if name is not None and not is_text:
+        raise OptionError(f"name must be a text of one line or None, got {shown(name)}")
+
+
+def require_priority(priority: object) -> None:
+    """A priority is a finite number.
+
+    Raises:
+        OptionError: it is not.
+    """
+    if not abs(as_float(priority)) < float("inf"):
+        raise OptionError(f"priority must be a finite number, got {shown(priority)}")
+
+
+def size_of(size_bytes: object) -> int:
+    """A count of bytes.
+
+    Raises:
+        OptionError: it is none.
+    """
+    value = as_float(size_bytes)
+    if not (0 <= value <= COUNT_MAX and value == int(value)):
+        raise OptionError(
+            f"size_bytes must be a whole number from 0 to {COUNT_MAX:g}, got {shown(size_bytes)}"
+        )
+    return int(value)

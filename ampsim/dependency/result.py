@@ -1,0 +1,275 @@
+"""What a program on the engine leaves behind: its operations, the path that bounds it, memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ampsim.arguments import as_float
+from ampsim.dependency.operation import Operation
+from ampsim.dependency.places import Places, Row
+from ampsim.dependency.policies import Policy
+from ampsim.dependency.queues import Use, Waiter, queues_at, text_of
+from ampsim.dependency.records import (
+    PUSH_ROW,
+    TIMES,
+    behind_of,
+    columns_of,
+    memory_of,
+    records_of,
+)
+from ampsim.errors import OptionError
+from ampsim.hardware import HOST
+from ampsim.html_table import html_table
+from ampsim.shown import shown
+from ampsim.trace import PATH_KINDS, critical_path, read_only
+from ampsim.trace.table import Columns
+from ampsim.units import format_percent, format_seconds
+
+_ON_LINKS: Final = (PATH_KINDS.index("transfer"), PATH_KINDS.index("link queue"))
+
+
+class Dependency(NamedTuple):
+    """An arrow of a chart: the end of one operation gave another one its last turn.
+
+    Args:
+        source, target: numbers of the two.
+        variable: through which variable.
+    """
+
+    source: int
+    target: int
+    variable: str
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """What ran on a dependency engine, in virtual seconds.
+
+    The tables are read-only; change a copy, such as ``result.operations.copy()``.
+
+    Attributes:
+        policy: who ran what.
+        rows: every thread: place (-1 for the host), kind, number within its lane. The first is the
+            host's that pushes.
+        uses: for each operation, the numbers of the variables that it reads and mutates.
+        variables: names of the variables that were used, by number.
+    """
+
+    policy: Policy
+    rows: tuple[Row, ...] = field(repr=False)
+    uses: tuple[Use, ...] = field(repr=False)
+    variables: dict[int, str] = field(repr=False)
+    _columns: dict[str, Any] = field(repr=False)
+    _transfers: Columns = field(repr=False)
+    _memory: pd.DataFrame = field(repr=False)
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation], places: Places, policy: Policy) -> EngineResult:
+        """Read off what has ended."""
+        known = {one.number: one.name for op in operations for one in (*op.reads, *op.mutates)}
+        uses = tuple(
+            Use(tuple(v.number for v in one.reads), tuple(v.number for v in one.mutates))
+            for one in operations
+        )
+        names = {number: known[number] for number in sorted(known)}
+        columns = columns_of(operations)
+        transfers = places.recorder.columns("transfers")
+        return cls(policy, tuple(places.rows), uses, names, columns, transfers, memory_of(places))
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """One row a push, in push order.
+
+        number, name, kind ("compute", "copy-out", "copy-in"; "engine" for deletions and waits),
+        place (the worker; -1 for the host; of a copy the one whose lane it took), thread (its row
+        in `rows`), pushed_s, ready_s, start_s, end_s, waited_for (the operation whose end made it
+        ready, -1 where its push did), variable (through which it waited, "" where its push made it
+        ready), behind (the operation that had its thread until it started, -1 where it started as
+        soon as it was ready), flop, bytes, state ("done", "failed", or "skipped": for want of a
+        value that a failed operation was to give).
+        """
+        frame: dict[str, Any] = {
+            name: self._columns[name]
+            for name in ("number", "name", "kind", "place", "thread", *TIMES, "waited_for")
+        }
+        frame["variable"] = self._columns["variable"]
+        frame["behind"] = behind_of(self._columns)
+        for name in ("flop", "bytes", "state"):
+            frame[name] = self._columns[name]
+        return read_only(frame)
+
+    @property
+    def transfers(self) -> pd.DataFrame:
+        """One row a copy that took a link: operation, source, target, bytes, sent_s, start_s, ...
+
+        It was sent at `sent_s`, waited for the link until `start_s`, held it until `held_s` and
+        arrived at `end_s`; places are workers, -1 is the host.
+        """
+        sent = self._transfers
+        return read_only(
+            {
+                "operation": sent["target"],
+                "source": sent["source_worker"],
+                "target": sent["target_worker"],
+                **{name: sent[name] for name in ("bytes", "sent_s", "start_s", "held_s", "end_s")},
+            }
+        )
+
+    @property
+    def pushes(self) -> pd.DataFrame:
+        """One row a push: operation, start_s, end_s, the time that it took the host."""
+        columns = self._columns
+        return read_only(
+            {
+                "operation": columns["number"],
+                "start_s": columns["push_start_s"],
+                "end_s": columns["pushed_s"],
+            }
+        )
+
+    @property
+    def dependencies(self) -> list[Dependency]:
+        """For each operation that another one made ready: which, and through which variable."""
+        columns = zip(self._columns["waited_for"].tolist(), self._columns["variable"], strict=True)
+        return [
+            Dependency(source, target, str(variable))
+            for target, (source, variable) in enumerate(columns)
+            if source >= 0
+        ]
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last operation ended; 0 where there was none."""
+        return float(np.max(self._columns["end_s"], initial=0.0))
+
+    @cached_property
+    def _path(self) -> Columns:
+        return critical_path(records_of(self._columns, self._transfers))
+
+    @property
+    def critical_path(self) -> pd.DataFrame:
+        """What the last operation waited for, back to time zero: a row each, the earliest first.
+
+        start_s, end_s, kind, operation, name, place. Rows join, from 0 to `makespan_s`. A `kind` is
+        "compute"; "push", the host's for pushing; "queue", an operation that is ready, or whose
+        push is, and waits for a thread; "transfer", a copy on its way; "link queue", one that waits
+        for its lane or its link.
+        """
+        path, names = self._path, self._columns["name"]
+        kinds = _path_kinds(path)
+        is_sent = np.isin(path["kind"], _ON_LINKS)
+        of_row = np.array([row.place for row in self.rows])
+        places = np.where(is_sent, path["worker"], of_row[np.where(is_sent, 0, path["worker"])])
+        return read_only(
+            {
+                "start_s": path["start_s"],
+                "end_s": path["end_s"],
+                "kind": kinds,
+                "operation": path["node"],
+                "name": names[path["node"]],
+                "place": places,
+            }
+        )
+
+    @property
+    def memory(self) -> pd.DataFrame:
+        """What lay in the places' memories: place, time_s, bytes, arrays, workspace.
+
+        One row for the fullest moment of each stretch of time; -1 is the host.
+        """
+        return self._memory.copy(deep=False)
+
+    @property
+    def peak_bytes(self) -> pd.Series[Any]:
+        """The most bytes that lay in each place's memory at once, by place."""
+        return self._memory.groupby("place")["bytes"].max().rename("peak_bytes")
+
+    @property
+    def busy(self) -> pd.DataFrame:
+        """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
+        spent_s = np.zeros(len(self.rows))
+        np.add.at(
+            spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"]
+        )
+        pushing = self._columns["pushed_s"] - self._columns["push_start_s"]
+        spent_s[PUSH_ROW] += float(np.sum(pushing))
+        share = spent_s / (self.makespan_s or np.nan)
+        place, kind, thread = zip(*self.rows, strict=True)
+        return pd.DataFrame(
+            {"place": place, "kind": kind, "thread": thread, "busy_s": spent_s, "share": share}
+        )
+
+    def queues_at(self, time_s: float) -> str:
+        """The queues of all variables at an instant, as text: a line each, its head on the left.
+
+        An operation that mutates stands in [ ], one that reads in ( ); one that runs has a "*".
+
+        Raises:
+            OptionError: the time is no number.
+        """
+        return text_of(self.waiters_at(time_s), self._columns["name"], self.variables)
+
+    def waiters_at(self, time_s: float) -> dict[int, list[Waiter]]:
+        """The same as numbers: for each variable those that wait for it or use it, in push order.
+
+        Raises:
+            OptionError: the time is no number.
+        """
+        if not np.isfinite(as_float(time_s)):
+            raise OptionError(f"time_s must be a finite number, got {shown(time_s)}")
+        times = [self._columns[name] for name in ("pushed_s", "start_s", "end_s")]
+        return queues_at(self.uses, times, time_s)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over operations and transfers: equal runs, equal digest."""
+        hasher = hashlib.sha256()
+        for name in ("thread", "push_start_s", *TIMES, "waited_for", "flop", "bytes"):
+            hasher.update(np.ascontiguousarray(self._columns[name]).tobytes())
+        hasher.update("\n".join(self._columns["name"]).encode())
+        for name, column in self._transfers.items():
+            hasher.update(name.encode())
+            hasher.update(np.ascontiguousarray(column).tobytes())
+        return hasher.hexdigest()
+
+    def __repr__(self) -> str:
+        """Say how much ran, and how long it took."""
+        return (
+            f"EngineResult({len(self.uses)} operations, {self.policy.name}, "
+            f"makespan_s={self.makespan_s:.6g})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The run in a few numbers."""
+        busy = (self.busy["busy_s"] > 0).tolist()
+        rows = [["operations", f"{len(self.uses):,}"], ["time", format_seconds(self.makespan_s)]]
+        names = [row_name(row) for row, is_busy in zip(self.rows, busy, strict=True) if is_busy]
+        shares = self.busy["share"][busy]
+        rows += [[name, format_percent(share)] for name, share in zip(names, shares, strict=True)]
+        note = "tables: operations, transfers, critical_path, memory"
+        return html_table(f"dependency engine, {self.policy.name}", rows, note=note)
+
+
+def row_name(row: Row) -> str:
+    """What charts and tables call a thread."""
+    place = "host" if row.place == HOST else f"worker {row.place}"
+    thread = f" {row.thread}" if row.thread else ""
+    return f"{place}: {row.kind.replace('-', ' ')}{thread}"
+
+
+def _path_kinds(path: Columns) -> np.ndarray:
+    """What each part of a path is, in words."""
+    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
+    kinds = np.array(words, dtype=object)[path["kind"]]
+    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
+    return np.where(is_push, "push", kinds).astype(object)
+
+
+_WORDS: Final = {"device queue": "queue"}

@@ -1,0 +1,72 @@
+"""Tracking: when an operation may start. Who then runs it, and where, is a policy's affair.
+
+Each variable has a queue. What reads at its head may go all at once, what mutates goes alone, and
+no reader overtakes a mutation that was pushed before it. An operation counts the variables that
+have not given it its turn; at none it is ready. The rules are those of MXNet's engine
+(`src/engine/threaded_engine.cc`), which "Dependency Engine for Deep Learning" describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ampsim.dependency.operation import Operation, Variable
+
+Ready: TypeAlias = Callable[[Operation], None]
+
+
+def enqueue(operation: Operation, ready: Ready) -> None:
+    """Put an operation into the queues of its variables; call `ready` if it need not wait.
+
+    One more than its variables is counted until it stands in all of the queues, so that it never
+    starts half registered.
+    """
+    waits = len(operation.reads) + len(operation.mutates)
+    for variable in operation.reads:
+        if variable.writer is not None or variable.queue:
+            variable.queue.append((operation, False))
+        else:
+            variable.readers += 1
+            waits -= 1
+    for variable in operation.mutates:
+        if variable.writer is not None or variable.readers or variable.queue:
+            variable.queue.append((operation, True))
+        else:
+            variable.writer = operation
+            waits -= 1
+    operation.waits = waits
+    if not waits:
+        ready(operation)
+
+
+def release(operation: Operation, ready: Ready) -> None:
+    """Take an operation that has ended out of its queues, and give others their turn."""
+    for variable in operation.reads:
+        variable.readers -= 1
+        if variable.queue and not variable.readers:
+            _let_mutate(variable, operation, ready)
+    for variable in operation.mutates:
+        variable.version += 1
+        variable.writer = None
+        queue = variable.queue
+        while queue and not queue[0][1]:
+            variable.readers += 1
+            _give_turn(queue.popleft()[0], operation, variable, ready)
+        if queue and not variable.readers:
+            _let_mutate(variable, operation, ready)
+
+
+def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
+    """The first in the queue mutates, alone."""
+    variable.writer = following = variable.queue.popleft()[0]
+    _give_turn(following, ended, variable, ready)
+
+
+def _give_turn(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
+    """One variable fewer to wait for."""
+    operation.waits -= 1
+    if not operation.waits:
+        operation.waited_for = ended
+        operation.waited_variable = variable
+        ready(operation)

@@ -1,0 +1,65 @@
+"""Whatever runs in parallel, a program comes to what it comes to in push order (E1)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dependency_programs import Program, check
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ampsim
+from ampsim.dependency import POLICIES
+
+
+@settings(max_examples=2000, derandomize=True, deadline=None)
+@given(st.integers(0, 2**40))
+def test_random_programs_come_to_what_push_order_gives(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_same_program_runs_the_same_way_twice(name):
+    digests = set()
+    for _ in range(2):
+        cluster = ampsim.load_cluster("tflops-1", workers=2, bandwidth_bytes_per_s=1e12)
+        engine = ampsim.DependencyEngine(cluster, POLICIES[name](), push_s=1e-12)
+        digests.add(Program(7, engine).run(60).digest)
+    assert len(digests) == 1
+
+
+def test_a_program_runs_the_same_way_in_every_process():
+    code = (
+        "from dependency_programs import Program\n"
+        "print([Program(seed).run(40).digest for seed in range(8)])"
+    )
+    told = set()
+    for hash_seed in ("0", "1", "4711"):
+        environment = {
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": str(Path(ampsim.__file__).parents[1]),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True, text=True, check=True, env=environment,
+            cwd=Path(__file__).parent,
+        )  # fmt: skip
+        told.add(done.stdout)
+    assert len(told) == 1
+
+
+def test_a_reference_that_runs_in_another_order_is_found():
+    """Values of two operations that conflict are others when these are exchanged."""
+    program = Program(3)
+    result = program.run()
+    names = [name for name in result.operations["name"] if name in program.steps]
+    values = dict.fromkeys(program.values, "")
+    swapped = dict.fromkeys(program.values, "")
+    for name in names:
+        program.steps[name].apply(values)
+    for name in reversed(names):
+        program.steps[name].apply(swapped)
+    assert values != swapped

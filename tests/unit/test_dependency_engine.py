@@ -1,0 +1,270 @@
+"""The dependency engine as its users meet it: order, time, waits, failures, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.clock import WallClock
+from ampsim.dependency import POLICIES, Arrays
+from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
+from ampsim.hardware import Cluster, Device, Event, Link
+
+SECOND = ampsim.Work(flop=1)
+
+
+def cluster(workers: int = 1, link: Link | None = None, **device: Any) -> Cluster:
+    """Devices of one FLOP a second."""
+    one = Device(name="d", flop_per_s=1.0, **device)
+    return Cluster(name="c", devices=(one,) * workers, link=link or Link())
+
+
+def seconds(count: float) -> Any:
+    return ampsim.Work(flop=count)  # pyright: ignore[reportArgumentType]  # a fraction of a FLOP
+
+
+@pytest.fixture
+def engine() -> Any:
+    return ampsim.DependencyEngine(cluster(2, Link(latency_s=1.0)))
+
+
+def seeds_example(engine: Any) -> dict[str, int]:
+    """B = A + 1; C = A + 2; A = C * 2; D = A + 3, of a second each."""
+    values = {"A": 2}
+    a, b, c, d = (engine.new_variable(name) for name in "ABCD")
+
+    def push(name: str, reads: Any, mutates: Any, function: Any) -> None:
+        engine.push(function, reads, mutates, work=SECOND, name=name)
+
+    push("B = A + 1", [a], [b], lambda: values.update(B=values["A"] + 1))
+    push("C = A + 2", [a], [c], lambda: values.update(C=values["A"] + 2))
+    push("A = C * 2", [c], [a], lambda: values.update(A=values["C"] * 2))
+    push("D = A + 3", [a], [d], lambda: values.update(D=values["A"] + 3))
+    return values
+
+
+def test_the_seeds_four_lines_run_as_its_text_says():
+    engine = ampsim.DependencyEngine(cluster(), ampsim.PerDevice(threads=4))
+    values = seeds_example(engine)
+    assert values == {"A": 2}  # nothing runs at a push
+    engine.wait_for_all()
+    assert values == {"A": 8, "B": 3, "C": 4, "D": 11}
+    result = engine.result
+    assert result.operations["start_s"].tolist() == [0, 0, 1, 2]
+    assert result.queues_at(0.0).splitlines() == [
+        "A | (B = A + 1*) (C = A + 2*) [A = C * 2] (D = A + 3)",
+        "B | [B = A + 1*]",
+        "C | [C = A + 2*] (A = C * 2)",
+        "D | [D = A + 3]",
+    ]
+    assert result.queues_at(2.0).splitlines() == ["A | (D = A + 3*)", "D | [D = A + 3*]"]
+    assert result.queues_at(3.0) == "no operation waits or runs"
+    waits = result.operations[["waited_for", "variable"]].to_numpy().tolist()
+    assert waits == [[-1, ""], [-1, ""], [1, "C"], [2, "A"]]
+
+
+def test_an_operation_tells_what_it_stood_behind():
+    engine = ampsim.DependencyEngine(cluster())
+    for _ in range(3):
+        engine.push(None, work=SECOND)
+    engine.wait_for_all()
+    assert engine.result.operations["behind"].tolist() == [-1, 0, 1]
+
+
+def test_of_two_that_wait_the_one_with_more_priority_starts_first():
+    engine = ampsim.DependencyEngine(cluster())
+    for priority in (0, 1, 5, 5):
+        engine.push(None, work=SECOND, priority=priority)
+    engine.wait_for_all()
+    assert engine.result.operations["start_s"].tolist() == [3, 2, 0, 1]
+
+
+def test_a_wait_lets_no_more_time_pass_than_it_must(engine):
+    a, b = engine.new_variable("A"), engine.new_variable("B")
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(None, mutates=[b], work=seconds(5), on=1)
+    engine.wait_for(a)
+    assert engine.now_s == 1
+    engine.push(None, reads=[a], work=SECOND, name="later")
+    engine.wait_for_all()
+    table = engine.result.operations.set_index("name")
+    assert table.loc["later", "pushed_s"] == 1
+    assert engine.now_s == 5
+    assert engine.result.critical_path["end_s"].iloc[-1] == 5
+
+
+def test_a_wait_does_not_wait_for_what_reads(engine):
+    a = engine.new_variable("A")
+    engine.push(None, reads=[a], work=seconds(7))
+    engine.wait_for(a)
+    assert engine.now_s == 0
+
+
+def test_what_a_function_pushes_is_pushed_when_its_operation_ends(engine):
+    a, seen = engine.new_variable("A"), []
+
+    def inner() -> None:
+        seen.append(("inner", engine.now_s))
+
+    def outer() -> None:
+        seen.append(("outer", engine.now_s))
+        engine.push(inner, mutates=[a], work=SECOND, name="inner")
+
+    engine.push(outer, mutates=[a], work=seconds(2), name="outer")
+    engine.push(lambda: seen.append(("last", engine.now_s)), mutates=[a], work=SECOND, name="last")
+    engine.wait_for_all()
+    assert seen == [("outer", 0), ("last", 2), ("inner", 3)]
+    assert engine.result.operations["name"].tolist() == ["outer", "last", "inner"]
+    assert engine.result.operations["pushed_s"].tolist() == [0, 0, 2]
+
+
+def test_a_function_that_waits_is_told_so_and_nothing_hangs(engine):
+    engine.push(engine.wait_for_all, name="waits")
+    with pytest.raises(
+        SimulationError, match=r"waits waits inside the function .* wait for itself"
+    ):
+        engine.wait_for_all()
+
+
+def failing(engine: Any) -> tuple[Any, Any, Any]:
+    """A fails, B depends on it, C does not."""
+    a, b, c = (engine.new_variable(name) for name in "ABC")
+
+    def fails() -> None:
+        raise ValueError("no such thing")
+
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(fails, reads=[c], mutates=[a], work=SECOND, name="the one")
+    engine.push(lambda: pytest.fail("it ran"), reads=[a], mutates=[b], work=SECOND, name="after")
+    engine.push(None, reads=[c], work=SECOND, name="beside")
+    return a, b, c
+
+
+def test_a_failure_surfaces_at_the_wait_and_names_operation_variables_and_time(engine):
+    a, b, c = failing(engine)
+    engine.wait_for(c)
+    text = (
+        r"^the one \(reads C; mutates A\) failed at 2 s: ValueError: no such thing \(.*line \d+\)$"
+    )
+    for variable in (b, a, a):  # as often as one asks
+        with pytest.raises(SimulationError, match=text):
+            engine.wait_for(variable)
+    engine.wait_for_all()  # it has been told
+    assert engine.result.operations.set_index("name")["state"][
+        ["the one", "after", "beside"]
+    ].tolist() == ["failed", "skipped", "done"]
+
+
+def test_wait_for_all_tells_of_a_failure_once(engine):
+    failing(engine)
+    with pytest.raises(SimulationError, match="the one"):
+        engine.wait_for_all()
+    engine.wait_for_all()
+
+
+def test_what_failed_takes_no_time_and_deletions_run_all_the_same(engine):
+    a, b, _c = failing(engine)
+    gone = []
+    engine.delete_variable(a, lambda: gone.append("A"))
+    engine.delete_variable(b, lambda: gone.append("B"))
+    with pytest.raises(SimulationError):
+        engine.wait_for_all()
+    assert gone == ["A", "B"]
+    table = engine.result.operations.set_index("name")
+    assert table.loc["the one", "end_s"] == table.loc["the one", "start_s"]
+
+
+def test_an_array_too_large_says_which_operation_wanted_it():
+    engine = ampsim.DependencyEngine(cluster(memory_bytes=100))
+    (a,) = Arrays(engine).new("a")
+    a[0] = np.zeros(20)
+    with pytest.raises(
+        OutOfMemoryError, match=r"^a\[gpu0\] set \(reads nothing; mutates a\[gpu0\]\)"
+    ):
+        a[0].numpy()
+
+
+def test_ctrl_c_in_a_function_ends_the_engine(engine):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    engine.push(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        engine.wait_for_all()
+    for call in (engine.wait_for_all, lambda: engine.push(None)):
+        with pytest.raises(OptionError, match="this engine was interrupted; make a new one"):
+            call()
+
+
+def test_a_device_that_is_down_is_waited_for():
+    events = (Event(worker=0, kind="pause", from_s=1.0, until_s=4.0),)
+    where = Cluster(name="c", devices=cluster().devices, events=events)
+    engine = ampsim.DependencyEngine(where)
+    engine.push(None, work=seconds(3))
+    engine.wait_for_all()
+    assert engine.now_s == 6
+    with pytest.raises(OptionError, match=r"worker 0, whose time varies .* one thread, got 2"):
+        ampsim.DependencyEngine(where, ampsim.PerDevice(threads=2))
+
+
+def test_an_engine_without_operations_has_an_empty_result(engine):
+    engine.wait_for_all()
+    result = engine.result
+    assert (len(result.operations), len(result.critical_path), result.makespan_s) == (0, 0, 0)
+    assert "0 operations" in repr(result)
+    assert "<table" in result._repr_html_()
+
+
+@pytest.mark.slow  # it really waits
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_wall_clock_tells_the_story_of_the_virtual_one(name):
+    stories = []
+    for clock in (None, WallClock(stretch=0.01)):
+        where = cluster(2, Link(latency_s=0.37, bandwidth_bytes_per_s=10.0))
+        engine = ampsim.DependencyEngine(where, POLICIES[name](), push_s=0.11, clock=clock)
+        order = push_some(engine)
+        engine.wait_for_all()
+        stories.append((order, engine.result.digest))
+        if clock is not None:
+            clock.close()
+    assert stories[0] == stories[1]
+
+
+def push_some(engine: Any) -> list[str]:
+    """Eight operations and copies, and a wait between them; gives the order of their functions."""
+    a, b = engine.new_variable("A"), engine.new_variable("B")
+    order: list[str] = []
+    lengths = itertools.cycle((1.3, 2.9, 1.7))
+    for number in range(8):
+        use = {"reads": [a], "mutates": [b]} if number % 3 else {"mutates": [a]}
+        name = f"s{number}"
+        if number % 4 == 3:
+            engine.push_copy(
+                lambda name=name: order.append(name), **use, source=0, target=1, size_bytes=7,
+                name=name,
+            )  # fmt: skip
+        else:
+            engine.push(
+                lambda name=name: order.append(name), **use, on=number % 2,
+                work=seconds(next(lengths)), name=name,
+            )  # fmt: skip
+        if number == 4:
+            engine.wait_for(a)
+    return order
+
+
+def test_a_wait_on_the_wall_clock_returns_when_its_variable_has_its_value():
+    clock = WallClock(stretch=0.01)
+    engine = ampsim.DependencyEngine(cluster(2), clock=clock)
+    a, b = engine.new_variable(), engine.new_variable()
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.push(None, mutates=[b], work=seconds(20), on=1)
+    engine.wait_for(a)
+    assert engine.now_s == 1
+    engine.wait_for_all()
+    assert engine.now_s == 20
+    clock.close()

@@ -1,0 +1,128 @@
+"""Mistakes in programs on the dependency engine are refused in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.dependency import Arrays, CaseStudy, Workspace, fullc_backward
+from ampsim.errors import OptionError
+from ampsim.hardware import Cluster, Device
+
+SECOND = ampsim.Work(flop=1)
+
+
+def cluster() -> Cluster:
+    """Two devices of one FLOP a second."""
+    return Cluster(name="c", devices=(Device(name="d", flop_per_s=1.0),) * 2)
+
+
+@pytest.fixture
+def engine() -> Any:
+    return ampsim.DependencyEngine(cluster())
+
+
+REFUSED: dict[str, Any] = {
+    "variable 'A' is in reads and in mutates; keep it in mutates": lambda e, a: e.push(
+        None, [a], [a]
+    ),
+    "variable 'A' is twice in reads; keep one": lambda e, a: e.push(None, [a, a]),
+    "variable 'A' is twice in mutates; keep one": lambda e, a: e.push(None, [], [a, a]),
+    "mutates: variable 'A' was deleted; push before delete_variable": lambda e, a: (
+        e.delete_variable(a), e.push(None, [], [a])
+    ),
+    "variable 'A' was deleted; push before": lambda e, a: (
+        e.delete_variable(a), e.delete_variable(a)
+    ),
+    "reads: variable 'A' was deleted": lambda e, a: (e.delete_variable(a), e.wait_for(a)),
+    "reads: variable 'B' is of another engine": lambda e, a: e.push(
+        None, [ampsim.DependencyEngine(cluster()).new_variable("B")]
+    ),
+    r"reads must be a list of variables, got Variable\('A'\); write \[A\]": lambda e, a: e.push(
+        None, a
+    ),
+    r"mutates\[1\] must be a variable of this engine \(new_variable\), got 'B'": lambda e, a: (
+        e.push(None, [], [a, "B"])
+    ),
+    "reads must be a list of variables, got 3": lambda e, a: e.push(None, 3),
+    "function must be a function without arguments or None, got 7": lambda e, a: e.push(7),
+    "on must be 'host' or a worker from 0 to 1, got 2": lambda e, a: e.push(None, on=2),
+    "on must be 'host' or a worker from 0 to 1, got True": lambda e, a: e.push(None, on=True),
+    "on must be 'host' or a worker from 0 to 1, got 'gpu0'": lambda e, a: e.push(None, on="gpu0"),
+    "work must be an ampsim.Work or None, got 3": lambda e, a: e.push(None, work=3),
+    "work: flop must be a number from 0 to 1e\\+18, got -1": lambda e, a: e.push(
+        None, work=ampsim.Work(flop=-1)
+    ),
+    "work: bytes must be a number from 0 to 1e\\+18, got nan": lambda e, a: e.push(
+        None, work=ampsim.Work(bytes=float("nan"))  # pyright: ignore[reportArgumentType]  # the test
+    ),
+    "rows must be a number >= 1 or None, got 0": lambda e, a: e.push(None, work=SECOND, rows=0),
+    "priority must be a finite number, got 'high'": lambda e, a: e.push(None, priority="high"),
+    "priority must be a finite number, got nan": lambda e, a: e.push(None, priority=float("nan")),
+    "name must be a text of one line or None, got 3": lambda e, a: e.push(None, name=3),
+    "source and target must be two places, got 1 twice": lambda e, a: e.push_copy(
+        None, source=1, target=1, size_bytes=1
+    ),
+    "target must be 'host' or a worker from 0 to 1, got 9": lambda e, a: e.push_copy(
+        None, source=1, target=9, size_bytes=1
+    ),
+    "size_bytes must be a whole number from 0 to 1e\\+18, got -1": lambda e, a: e.push_copy(
+        None, source=1, target=0, size_bytes=-1
+    ),
+    "1 operations have not ended; call wait_for_all": lambda e, a: (e.push(None), e.result),
+    "time_s must be a finite number, got 'now'": lambda e, a: e.result.queues_at("now"),
+    "place must be 'host' or a worker from 0 to 1, got 'disk'": lambda e, a: (
+        Arrays(e).new("a")[0].__getitem__("disk")  # pyright: ignore  # the test
+    ),
+    r"a\[gpu0\] is read before anything was assigned to it": lambda e, a: (
+        Arrays(e).new("a")[0][0].size_bytes
+    ),
+    r"a\[gpu0\] must be given an expression, an array or numbers, got 3": lambda e, a: (
+        Arrays(e).new("a")[0].__setitem__(0, 3)  # pyright: ignore  # the test
+    ),
+    r"a\[gpu0\] has shape \(2,\), got \(3,\); give a new name": lambda e, a: two_shapes(e),
+    "has had no forward step": lambda e, a: two_gradients(e),
+    "dtype must be one of float16, float32, float64, got": lambda e, a: Arrays(e, dtype="big"),
+    "copies must be a whole number >= 1, got 0": lambda e, a: Workspace(e, copies=0),
+    "on must be 'host' or a worker": lambda e, a: Workspace(e, place=7),
+    "batch must divide among 2 GPUs, got 3": lambda e, a: CaseStudy(batch=3),
+    "widths must be two whole numbers": lambda e, a: CaseStudy(widths=[3]),
+    "the engine must have 3 workers": lambda e, a: CaseStudy(gpus=3, batch=3).run(e),
+    "threads must be a whole number >= 1, got 0": lambda e, a: ampsim.PerDevice(threads=0),
+    "threads must be a whole number": lambda e, a: ampsim.Pooled(threads=1.5),  # pyright: ignore[reportArgumentType]  # the test
+    "push_s must be a number of seconds >= 0, got -1": lambda e, a: ampsim.DependencyEngine(
+        cluster(), push_s=-1.0
+    ),
+    "policy must be": lambda e, a: ampsim.DependencyEngine(cluster(), "naive"),  # pyright: ignore[reportArgumentType]  # the test
+}  # fmt: skip
+
+
+def two_shapes(engine: Any) -> None:
+    (a,) = Arrays(engine).new("a")
+    a[0] = np.zeros(2)
+    a[0] = np.zeros(3)
+
+
+def two_gradients(engine: Any) -> None:
+    a, b = Arrays(engine).new("a", "b")
+    a[0] = b[0] = np.zeros((2, 2))
+    fullc_backward(a[0], b[0])
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_mistake_is_refused_in_one_line(engine, text):
+    with pytest.raises(OptionError, match=text) as raised:
+        REFUSED[text](engine, engine.new_variable("A"))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_refused_push_leaves_nothing_behind(engine):
+    a = engine.new_variable("A")
+    with pytest.raises(OptionError):
+        engine.push(None, [a], [a])
+    engine.push(None, mutates=[a], work=SECOND)
+    engine.wait_for_all()
+    assert len(engine.result.operations) == 1
