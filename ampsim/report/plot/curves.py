@@ -42,7 +42,7 @@ def curves(table: DataFrame, drawn: Curves) -> Any:
     axes: Any = figure.add_subplot()
     values: Sequence[Any] = list(dict.fromkeys(table[by]))
     for index, value in enumerate(values):
-        rows: Any = table[table[by] == value]
+        rows: Any = table.loc[table[by] == value]
         line = LINES[index % len(LINES)]
         label = plain(value if isinstance(value, str) else f"{by.replace('_', ' ')} {value:g}", 40)
         axes.plot(
