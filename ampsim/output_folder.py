@@ -24,13 +24,13 @@ from ampsim.files import output_error, prepared_folder, sha256_of
 from ampsim.paths import read_regular
 from ampsim.toml_text import mapping
 
-Kind: TypeAlias = Literal["run", "forecast", "report"]
+Kind: TypeAlias = Literal["run", "forecast", "report", "calibration"]
 
 MANIFEST: Final = "manifest.toml"
-_KINDS: Final = ("run", "forecast", "report")
+_KINDS: Final = ("run", "forecast", "report", "calibration")
 _LOCK: Final = ".ampsim.lock"
 _STAGING: Final = ".ampsim-new-"
-_SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png")
+_SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png", ".toml")
 """Those of files that are written; nothing else is ever removed, whatever a manifest says."""
 
 _Digests: TypeAlias = dict[str, set[str]]

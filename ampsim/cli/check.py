@@ -82,6 +82,7 @@ def check(
 def _row(file: str, placed: Model | None) -> dict[str, Any]:
     """What there is to say of one file; of a placement, as one of the nodes of `placed`."""
     from ampsim.hardware import implausible
+    from ampsim.study.calibration.here import measured_elsewhere
 
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
@@ -89,7 +90,8 @@ def _row(file: str, placed: Model | None) -> dict[str, Any]:
         words = _placement_words(file, placed) if kind == "placement" else _WORDS[kind](file)
         row |= {"text": words, "is_right": True, "error": None}
         if kind in HARDWARE_KINDS:
-            row["notes"] = implausible(devices_command.load(file))
+            hardware = devices_command.load(file)
+            row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
     except AmpsimError as error:
         row["error"] = str(error)
         show_traceback(error)

@@ -177,11 +177,27 @@ def _cluster_text(cluster: Cluster) -> str:
         for route in cluster.links
     ]
     rows += _network_rows(cluster)
+    rows += _host_and_memory_rows(cluster)
     rows += [
         (of, f"{what} ({source.kind}: {source.text})") for of, what, source in variations(cluster)
     ]
-    texts = [_device_text(device) for device in dict.fromkeys(cluster.devices)]
+    hosts = () if cluster.host is None else (cluster.host,)
+    texts = [_device_text(device) for device in dict.fromkeys((*cluster.devices, *hosts))]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
+
+
+def _host_and_memory_rows(cluster: Cluster) -> list[tuple[str, str]]:
+    """What the controller runs on, and what is done so that activations fit into memory."""
+    from ampsim.hardware import host_text
+
+    rows: list[tuple[str, str]] = []
+    if cluster.host is not None:
+        rows.append(("host", f"{cluster.host.name}, {host_text(cluster)}"))
+    memory = cluster.memory
+    if memory is not None:
+        above = f" where more than {format_bytes(memory.above_bytes)} lie in memory"
+        rows.append(("activations", f"{memory.remedy}{above if memory.above_bytes else ''}"))
+    return rows
 
 
 def _link_row(cluster: Cluster) -> str:

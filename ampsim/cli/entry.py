@@ -15,6 +15,7 @@ import typer
 
 import ampsim
 from ampsim.cli import (
+    calibrate,
     check,
     compare,
     data,
@@ -47,6 +48,7 @@ for _command, _help in (
     (compare.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),
     (models.models, "List the models, or show one."),
+    (calibrate.calibrate, "Find a device's numbers, from published rows or this machine."),
     (data.data, "Say which data sets are there, or fetch them."),
     (report.report, "Make a recipe's report, or check one."),
     (check.check, "Check device, cluster, placement, model or recipe files."),

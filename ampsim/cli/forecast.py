@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ampsim.cli import completion, options
+from ampsim.cli.comparing import Comparing
 from ampsim.cli.json_object import prepare_json, write_json
 from ampsim.cli.option_groups import with_option_groups
 from ampsim.cli.say import Code, complain, width, write
@@ -40,9 +41,7 @@ def forecast(
     max_epochs: Annotated[
         int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
     ] = 40,
-    repeats: Annotated[
-        int, typer.Option(metavar="N", help="Runs of each schedule, with one seed after the other.")
-    ] = 1,
+    comparing: Comparing,
     jobs: options.JobsOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
@@ -69,6 +68,7 @@ def forecast(
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
     schedules = tuning.schedules(schedule)
+    given = comparing.given()
     prepare_json(json)
 
     def say(line: str) -> None:
@@ -84,7 +84,6 @@ def forecast(
                 schedules,
                 target=target,
                 max_epochs=max_epochs,
-                repeats=repeats,
                 instances=instances,
                 seed=seed,
                 mode=mode.value,
@@ -92,6 +91,7 @@ def forecast(
                 jobs=options.make_jobs(jobs),
                 on_progress=on_progress,
                 keeping=keeping,
+                **given,
             )
         code = _deliver(made, folder, json, seed)
         if code is Code.FINE:
@@ -130,6 +130,8 @@ def _print_table(made: Forecast) -> None:
 
 def _ended(made: Forecast, folder: OutputFolder) -> Code:
     """Say what did not go to its end."""
+    for sentence in made.unreached:
+        complain(f"note: {sentence}")
     for run in made.runs:
         show_traceback(run.failure)
     for failure in made.failures:

@@ -1,6 +1,7 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.cluster import HOST, Cluster, MemoryRemedy, Route, variations
+from ampsim.hardware.cluster import HOST, Cluster, Route
+from ampsim.hardware.cluster_words import host_text, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
@@ -11,6 +12,7 @@ from ampsim.hardware.device import Device, Source
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
 from ampsim.hardware.load import load_cluster, load_device
+from ampsim.hardware.memory_remedy import MemoryRemedy
 from ampsim.hardware.network import Network, Share, Way
 from ampsim.hardware.plausible import implausible
 from ampsim.hardware.topology import Edge, HostPorts, Level, Ports, Topology
@@ -37,6 +39,7 @@ __all__ = [
     "Topology",
     "Way",
     "charges",
+    "host_text",
     "implausible",
     "light_is_free",
     "load_cluster",

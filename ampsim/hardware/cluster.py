@@ -6,60 +6,24 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
-from ampsim.hardware.device import Device, Source
+from ampsim.hardware.device import Device
 from ampsim.hardware.edges import edges_of
-from ampsim.hardware.events import Event, Failures, Messages, fault_of_events, variations_of
+from ampsim.hardware.events import Event, Failures, Messages, fault_of_events
 from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.memory_remedy import MemoryRemedy
 from ampsim.hardware.network import Network, Share, Way
-from ampsim.hardware.record import BYTES_MAX, digest_of
+from ampsim.hardware.record import digest_of
+from ampsim.hardware.route import Route, fault_of_route
 from ampsim.hardware.topology import HOST, WORKERS_MAX, Edge, Ports, Sharing, Topology
 from ampsim.html_table import html_table
 from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_flop, format_seconds
-
-Place = Annotated[int, Field(ge=HOST, lt=WORKERS_MAX)]
-
-
-class Route(Record):
-    """A link of its own from one place to another; the way back is another route.
-
-    Args:
-        source: index of the sending worker, or `HOST`.
-        target: index of the receiving worker, or `HOST`.
-        link: what a message on this way waits for.
-    """
-
-    source: Place
-    target: Place
-    link: Link
-
-
-class MemoryRemedy(Record):
-    """What is done so that activations fit into the workers' memories.
-
-    Args:
-        remedy: "offload" moves the activations of heavy nodes to the host and back over the lanes
-            of their device; "recompute" lets heavy nodes keep their inputs alone, and compute the
-            rest again.
-        above_bytes: an activation is moved only where more than this lies in its device's memory.
-    """
-
-    remedy: Literal["offload", "recompute"]
-    above_bytes: Annotated[int, Field(ge=0, le=BYTES_MAX)] = 0
-
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        """No key is without effect."""
-        if self.above_bytes and self.remedy != "offload":
-            text = f"above_bytes has no effect on remedy {self.remedy!r}; leave it out"
-            raise PydanticCustomError("memory", "{text}", {"text": text})
-        return self
 
 
 class Cluster(Record):
@@ -120,7 +84,7 @@ class Cluster(Record):
         seen: dict[tuple[int, int], int] = {}
         for index, route in enumerate(self.links):
             pair = (route.source, route.target)
-            fault = _fault(pair, len(self.devices), seen.get(pair))
+            fault = fault_of_route(pair, len(self.devices), seen.get(pair))
             if fault:
                 raise PydanticCustomError(
                     "links", "links[{index}]: {fault}", {"index": index, "fault": fault}
@@ -268,11 +232,6 @@ _LATER_KEYS = (
 """Keys that count in a digest only where they are set, so that those of earlier files stay."""
 
 
-def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
-    """What varies on a cluster while a run goes on: of what, what, and on what authority."""
-    return variations_of(cluster.events, cluster.failures, cluster.messages)
-
-
 def cluster_html(cluster: Cluster) -> str:
     """A row for each kind of device, and below it what the links cost."""
     kinds = Counter(cluster.devices)
@@ -334,16 +293,4 @@ def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
     for index, route in enumerate(cluster.links):
         if network.has_host or HOST not in (route.source, route.target):
             return f"links[{index}] has no effect where edges join its places; leave it out"
-    return None
-
-
-def _fault(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
-    """What is wrong with a route, if anything."""
-    for key, place in zip(("from", "to"), pair, strict=True):
-        if place >= workers:
-            return f"{key} must be a worker below {workers} or 'host', got {place}"
-    if pair[0] == pair[1]:
-        return f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
-    if twin is not None:
-        return f"repeats from and to of links[{twin}]; keep one of the two"
     return None

@@ -11,12 +11,14 @@ from pydantic_core import PydanticCustomError
 
 from ampsim import assets
 from ampsim.errors import AmpsimError, FileFormatError
-from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster, MemoryRemedy, Place, Route
+from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
 from ampsim.hardware.events import Event, Failures, Messages
 from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.memory_remedy import MemoryRemedy
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
+from ampsim.hardware.route import Place, Route
 from ampsim.hardware.topology import (
     Edge,
     HostPorts,

@@ -24,7 +24,7 @@ class Charge(NamedTuple):
 
     Args:
         what: the cost, with its number where it has one.
-        kind: "formula", "measured", "assumed" or "datasheet".
+        kind: "formula", "measured", "assumed", "datasheet" or "fitted".
         text: the formula, or where the number comes from.
     """
 

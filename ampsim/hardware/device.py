@@ -11,6 +11,7 @@ from ampsim.hardware.efficiency import Efficiency, MatrixEfficiency
 from ampsim.hardware.record import (
     UNSOURCED,
     Bytes,
+    Machine,
     Power,
     Price,
     Rate,
@@ -89,6 +90,7 @@ class Device(Record):
         copy_bandwidth_bytes_per_s: rate of the lane to the host's memory, and of the one from it;
             None where the device has none.
         copy_latency_s: what each copy takes beside its bytes.
+        measured_on: the machine that its numbers were measured on; None where nobody says.
         sources: where each number comes from; a file must say for each that it gives.
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
@@ -114,6 +116,7 @@ class Device(Record):
     dispatch_s: Seconds = 0.0
     copy_bandwidth_bytes_per_s: Rate | None = None
     copy_latency_s: Seconds = 0.0
+    measured_on: Machine | None = None
     sources: Sources = Sources()
 
     @model_validator(mode="after")
@@ -196,6 +199,8 @@ class Device(Record):
         content = self.model_dump(mode="json")
         given = {*_ALWAYS_IN_DIGEST, *self.numbers}
         sources = {key: told for key, told in content["sources"].items() if told or key in given}
+        if self.measured_on is None:
+            del content["measured_on"]
         kept = {key: value for key, value in content.items() if key not in NUMBERS or key in given}
         return digest_of({**kept, "sources": sources})
 

@@ -30,7 +30,7 @@ def implausible(hardware: Device | Cluster) -> list[str]:
         return list(_of_device(hardware))
     devices = dict.fromkeys(hardware.devices)
     told = [f"device {device.name}: {text}" for device in devices for text in _of_device(device)]
-    return [*told, *_of_links(hardware)]
+    return [*told, *_of_links(hardware), *_of_host(hardware)]
 
 
 def _of_device(device: Device) -> Iterator[str]:
@@ -49,6 +49,12 @@ def _of_device(device: Device) -> Iterator[str]:
     memory = device.memory_bandwidth_bytes_per_s
     if memory is not None:
         yield from _of_ridge(rate / memory)
+    copies = device.copy_bandwidth_bytes_per_s
+    if copies is not None and copies > _memory(device):
+        yield (
+            f"copy_bandwidth_bytes_per_s is {copies:g}, above the {memory:g} of the device's own "
+            "memory; check both"
+        )
 
 
 def _of_ridge(ridge: float) -> Iterator[str]:
@@ -58,6 +64,15 @@ def _of_ridge(ridge: float) -> Iterator[str]:
         yield f"{what}, above {RIDGE_FLOP_PER_BYTE_MAX:g}; check the units of both"
     elif ridge < RIDGE_FLOP_PER_BYTE_MIN:
         yield f"{what}, below {RIDGE_FLOP_PER_BYTE_MIN:g}; check the units of both"
+
+
+def _of_host(cluster: Cluster) -> Iterator[str]:
+    """A host that is named and yet takes no time."""
+    if cluster.host is not None and cluster.is_host_free:
+        yield (
+            f"host: {cluster.host.name} names neither message_overhead_s nor step_overhead_s, so "
+            "the host acts at once"
+        )
 
 
 def _of_links(cluster: Cluster) -> Iterator[str]:

@@ -57,12 +57,26 @@ class Source(Record):
 
     Args:
         kind: chosen without evidence, measured (here, or by whom the text names), derived by a
-            formula, or from a datasheet.
+            formula, from a datasheet, or fitted to throughputs that somebody published.
         text: which paper, measurement, formula or datasheet, in a sentence.
     """
 
-    kind: Literal["assumed", "measured", "formula", "datasheet"]
+    kind: Literal["assumed", "measured", "formula", "datasheet", "fitted"]
     text: Text
+
+
+class Machine(Record):
+    """What a device's numbers were measured on.
+
+    Args:
+        cpu: the processor's name.
+        linear_algebra: what computed matrix products: library, version and kernels.
+        date: of the measurement, such as 2026-01-31.
+    """
+
+    cpu: Text
+    linear_algebra: Text
+    date: Text
 
 
 UNSOURCED = Source(kind="assumed", text="given in code or as an option, without a source")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Direction, Graph
+from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
@@ -17,7 +17,7 @@ from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
-from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, Route, plain
+from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
@@ -28,6 +28,7 @@ from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.update import Updater
+from ampsim.model_parallel.wiring import Wiring
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.model_parallel.worker_memories import WorkerMemories, split_footprint
 from ampsim.optim import Optimizer
@@ -111,11 +112,7 @@ class Assembly:
         self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder)
         for worker in self.workers:
             worker.accept_update = self.lanes.update_acceptor(worker)
-        self._host: HostLane | None = None
-        if cluster.host is not None and not cluster.is_host_free:
-            processor = Processor(HOST, clock, self.instant)
-            self._host = HostLane(processor, clock, cluster.host, recorder)
-            self.controller.send = self._host.send
+        self._host = self._host_lane()
         self._far: dict[PlacedNode, FarPorts] = {}
         self.tasks = self._tasks(seed)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
@@ -168,6 +165,32 @@ class Assembly:
             kind(Processor(index, self._clock, self.instant), shared)
             for index in range(self._cluster.workers)
         ]
+
+    def _host_lane(self) -> HostLane | None:
+        """What the controller runs on; None where it acts at once."""
+        cluster, clock = self._cluster, self._clock
+        if cluster.host is None or cluster.is_host_free:
+            return None
+        processor = Processor(HOST, clock, self.instant)
+        lane = HostLane(processor, clock, cluster.host, self._recorder)
+        self.controller.send = lane.send
+        return lane
+
+    def _wire(self) -> None:
+        """Give every placed node its routes."""
+        Wiring(
+            graph=self._graph,
+            placed_nodes=self.placed_nodes,
+            seconds=self._seconds,
+            stages=self._stages,
+            workers=self.workers,
+            controller=self.controller,
+            host=self._host,
+            fabric=self.fabric,
+            memories=self.memories,
+            lanes=self.lanes,
+            barrier=self.barrier,
+        ).wire()
 
     def _tasks(self, seed: int | None) -> list[tuple[Processor, Tasks]]:
         """What every processor does, with what varies around it."""
@@ -271,93 +294,3 @@ class Assembly:
                 hosted = WorkerStages(tuple(own), len(stages), len(self.workers))
                 turns = schedule.order.turns(hosted, self.controller.admitted)
                 worker.turn_queue = TurnQueue(worker.processor, worker.queues, turns)
-
-    def _wire(self) -> None:
-        """Give every placed node its routes."""
-        graph, placed_nodes = self._graph, self.placed_nodes
-        for placed, targets, sources in zip(
-            placed_nodes, graph.targets, graph.sources, strict=True
-        ):
-            placed.forward_routes = plain(
-                self._route(placed.worker, placed_nodes[target], port, Direction.FORWARD)
-                for target, port in targets
-            )
-            backward_routes = [
-                self._route(placed.worker, placed_nodes[source], port, Direction.BACKWARD)
-                for source, port in sources
-            ]
-            placed.backward_routes = plain(backward_routes)
-            if placed.is_loss:  # it turns the message around: what it sends goes to its inputs
-                placed.gradient_routes = plain(self._held(backward_routes, placed.index))
-                placed.report_routes = [
-                    self._to_controller(placed, self.controller.receive, Direction.FORWARD)
-                ]
-            elif placed.learner is not None:
-                placed.report_routes = [
-                    self._to_controller(placed, self.controller.acknowledged, Direction.UPDATE)
-                ]
-        for place, second in self._seconds.items():
-            self._wire_second(placed_nodes[place], second)
-        self.controller.routes = placed_nodes[0].forward_routes
-        self.controller.update_routes = [
-            (placed, self._route(HOST, placed, 0, Direction.UPDATE))
-            for placed in placed_nodes
-            if placed.learner is not None
-        ]
-
-    def _wire_second(self, first: PlacedNode, second: PlacedNode) -> None:
-        """Let the first half of a backward step hand on to the second, with turns as stage p + s.
-
-        Word that the second has ended reaches the controller at once.
-        """
-        stage = len(self._stages) + self._stages[first.index]
-        accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
-        accept, _wakes = self.lanes.issued(second, accept, None, Direction.BACKWARD)
-        memories = self.memories.between(first.worker, second.worker)
-        hand_on = Route(accept, second, 0, None, False, None, memories)
-        first.backward_routes = [*first.backward_routes, hand_on]
-        receive = self.controller.receive
-        second.backward_routes = [Route(receive, second, 0, None, is_free=True, channel=None)]
-
-    def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
-        """Where the messages of a placed node that has turns wait."""
-        turn_queue = self.workers[placed.worker].turn_queue
-        assert turn_queue is not None
-        return turn_queue
-
-    def _held(self, routes: Sequence[Route], source: int) -> Sequence[Route]:
-        """The routes of a loss's gradients; through the barrier, where there is one."""
-        if self.barrier is None:
-            return routes
-        return [self.barrier.before(route, source) for route in routes]
-
-    def _to_controller(
-        self, placed: PlacedNode, take: Callable[[Message], None], direction: Direction
-    ) -> Route:
-        """The route from `placed` to the controller, whose method `take` takes the message."""
-        channel = self.fabric.channel(placed.worker, HOST)
-        memories = self.memories.between(placed.worker, HOST)
-        taken = self._taken(take, direction)
-        return Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)
-
-    def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
-        """Who accepts messages to the controller: the host, where that takes time."""
-        return take if self._host is None else self._host.acceptor(take, direction)
-
-    def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
-        """The route from worker `source` to a port of `placed`."""
-        channel = self.fabric.channel(source, placed.worker)
-        memories = self.memories.between(source, placed.worker)
-        if placed.worker == HOST:
-            taken = self._taken(self.controller.receive, direction)
-            return Route(taken, placed, port, None, True, channel, memories)
-        worker = self.workers[placed.worker]
-        is_free = placed.is_free and direction is not Direction.UPDATE
-        wakes: Processor | None = worker.processor
-        accept: Accept = worker.queue(placed, direction).append
-        if placed.has_turns and direction is not Direction.UPDATE:
-            stage = self._stages[placed.index]
-            accept, wakes = self._turn_queue(placed).acceptor(placed, stage, direction), None
-        if not is_free:
-            accept, wakes = self.lanes.issued(placed, accept, wakes, direction)
-        return Route(accept, placed, port, wakes, is_free, channel, memories)

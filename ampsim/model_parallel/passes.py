@@ -33,6 +33,14 @@ class PassTotals:
         """Mean absolute error per row of a regression; NaN where nothing was reported."""
         return self.absolute_error_sum / self.rows if self.rows else math.nan
 
+    def include(self, other: PassTotals) -> None:
+        """Add another part of the same pass."""
+        self.instances += other.instances
+        self.rows += other.rows
+        self.loss_sum += other.loss_sum
+        self.correct += other.correct
+        self.absolute_error_sum += other.absolute_error_sum
+
     def add(self, report: LossReport) -> None:
         """Add what a loss reported; what it does not know is NaN in the sum."""
         self.loss_sum += report.loss_sum

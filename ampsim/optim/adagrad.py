@@ -31,7 +31,9 @@ def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
         OptionError: an argument is out of its range.
     """
     init = partial(_init, start=positive("adagrad: start", start, usual=0.1))
-    return Optimizer("adagrad", as_schedule(rate), init, _update, is_elementwise=True)
+    return Optimizer(
+        "adagrad", as_schedule(rate), init, _update, is_elementwise=True, scaling="sqrt"
+    )
 
 
 def _init(theta: Vector, *, start: float) -> State:

@@ -52,7 +52,12 @@ def adam(
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
     return Optimizer(
-        "adam", as_schedule(rate), _init, partial(_update, options=options), is_elementwise=True
+        "adam",
+        as_schedule(rate),
+        _init,
+        partial(_update, options=options),
+        is_elementwise=True,
+        scaling="sqrt",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,8 @@ class Optimizer:
         init: state before the first step.
         update: one step.
         is_elementwise: whether each element is stepped by itself, and `update` takes `in_place`.
+        scaling: how the rate grows with the gradients of which one update takes the mean:
+            "linear", with their number, "sqrt", with its root, or "none", where no rule is known.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Optimizer:
     init: Init
     update: Update
     is_elementwise: bool = False
+    scaling: Literal["none", "linear", "sqrt"] = "none"
 
     @property
     def arrays(self) -> int:

@@ -26,7 +26,12 @@ def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
     """
     kept = decay_rate("momentum", momentum, usual=0.9)
     return Optimizer(
-        "momentum", as_schedule(rate), _init, partial(_update, momentum=kept), is_elementwise=True
+        "momentum",
+        as_schedule(rate),
+        _init,
+        partial(_update, momentum=kept),
+        is_elementwise=True,
+        scaling="linear",
     )
 
 

@@ -17,7 +17,9 @@ def sgd(rate: float | LearningRate) -> Optimizer:
     Raises:
         OptionError: the rate is no finite number above 0.
     """
-    return Optimizer("sgd", as_schedule(rate), _init, _update, is_elementwise=True)
+    return Optimizer(
+        "sgd", as_schedule(rate), _init, _update, is_elementwise=True, scaling="linear"
+    )
 
 
 def _init(theta: Vector) -> State:

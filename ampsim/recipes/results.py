@@ -11,7 +11,8 @@ import pandas as pd
 from ampsim.metric import Goal, Metric
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
-from ampsim.study.row import row_of
+from ampsim.study.ranking import rank
+from ampsim.study.row import compared, row_of, times_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,16 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         runs: every run, at least one of each row.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    return pd.DataFrame([_row(label, modes, goal, runs) for label in modes])
+    mine = [[run for run in runs if run.schedule == label] for label in modes]
+    outlines = [[run.outline for run in of] for of in mine]
+    ranking = rank(
+        [
+            times_of(goal, [run.seed for run in of], made)
+            for of, made in zip(mine, outlines, strict=True)
+        ]
+    )
+    rows = [_row(label, modes, goal, runs) for label in modes]
+    return pd.DataFrame(compared(goal, rows, outlines, ranking))
 
 
 def _row(

@@ -116,6 +116,13 @@ def _percent(name: str) -> Show:
     return lambda row, first: format_percent(number(row, name))
 
 
+_FACTORS = {"throughput": "throughput", "epochs": "epochs", "validation": "validation"}
+
+
+def _ratio(name: str) -> Show:
+    return lambda row, first: format_ratio(number(row, name))
+
+
 def _interval(row: Row, first: Row) -> str:
     low, high = number(row, "time_to_target_low_s"), number(row, "time_to_target_high_s")
     if math.isnan(low) and math.isnan(high):
@@ -190,6 +197,33 @@ def bound_line(row: Row) -> str:
     return bound_sentence(name, _at(row), share)
 
 
+def idle_line(row: Row) -> str:
+    """How many devices never work, as a sentence; empty where all do, or it is unknown.
+
+    >>> idle_line({"workers_idle": 12, "workers": 16})
+    '12 of 16 devices do nothing that takes time'
+    """
+    idle, workers = number(row, "workers_idle"), number(row, "workers")
+    if not idle > 0:
+        return ""
+    some = "device does" if workers == 1 else "devices do"
+    return f"{idle:.0f} of {workers:.0f} {some} nothing that takes time"
+
+
+def rate_line(row: Row) -> str:
+    """The row's learning rate and why it has it, as a sentence; empty where it is as given.
+
+    >>> rule = {"learning_rate_rule": "linear"}
+    >>> rate_line({"learning_rate": 0.4, "learning_rate_given": 0.1, **rule})
+    'learning rate 0.4 (linear; 0.1 as given)'
+    """
+    rate, given = number(row, "learning_rate"), number(row, "learning_rate_given")
+    rule = text(row, "learning_rate_rule")
+    if not rule or math.isnan(rate) or rule == "as given":
+        return ""
+    return f"learning rate {rate:.3g} ({plain(rule)}; {given:.3g} as given)"
+
+
 def _at(row: Row) -> str:
     return plain(text(row, "bound_at"), 400)
 
@@ -227,6 +261,24 @@ COLUMNS: tuple[Column, ...] = (
     Column("epochs", _count("epochs_to_target"), 2, _is_measured, of_target=True),
     Column("time to\ntarget", _seconds("time_to_target_s"), 0, _is_measured, of_target=True),
     Column("interval\n({coverage} %)", _interval, 6, _is_measured, of_target=True),
+    Column(
+        "order\nflips",
+        _percent("order_flip_probability"),
+        3,
+        _is_known("order_flip_probability"),
+        of_target=True,
+    ),
+    Column("sooner\nthan first", _ratio("speed_up"), 5, _is_known("speed_up"), of_target=True),
+    *(
+        Column(
+            f"by\n{words}",
+            _ratio(f"speed_up_by_{name}"),
+            6,
+            _is_known("speed_up"),
+            of_target=True,
+        )
+        for name, words in _FACTORS.items()
+    ),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),
     Column("energy\n(J)", _amount("energy_j"), 9, _is_known("energy_j")),

@@ -9,6 +9,7 @@ import numpy as np
 
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.words import plain
+from ampsim.trace import COMPUTE_LANE, LANES
 
 Hosts: TypeAlias = Mapping[int, Sequence[str]]
 """The nodes of each worker, those that work for longest first."""
@@ -22,7 +23,7 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
     """
     busy_s: dict[str, float] = {}
     places: dict[str, int] = {}
-    for spans in frames:
+    for spans in map(_computed, frames):
         nodes, place = np.unique(np.asarray(texts(spans, "node"), np.str_), return_inverse=True)
         seconds = np.bincount(place, floats(spans, "end_s") - floats(spans, "start_s"), len(nodes))
         worker = np.zeros(len(nodes), dtype=np.int64)
@@ -37,6 +38,14 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
     for node in sorted(busy_s, key=lambda name: -busy_s[name]):
         found.setdefault(places[node], []).append(node)
     return found
+
+
+def _computed(spans: DataFrame) -> DataFrame:
+    """What workers compute, without the host and other lanes."""
+    is_host = spans["worker"] < 0
+    if "lane" in spans:
+        return spans[~is_host & (spans["lane"] == LANES[COMPUTE_LANE])]
+    return spans[~is_host] if bool(is_host.any()) else spans
 
 
 def some_of(nodes: Sequence[str], longest: int = 28) -> str:

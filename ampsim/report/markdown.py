@@ -22,9 +22,20 @@ def escape(text: object) -> str:
     return "".join(marked)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str]) -> str:
-    """A pipe table of plain texts, escaped; columns in `left` are aligned left, others right."""
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str],
+    bold: Collection[int] = (),
+) -> str:
+    """A pipe table of plain texts, escaped; columns in `left` are aligned left, others right.
+
+    Of the rows whose places are in `bold`, the first cell is bold.
+    """
     sides = ["---" if heading in left else "---:" for heading in headings]
     lines = [[escape(heading) for heading in headings], sides]
-    lines += [[escape(cell) for cell in row] for row in rows]
+    for place, row in enumerate(rows):
+        cells = [escape(cell) for cell in row]
+        lines.append([f"**{cells[0]}**", *cells[1:]] if place in bold else cells)
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

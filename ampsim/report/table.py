@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pandas import Series
@@ -13,22 +13,38 @@ from rich.text import Text
 
 from ampsim.csv_text import to_cell
 from ampsim.report import markdown
-from ampsim.report.columns import COLUMNS, Column, bound_cell, bound_line
+from ampsim.report.columns import (
+    COLUMNS,
+    Column,
+    bound_cell,
+    bound_line,
+    idle_line,
+    rate_line,
+)
 from ampsim.report.frames import DataFrame, Row, labelled_rows, rows, text
 from ampsim.report.words import plain
 
 _MEASURE_WIDTH = 10_000
+_WORDS = ("schedule", "learning rate", "bound by", "note")
 
 
-def to_markdown(table: DataFrame, *, has_target: bool = True) -> str:
-    """A pipe table of all columns that these rows need; what bounds a row, and notes, come last."""
+def to_markdown(table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()) -> str:
+    """A pipe table of all columns that these rows need.
+
+    Learning rates that are not as given, what bounds a row, and notes come last. The names of the
+    rows whose places are in `bold` are bold.
+    """
     records = rows(table)
     headings, *cells = to_cells(table, has_target=has_target)
-    for heading, words in (("bound by", bound_cell), ("note", _note)):
+    for heading, words in (
+        ("learning rate", rate_line),
+        ("bound by", bound_cell),
+        ("note", _note),
+    ):
         if any(map(words, records)):
             headings.append(heading)
             cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
-    return markdown.table(headings, cells, left=("schedule", "bound by", "note"))
+    return markdown.table(headings, cells, left=_WORDS, bold=bold)
 
 
 def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
@@ -40,10 +56,10 @@ def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
 
 
 def notes(table: DataFrame) -> list[str]:
-    """Lines below the table: what bounds each row, then each row's note."""
+    """Lines below the table: learning rates, what bounds each row, idle devices, and notes."""
     return [
         f"{plain(text(row, 'schedule'), 32)}: {plain(words(row), 400)}"
-        for words in (bound_line, _note)
+        for words in (rate_line, bound_line, idle_line, _note)
         for row in labelled_rows(table)
         if words(row)
     ]

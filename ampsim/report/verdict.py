@@ -9,7 +9,8 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.columns import format_count, items_of, speed_ratio
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.words import plain
-from ampsim.units import format_rate, format_seconds
+from ampsim.study.ranking import seeds_needed
+from ampsim.units import format_percent, format_rate, format_seconds
 
 _SAME = 0.05  # chosen: throughputs that differ by less are called about equal
 
@@ -38,17 +39,31 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
     if not _has_reached(best):
         return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, goal)}"
     if best is first and len(records) > 1:
-        return f"{_first_wins(records, goal)}{_missed(records, goal)}"
-    return f"{_reaching(best, first, goal)}{_missed(records, goal)}"
+        said = _first_wins(records, goal)
+    else:
+        said = _reaching(best, first, goal)
+    return f"{_tie(records, best, goal)}{said}{_sureness(records, best)}{_missed(records, goal)}"
 
 
-def best_row(table: DataFrame) -> int | None:
-    """Place of the row that `verdict` calls the best; None where there is no row."""
+def best_rows(table: DataFrame) -> list[int]:
+    """Places of the row that `verdict` calls the best, and of those that tie with it.
+
+    None where there is no row, or where one seed each says nothing of their order.
+    """
     records = rows(table)
     if not records:
-        return None
+        return []
     best = _best(records)
-    return next(index for index, row in enumerate(records) if row is best)
+    if _is_ranked(records):
+        return [index for index, row in enumerate(records) if row is best or _is_tied(row)]
+    if _has_reached(best) and len(records) > 1 and number(best, "repeats") == 1:
+        return []
+    return [index for index, row in enumerate(records) if row is best]
+
+
+def called_rows(table: DataFrame) -> list[int]:
+    """The same, but only where it is known how sure their order is."""
+    return best_rows(table) if _is_ranked(rows(table)) else []
 
 
 def _best(records: Sequence[Row]) -> Row:
@@ -137,7 +152,67 @@ def _first_wins(records: Sequence[Row], goal: Goal) -> str:
     second = min(others, key=lambda row: number(row, "time_to_target_s"))
     ratio = speed_ratio(second, first)
     although = f", although it trains {_times(ratio)} times as fast" if ratio > 1 + _SAME else ""
+    if _is_ranked(records):  # the next best is named with how sure that is
+        although = although.replace("it trains", f"{_name(second)} trains")
+        return f"{start}{although}."
     return f"{start}; next comes {_name(second)} in {_when(second)}{although}."
+
+
+def _is_ranked(records: Sequence[Row]) -> bool:
+    return any(text(row, "is_tied_with_best") for row in records)
+
+
+def _is_tied(row: Row) -> bool:
+    return number(row, "is_tied_with_best") == 1
+
+
+def _tie(records: Sequence[Row], best: Row, goal: Goal) -> str:
+    """A sentence that names the rows that are as good as the best; empty where there is none."""
+    tied = [row for row in _in_order(records) if row is not best and _is_tied(row)]
+    if not tied:
+        return ""
+    seeds = f"{number(best, 'repeats'):.0f} seeds"
+    names = _listed([f"{_name(row)} ({_when(row)})" for row in (best, *tied)])
+    return f"It is a tie: {seeds} do not tell which of {names} reaches {goal.text} first. "
+
+
+def _sureness(records: Sequence[Row], best: Row) -> str:
+    """A sentence on the next best row, and on how sure it is that it is not the best."""
+    if len(records) < 2:
+        return ""
+    seeds, needed = number(best, "repeats"), seeds_needed(len(records))
+    if not _is_ranked(records):
+        once = f" One seed does not say how sure this order is; --repeats {needed} can."
+        return once if seeds == 1 else ""
+    surer = ""
+    if any(map(_is_tied, records)):
+        surer = f" --repeats {max(needed, 2 * seeds):.0f} can tell more."
+    behind = [row for row in _in_order(records) if row is not best and not _is_tied(row)]
+    if not behind:
+        return surer
+    following = behind[0]
+    flip = format_percent(number(following, "order_flip_probability"))
+    when = f" in {_when(following)}" if _has_reached(following) else ""
+    next_best = f" Next comes {_name(following)}{when}"
+    with_others = "with other seeds it would not be behind the best with a probability of"
+    return f"{next_best}; {with_others} {flip}.{surer}"
+
+
+def _in_order(records: Sequence[Row]) -> list[Row]:
+    """The rows by their time to the target; those without one last."""
+    times = (number(row, "time_to_target_s") for row in records)
+    known = [math.inf if math.isnan(time_s) else time_s for time_s in times]
+    return [records[place] for place in sorted(range(len(records)), key=known.__getitem__)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row.
+
+    >>> _listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _missed(records: Sequence[Row], goal: Goal) -> str:

@@ -45,26 +45,34 @@ def some_nodes(at: str, longest: int = _LONGEST) -> str:
 
 
 def named(name: str, at: str) -> str:
-    """A part with the nodes at it.
+    """A part by the nodes at it: a worker is what it hosts, a link what it joins.
 
-    >>> named("worker 3", "linear-3, relu-3"), named("critical path", "")
-    ('worker 3 (linear-3, relu-3)', 'critical path')
+    >>> named("worker 3", "linear-3, relu-3"), named("critical path", ""), named("worker 3", "")
+    ('linear-3, relu-3', 'critical path', 'worker 3')
+    >>> named("link 0 to 1", "linear-0 to linear-1"), named("critical path", "embedding")
+    ('link linear-0 to linear-1', 'critical path (embedding)')
     """
-    return f"{name} ({some_nodes(at)})" if at else name
+    kind = name.partition(" ")[0]
+    if not at:
+        return name
+    if kind == "worker":
+        return some_nodes(at)
+    return f"link {some_nodes(at)}" if kind == "link" else f"{name} ({some_nodes(at)})"
 
 
 def bound_words(name: str, at: str, share: float) -> str:
     """What is said of the largest share in a cell or beside a bar.
 
     >>> bound_words("worker 3", "linear-3", 0.92)
-    'worker 3: linear-3 (92.0 %)'
+    'linear-3 (92.0 %)'
     >>> bound_words("worker 3", "linear-3", 0.38)
-    'no single thing; largest: worker 3: linear-3 (38.0 %)'
+    'no single thing; largest: linear-3 (38.0 %)'
     """
     if not name:
         return ""
-    nodes = f": {some_nodes(at)}" if at else ""
-    said = f"{name}{nodes} ({format_percent(share)})"
+    kind = name.partition(" ")[0]
+    what = named(name, at) if kind in ("worker", "link") or not at else f"{name}: {some_nodes(at)}"
+    said = f"{what} ({format_percent(share)})"
     return said if share >= BOUND_FROM else f"{NO_SINGLE_THING}; largest: {said}"
 
 
@@ -72,13 +80,14 @@ def bound_sentence(name: str, at: str, share: float) -> str:
     """The same as a sentence's end.
 
     >>> bound_sentence("worker 3", "linear-3", 0.38)
-    'bound by no single thing: worker 3 (linear-3) is busy 38.0 % of the time'
+    'bound by no single thing: the device of linear-3 is busy 38.0 % of the time'
     """
     part = f"{format_percent(share)} of the time"
     whole = named(name, at)
     kind = name.partition(" ")[0]
+    device = f"the device of {whole}" if at else whole
     said = {
-        "worker": (f"{whole}, which is busy {part}", f"{whole} is busy {part}"),
+        "worker": (f"{device}, which is busy {part}", f"{device} is busy {part}"),
         "link": (f"{whole}, which is occupied {part}", f"{whole} is occupied {part}"),
         "critical": (
             f"its {whole}: steps that wait for one another take {part}",

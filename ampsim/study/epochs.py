@@ -15,11 +15,13 @@ class EpochByEpoch(Protocol):
         epoch: epochs that have ended.
         train_count: training items of an epoch.
         valid_count: validation items of an epoch.
+        scores: what each validation of the latest epoch measured; the last is that at its end.
     """
 
     epoch: int
     train_count: int
     valid_count: int
+    scores: list[float]
 
     def run_epoch(self) -> float:
         """Train and validate once; return what validation measured."""
@@ -27,7 +29,7 @@ class EpochByEpoch(Protocol):
 
 
 def run_epochs(run: EpochByEpoch, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
-    """Run until `epochs` have ended, or one whose value reaches the goal.
+    """Run until `epochs` have ended, or one in which a value reaches the goal.
 
     Args:
         run: what is trained; what it raises is raised.
@@ -41,5 +43,5 @@ def run_epochs(run: EpochByEpoch, epochs: int, goal: Goal, tracker: Tracker | No
         score = run.run_epoch()
         if tracker is not None:
             tracker.on_epoch(score)
-        if goal.reached_by([score]) is not None:
+        if goal.reached_by(run.scores) is not None:
             return

@@ -33,6 +33,11 @@ class FinishedRun:
         return self.outline.epochs.copy(deep=False)
 
     @property
+    def validations(self) -> pd.DataFrame:
+        """One row a validation; empty where none is within an epoch."""
+        return self.outline.validations.copy(deep=False)
+
+    @property
     def spans(self) -> pd.DataFrame:
         """The leading spans."""
         return self.outline.spans.copy(deep=False)

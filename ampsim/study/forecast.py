@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,6 +13,7 @@ import pandas as pd
 from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
+from ampsim.errors import OptionError
 from ampsim.html_table import html_table
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.model_parallel import Schedule, placement_of
@@ -20,9 +21,11 @@ from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
 from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
-from ampsim.study.forecast_runs import Made, Run, make_runs
-from ampsim.study.jobs import Task
+from ampsim.study.forecast_manifest import manifest_of, sureness_of
+from ampsim.study.forecast_runs import Made, Run, RunMaker
+from ampsim.study.halving import require_budget
 from ampsim.study.kept_runs import Keeping
+from ampsim.study.learning_rates import Scaling, rate_of
 from ampsim.study.named import (
     ClusterLike,
     ModelLike,
@@ -33,11 +36,13 @@ from ampsim.study.named import (
 )
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
-from ampsim.study.provenance import cluster_origin, costs, model_origin, schedule_origin, software
-from ampsim.study.row import row_of, table_of
+from ampsim.study.ranking import Ranking, Sureness, rank
+from ampsim.study.repeats import MAX_REPEATS, Entry, looks_of, run_rows
+from ampsim.study.row import compared, row_of, table_of, times_of
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
+from ampsim.study.tuning import Tuned, Tuner, no_trials
 from ampsim.units import UNKNOWN, format_percent, format_seconds
 
 MAX_EPOCHS: Final = 40
@@ -59,6 +64,10 @@ class Forecast:
         metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
         lost: one sentence for each run whose process died; what the others gave is here.
+        trials: one row a trial of a learning rate, those of one rate beside each other: schedule,
+            learning_rate, factor (of the rate around which was tried), seed, epochs_to_target,
+            time_to_target_s, best_accuracy, best_error, is_chosen, note. Empty without tuning.
+        unreached: one sentence for each row of which no trial reached the target.
     """
 
     table: pd.DataFrame
@@ -71,6 +80,8 @@ class Forecast:
     metric: Metric = ACCURACY
     interrupted: str | None = None
     lost: tuple[str, ...] = ()
+    trials: pd.DataFrame = field(default_factory=no_trials, repr=False)
+    unreached: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -146,6 +157,11 @@ def forecast(
     jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
+    scale_rate: Scaling | None = None,
+    tune: int | None = None,
+    sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
+    max_repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = MAX_REPEATS,
+    validate_every: Count | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
 
@@ -161,7 +177,7 @@ def forecast(
             unit; None for what the model file says.
         max_epochs: end a run that has not reached the target by then; in mode "sleep", which
             measures nothing, one epoch is run.
-        repeats: runs of each schedule, with seeds `seed`, `seed` + 1, …
+        repeats: runs of each schedule, with seeds `seed`, `seed` + 1, …; with `sure`, at least.
         instances: training items to use; None for all.
         seed: of the first repeat.
         mode: "numeric" or "sleep".
@@ -170,6 +186,15 @@ def forecast(
         on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
         keeping: where finished runs are kept and those of an earlier call are taken from, as under
             `ampsim forecast --out`; they then have no `result`. None keeps none.
+        scale_rate: how a row's learning rate grows with the gradients of which its schedule's
+            updates take the mean: "linear", "sqrt" or "none"; None for the rule of the optimizer
+            (`ampsim.study.learning_rates`).
+        tune: how many learning rates each row tries, around its own, before rows are compared
+            with the best of each (`ampsim.study.tuning`); None tries none.
+        sure: go on with more repeats until it is this sure which row is best, or `max_repeats`
+            are made (`ampsim.study.repeats`); None makes `repeats`.
+        max_repeats: runs of each schedule at most, with `sure`.
+        validate_every: as of `simulate`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
@@ -182,17 +207,44 @@ def forecast(
     target = model.measure.require_target(target)
     target = model.target if target is None else target
     placed = placement_of(DEFAULT if placement is None else placement)
-    plan = Plan(model, cluster, max_epochs, mode, instances, target, placed)
+    plan = Plan(
+        model,
+        cluster,
+        max_epochs,
+        mode,
+        instances,
+        target,
+        placed,
+        validate_every=validate_every,
+    )
+    looks = looks_of(len(schedules), repeats, sure, max_repeats)
+    budget = None if tune is None else require_budget(tune)
+    if sure is not None and (target is None or mode == "sleep"):
+        raise OptionError(
+            "sure compares times to a target, and there is none; give a target, or repeats instead"
+        )
     require_fit(plan, schedules, seed)
     advice = _advice_on(plan, schedules, seed) if placement is None else None
     warn(advice)
-    tasks = [
-        Task(plan, schedule, seed + repeat - 1, label, repeat, repeats)
+    entries = [
+        Entry(label, schedule, replace(plan, rate=rate_of(model, schedule, scale_rate)))
         for schedule, label in zip(schedules, labels_of(schedules), strict=True)
-        for repeat in range(1, repeats + 1)
     ]
-    made = make_runs(tasks, jobs, on_progress, keeping)
-    return _collect(plan, schedules, made, seed, advice)
+    goal, maker = Goal(model.measure, target), RunMaker(jobs, on_progress, keeping)
+    tuned = Tuned(tuple(entries), no_trials())
+    if budget is not None:
+        tuned = Tuner(entries, seed, goal, maker).tune(budget)
+    made = Made((), tuned.interrupted, ())
+    if tuned.interrupted is None:
+        made = run_rows(
+            tuned.entries, looks, seed, maker, lambda rows: _ranking(goal, rows, looks.sureness)
+        )
+    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
+
+
+def _ranking(goal: Goal, rows: Sequence[Sequence[Run]], sureness: Sureness) -> Ranking | None:
+    times = [times_of(goal, [one.seed for one in of], [one.outline for one in of]) for of in rows]
+    return rank(times, sureness)
 
 
 def _advice_on(plan: Plan, schedules: Sequence[Schedule], seed: int) -> Advice | None:
@@ -200,37 +252,47 @@ def _advice_on(plan: Plan, schedules: Sequence[Schedule], seed: int) -> Advice |
 
 
 def _collect(
-    plan: Plan, schedules: Sequence[Schedule], made: Made, seed: int, advice: Advice | None
+    plan: Plan,
+    schedules: Sequence[Schedule],
+    tuned: Tuned,
+    made: Made,
+    sureness: Sureness,
+    *,
+    seed: int,
+    advice: Advice | None,
 ) -> Forecast:
-    target, metric = plan.stop_at, plan.model.measure
-    rows = [_row(Goal(metric, target), runs) for runs in made.rows]
+    goal = Goal(plan.model.measure, plan.stop_at)
+    outlines = [[run.outline for run in of] for of in made.rows]
+    rates = {one.label: one.plan.rate for one in tuned.entries}
+    rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
+    rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     runs = [run for row in made.rows for run in row]
+    unreached = _unreached(tuned, goal)
+    said = [*([str(advice)] if advice else []), *unreached]
     manifest = {
-        **software(),
-        "seeds": sorted({run.seed for run in runs}) or [seed],
-        "mode": plan.mode,
-        "target": "none" if target is None else target,
-        "metric": metric.kind,
-        "max_epochs": plan.max_epochs if plan.mode == "numeric" else 1,
-        "model": model_origin(plan.model),
-        "cluster": cluster_origin(plan.cluster),
-        "schedules": [schedule_origin(schedule) for schedule in schedules],
-        "placement": runs[0].outline.placement if runs else plan.placement.origin,
-        "costs": costs(plan.cluster),
-        **({"assumptions": [str(advice)]} if advice else {}),
+        **manifest_of(plan, schedules, [*rates.values()], runs),
+        **sureness_of(sureness, len(rows)),
+        **({"assumptions": said} if said else {}),
     }
     return Forecast(
         table=table_of(rows),
         runs=tuple(runs),
-        target=target,
-        metric=metric,
+        target=goal.target,
+        metric=goal.metric,
         model=plan.model.name,
         cluster=plan.cluster.name,
         workers=plan.cluster.workers,
-        manifest=manifest,
+        manifest=manifest if runs else {**manifest, "seeds": [seed]},
         interrupted=made.interrupted,
-        lost=made.lost,
+        lost=(*tuned.lost, *made.lost),
+        trials=tuned.trials,
+        unreached=unreached,
     )
+
+
+def _unreached(tuned: Tuned, goal: Goal) -> tuple[str, ...]:
+    closest = "it has the learning rate that came closest"
+    return tuple(f"{one}: no trial reached {goal.text}; {closest}" for one in tuned.unreached)
 
 
 def _row(goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:

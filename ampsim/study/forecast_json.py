@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any, Final
 
+import pandas as pd
+
 from ampsim.study.forecast import Forecast
 from ampsim.study.provenance import own_version
 
@@ -47,17 +49,24 @@ _COUNTS: Final = frozenset(
 def to_json(forecast: Forecast, *, seed: int) -> str:
     """Return the forecast as JSON text that ends with a newline.
 
+    What was tried by tuning, if anything, stands under `trials`.
+
     Args:
         forecast: what to say.
         seed: of its first repeat.
     """
-    content = {
+    content: dict[str, Any] = {
         "ampsim": own_version(),
         "model": forecast.model,
         "cluster": forecast.cluster,
         "seed": seed,
         "rows": [row_values(record) for record in forecast.table.to_dict("records")],
     }
+    if len(forecast.trials):
+        trials = forecast.trials.to_dict("records")
+        content["trials"] = [
+            {str(key): _value(str(key), value) for key, value in one.items()} for one in trials
+        ]
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
@@ -75,7 +84,9 @@ def _value(key: str, value: Any) -> Any:
     """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
-    if value is None or isinstance(value, str | bool):
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, str | bool):
         return value
     if not math.isfinite(value):
         return None

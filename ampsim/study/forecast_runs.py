@@ -17,6 +17,7 @@ from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import data_files
 from ampsim.study.result import Result
 from ampsim.study.row_plan import Row
+from ampsim.study.witness import Witness
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,10 @@ class Run(FinishedRun):
         seed: its seed.
         outline: its numbers and tables.
         failure: why it ended early; None where it did not.
+        label: that of its row.
     """
 
+    label: str = ""
     made: Result | None = field(default=None, repr=False)
 
     @property
@@ -63,47 +66,77 @@ class Made:
     lost: tuple[str, ...]
 
 
-def make_runs(
-    tasks: Sequence[Task], jobs: int, on_progress: OnProgress | None, keeping: Keeping | None
-) -> Made:
-    """Make every run, or take it from where it is kept; Ctrl-C ends that early.
+class RunMaker:
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
 
     Args:
-        tasks: the repeats of one schedule after those of the other.
         jobs: runs to make at a time.
         on_progress: told of runs that are made.
         keeping: where runs are kept; None keeps none.
-
-    Raises:
-        SimulationError: every process that made runs died.
-        KeyboardInterrupt: it came before anything was made or taken.
     """
-    known = None if keeping is None else _known(tasks, jobs)
-    made: dict[int, Run] = {}
-    lost: dict[int, str] = {}
 
-    def keep(place: int, outline: Outline, failure: str | None) -> None:
-        made[place] = _run_of(tasks[place], outline, failure)
+    def __init__(self, jobs: int, on_progress: OnProgress | None, keeping: Keeping | None) -> None:
+        """Make nothing yet."""
+        self._jobs, self._on_progress, self._keeping = jobs, on_progress, keeping
+        self._witnesses: dict[str, Witness] = {}
+        self._lost: set[str] = set()
+        self._files: tuple[str, tuple[dict[str, str], ...]] | None = None
 
-    def keep_result(place: int, result: Result, failure: str | None) -> None:
-        made[place] = _run_of(tasks[place], result.outline(), failure, result)
+    def make(self, tasks: Sequence[Task]) -> Made:
+        """Make every run of `tasks`, those of one row beside each other.
 
-    interrupted = None
-    try:
-        if keeping is None or known is None:
-            run_all(tasks, jobs, Listeners(keep_result, lost.__setitem__, on_progress))
-        else:
-            hearers = Hearers(keep, lost.__setitem__, on_progress)
-            take_or_make(tasks, known, keeping, jobs, hearers)
-    except KeyboardInterrupt:
-        interrupted = _interrupted(tasks, made)
-    if lost and not made:
-        raise SimulationError(lost[min(lost)])
-    return Made(_by_schedule(tasks, made), interrupted, tuple(lost[one] for one in sorted(lost)))
+        Raises:
+            SimulationError: every process that made runs died.
+            KeyboardInterrupt: it came before anything was made or taken.
+        """
+        known = None if self._keeping is None else self._known(tasks)
+        made: dict[int, Run] = {}
+        lost: dict[int, str] = {}
+
+        def keep(place: int, outline: Outline, failure: str | None) -> None:
+            made[place] = _run_of(tasks[place], outline, failure)
+
+        def keep_result(place: int, result: Result, failure: str | None) -> None:
+            made[place] = _run_of(tasks[place], result.outline(), failure, result)
+
+        interrupted = None
+        try:
+            if self._keeping is None or known is None:
+                listeners = Listeners(keep_result, lost.__setitem__, self._on_progress)
+                run_all(tasks, self._jobs, listeners)
+            else:
+                hearers = Hearers(keep, lost.__setitem__, self._on_progress)
+                take_or_make(tasks, known, self._keeping, self._jobs, hearers)
+        except KeyboardInterrupt:
+            interrupted = _interrupted(tasks, made)
+        if lost and not made:
+            raise SimulationError(lost[min(lost)])
+        sentences = tuple(lost[one] for one in sorted(lost))
+        return Made(_by_schedule(tasks, made), interrupted, sentences)
+
+    def _known(self, tasks: Sequence[Task]) -> list[Known | None]:
+        """What each run is kept under; None for those of a row that has no witness."""
+        first = tasks[0].plan
+        if self._files is None:
+            self._files = _code_of(first.model), data_files(first.model)
+        code, data = self._files
+        rows = {one.label: Row(one.label, one.schedule, one.plan, {}, data, code) for one in tasks}
+        new = [row for label, row in rows.items() if label not in {*self._witnesses, *self._lost}]
+        goal = Goal(first.model.measure, first.stop_at)
+        made = witnesses_of(new, goal, tasks[0].seed, self._jobs, lambda place, sentence: None)
+        self._witnesses |= made
+        self._lost |= {row.label for row in new} - set(made)
+        return [
+            known_by(rows[one.label], [one.seed], self._witnesses[one.label])[0]
+            if one.label in self._witnesses
+            else None
+            for one in tasks
+        ]
 
 
 def _run_of(task: Task, outline: Outline, failure: str | None, result: Result | None = None) -> Run:
-    return Run(task.schedule.name, task.repeat, task.seed, outline, failure, result)
+    name = task.schedule.name
+    return Run(name, task.repeat, task.seed, outline, failure, task.label, result)
 
 
 def _interrupted(tasks: Sequence[Task], made: Mapping[int, Run]) -> str:
@@ -115,34 +148,12 @@ def _interrupted(tasks: Sequence[Task], made: Mapping[int, Run]) -> str:
 
 
 def _by_schedule(tasks: Sequence[Task], made: Mapping[int, Run]) -> tuple[tuple[Run, ...], ...]:
-    rows: list[list[Run]] = []
+    rows: dict[str, list[Run]] = {}
     for place, task in enumerate(tasks):
-        if task.repeat == 1:
-            rows.append([])
+        rows.setdefault(task.label, [])
         if place in made:
-            rows[-1].append(made[place])
-    return tuple(tuple(row) for row in rows if row)
-
-
-def _known(tasks: Sequence[Task], jobs: int) -> list[Known | None]:
-    """What each run is kept under; None for those of a row that has no witness."""
-    plan, seed = tasks[0].plan, tasks[0].seed
-    code, data = _code_of(plan.model), data_files(plan.model)
-    rows = {
-        task.label: Row(task.label, task.schedule, plan, {}, data, code)
-        for task in tasks
-        if task.repeat == 1
-    }
-    goal = Goal(plan.model.measure, plan.stop_at)
-    witnesses = witnesses_of(list(rows.values()), goal, seed, jobs, lambda place, sentence: None)
-    seeds = [task.seed for task in tasks if task.label == tasks[0].label]
-    known: list[Known | None] = []
-    for label, row in rows.items():
-        if label in witnesses:
-            known += known_by(row, seeds, witnesses[label])
-        else:
-            known += [None] * len(seeds)
-    return known
+            rows[task.label].append(made[place])
+    return tuple(tuple(row) for row in rows.values() if row)
 
 
 def _code_of(model: Model) -> str:

@@ -47,6 +47,7 @@ class Outline(Rates):
         energy_j: as `Result.energy_j`; NaN where unknown.
         cost_usd: as `Result.cost_usd`; NaN where unknown.
         outages: as `Result.outages`.
+        validations: as `Result.validations`; empty where none is within an epoch.
     """
 
     max_active_keys: int
@@ -78,11 +79,12 @@ class Outline(Rates):
     energy_j: float = math.nan
     cost_usd: float = math.nan
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False)
+    validations: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
 
 TABLE_FIELDS: Final = (
     "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
-    "path_parts", "outages", "peak_memory", "memory",
+    "path_parts", "outages", "peak_memory", "memory", "validations",
 )  # fmt: skip
 """Fields of an outline that are tables."""
 
@@ -92,7 +94,7 @@ TRACE_FIELDS: Final = ("spans", "transfers", "memory")
 NUMBER_FIELDS: Final = tuple(one.name for one in fields(Outline) if one.name not in TABLE_FIELDS)
 """Fields of an outline that are no tables."""
 
-SELDOM_FIELDS: Final = ("energy_j", "cost_usd", "outages", "peak_memory")
+SELDOM_FIELDS: Final = ("energy_j", "cost_usd", "outages", "peak_memory", "validations")
 """Fields that are written only where they say something, as earlier outlines have none."""
 
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)

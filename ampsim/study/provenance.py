@@ -20,7 +20,7 @@ from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
 from ampsim.files import sha256_of
-from ampsim.hardware import Cluster, Device, charges, variations
+from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
 from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.energy import UPKEEP
@@ -186,5 +186,15 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
         for of, what, source in variations(cluster)
     ]
     host = "controller, replica averaging, loading of data"
+    if cluster.host is not None and not cluster.is_host_free:
+        taken = f"{cluster.host.name}: {host_text(cluster)}"
+        rows.append({"of": "host", "what": "controller", "kind": "assumed", "text": taken})
+        host = "replica averaging, loading of data"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
+    if cluster.memory is not None:
+        text = "what heavy nodes keep moves to the host and back over copy lanes"
+        if not cluster.offloads:
+            text = "heavy nodes keep their inputs alone, and compute the rest again"
+        what = f"remedy {cluster.memory.remedy}"
+        rows.append({"of": "memory", "what": what, "kind": "assumed", "text": text})
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -21,8 +21,8 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.trace import COMPUTE_LANE, Bounds, Recorder, bounds_of, critical_path
-from ampsim.trace.log import Log
+from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
 from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
@@ -75,9 +75,8 @@ class Result(WithTotals, WithMemory):
         no device time have start_s == end_s. `staleness` is that of the gradient, −1 where the step
         made none. `state` has what the message's state says beside its instance, such as "step 3,
         length 7". Messages that were merged into one step stand side by side, each with its share.
-        Where a device has several lanes, `lane` says which a row is of: "compute" is a message
-        served; "dispatch" the issue of a step; "copy-out" and "copy-in" an activation on its way to
-        the host and back. The host's own steps have worker -1; they take a message or send some.
+        Where devices have lanes, `lane` says which it is: "compute" is a message served; "dispatch"
+        a step that is issued; "copy-out" and "copy-in" an activation. The host's worker is -1.
         `cause` says what brought the message: n >= 0 is the span in row n, -1 the start of the run,
         and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
         row n.
@@ -112,8 +111,7 @@ class Result(WithTotals, WithMemory):
     def stashes(self) -> pd.DataFrame:
         """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
 
-        They come on top of the latest weights. A change is noticed when the node's next step of
-        training starts. Empty where the schedule stashes no weights.
+        A change is noticed when the node's next step of training starts. Empty without stashes.
         """
         return self._frame("stashes")
 
@@ -135,6 +133,22 @@ class Result(WithTotals, WithMemory):
         return self._frame("epochs")
 
     @property
+    def validations(self) -> pd.DataFrame:
+        """One row a validation: those at the end of an epoch, and those of `validate_every`.
+
+        epochs (those behind it, such as 1.5), time_s (its end), instances (training items behind
+        it), valid_loss, accuracy, error, valid_s (how long it took). Unknown is NaN.
+        """
+        table = pd.DataFrame(self.recorder.validations, columns=list(VALIDATION_COLUMNS))
+        return table.astype(float)
+
+    @property
+    def _within_epochs(self) -> pd.DataFrame:
+        """The same if some validation is within an epoch; else empty."""
+        is_more = len(self.recorder.validations) > len(self.epochs)
+        return self.validations if is_more else pd.DataFrame()
+
+    @property
     def _totals(self) -> Summary:
         self.recorder.flush()
         return self.recorder.summary
@@ -145,7 +159,7 @@ class Result(WithTotals, WithMemory):
 
     def _occupation(self) -> Occupation:
         groups = self.origin.get("cluster", {}).get("groups", ())
-        return Occupation(groups, self.outages, lambda: _computed(self.recorder.records().spans))
+        return Occupation(groups, self.outages, lambda: self.recorder.records().computed())
 
     @property
     def time_by_node(self) -> pd.DataFrame:
@@ -183,12 +197,11 @@ class Result(WithTotals, WithMemory):
         """What the last step waited for, back to time zero: a row each, the earliest first.
 
         start_s, end_s, kind, node, direction, worker, source_worker, instance. Rows join, from 0 to
-        `makespan_s`, whichever records are kept. A `kind` is "compute", a step; "device queue", a
-        message that waits for its device; "transfer", one on its way over a link from
-        `source_worker` to `worker`; "link queue", one that waits for a link; and, of no length,
-        "admission" and "limit", where the controller let in an instance, which with "limit" the
-        limit on instances in flight had kept out. "dispatch" and "copy" are steps of these lanes.
-        The host is worker -1.
+        `makespan_s`, whichever records are kept. A `kind` is "compute", a step, or "dispatch" and
+        "copy", those of such lanes; "device queue", a wait for one; "transfer", a message on its
+        way from `source_worker` to `worker`; "link queue", one that waits for a link; and, of no
+        length, "admission" and "limit", where the controller let in an instance, which with "limit"
+        the limit on instances in flight had kept out. The host is worker -1.
         """
         return path_frame(self._path, self.recorder.nodes)
 
@@ -196,8 +209,7 @@ class Result(WithTotals, WithMemory):
     def group_sizes(self) -> pd.DataFrame:
         """How many messages were merged into one step: node, size, count of steps.
 
-        Empty where the schedule merges none. Steps that cost nothing on their device, and updates,
-        are never merged, and not counted.
+        Empty where the schedule merges none; free steps and updates are neither merged nor counted.
         """
         rows = [
             (self.recorder.nodes[node], size, count)
@@ -319,11 +331,5 @@ class Result(WithTotals, WithMemory):
             energy_j=self.energy_j,
             cost_usd=self.cost_usd,
             outages=self.outages,
+            validations=self._within_epochs,
         )
-
-
-def _computed(spans: Log) -> Iterator[np.ndarray]:
-    """Chunks of what was computed, without other lanes."""
-    for chunk in spans.chunks():
-        has_lanes = "lane" in (chunk.dtype.names or ())
-        yield chunk[chunk["lane"] == COMPUTE_LANE] if has_lanes else chunk

@@ -10,12 +10,16 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.metric import Goal, Metric
+from ampsim.study import decomposition
 from ampsim.study.bound_words import bound_by
 from ampsim.study.outline import Outline
+from ampsim.study.ranking import Ranking, Times, columns_of
 from ampsim.study.target import median_interval, time_by_formula
 from ampsim.trace import MEMORY_CATEGORIES
 
-TEXTS: Final = ("schedule", "bound_by", "note", "bound_at", "items", "bound_largest")
+TEXTS: Final = (
+    "schedule", "bound_by", "note", "bound_at", "items", "bound_largest", "learning_rate_rule",
+)  # fmt: skip
 SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
@@ -29,7 +33,8 @@ def row_of(
     bounds the row, and the shares, are those of the first repeat: `bound_largest` names what has
     the largest share, and `bound_by` does too if that is at least a half, else it is "no single
     thing"; both are None where no time passed. `peak_bytes` is what lay in the fullest worker's
-    memory, of all repeats, and the columns behind it say of what it consisted.
+    memory, of all repeats, and the columns behind it say of what it consisted. `workers_idle` is
+    how many workers of the first repeat never do anything that takes time.
 
     Args:
         schedule: name of the row.
@@ -37,7 +42,7 @@ def row_of(
         runs: the repeats.
         failures: why those of them that ended early did.
     """
-    reached = [_reached(goal, run.epochs) for run in runs]
+    reached = [_reached(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
     train_per_s = _median(runs, lambda run: run.train_per_s)
@@ -75,7 +80,14 @@ def row_of(
         "bound_largest": runs[0].bound_by,
         **_upkeep(runs, time_s.middle),
         **_peak(runs),
+        "workers_idle": _idle(runs[0]),
     }
+
+
+def _idle(run: Outline) -> int | None:
+    """Workers that never do anything that takes time; None where no time passed."""
+    shares = run.utilisation_by_worker.drop(columns="worker").to_numpy(float)
+    return None if not len(shares) or math.isnan(shares.sum()) else int((shares.sum(1) == 0).sum())
 
 
 def _peak(runs: Sequence[Outline]) -> dict[str, int | None]:
@@ -111,18 +123,58 @@ def _times(whole: float | None, share: float | None) -> float | None:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table in which a number that is missing is NaN, and each column has one type."""
+    """Rows as a table in which a number that is missing is NaN, and each column has one type.
+
+    A column whose name begins with "is_" holds truth values, of which one may be missing.
+    """
     table = pd.DataFrame(rows)
-    numbers = [name for name in table if name not in TEXTS and table[name].dtype == object]
-    return table.astype(dict.fromkeys(numbers, float))
+    claims = [name for name in table if str(name).startswith("is_")]
+    numbers = [
+        name for name in table if name not in (*TEXTS, *claims) and table[name].dtype == object
+    ]
+    types: dict[Any, Any] = {**dict.fromkeys(numbers, float), **dict.fromkeys(claims, "boolean")}
+    return table.astype(types)
 
 
-def _reached(goal: Goal, epochs: pd.DataFrame) -> tuple[float, float]:
-    """Return (epoch, virtual time) of the first epoch at the target; infinite without one."""
-    index = goal.reached_by(epochs[goal.metric.kind])
+def times_of(goal: Goal, seeds: Sequence[int], runs: Sequence[Outline]) -> Times:
+    """Time to the target of each repeat of a row, by its seed; infinite without one."""
+    return {seed: _reached(goal, run)[1] for seed, run in zip(seeds, runs, strict=True)}
+
+
+def compared(
+    goal: Goal,
+    rows: Sequence[dict[str, Any]],
+    runs: Sequence[Sequence[Outline]],
+    ranking: Ranking | None,
+) -> list[dict[str, Any]]:
+    """The rows with what comparing them says: why each is faster than the first, and its rank.
+
+    The rank is unknown where the rows' own medians name another best, as they may where some rows
+    lack runs that others have.
+
+    Args:
+        goal: what was aimed at.
+        rows: as `row_of` gives them.
+        runs: the repeats of each.
+        ranking: of the same rows; None where nothing can be said.
+    """
+    known = [row["time_to_target_s"] for row in rows]
+    if ranking is not None:
+        best = known[ranking.best]
+        if best is None or any(one is not None and one < best for one in known):
+            ranking = None
+    ranks = columns_of(ranking, len(rows))
+    factors = decomposition.columns_of([decomposition.way_of(goal, of) for of in runs])
+    return [{**row, **of, **rank} for row, of, rank in zip(rows, factors, ranks, strict=True)]
+
+
+def _reached(goal: Goal, run: Outline) -> tuple[float, float]:
+    """Return (epoch, virtual time) of the first validation at the target; infinite without one."""
+    looks, counted = (run.validations, "epochs") if len(run.validations) else (run.epochs, "epoch")
+    index = goal.reached_by(looks[goal.metric.kind])
     if index is None:
         return math.inf, math.inf
-    return float(epochs["epoch"].iloc[index]), float(epochs["time_s"].iloc[index])
+    return float(looks[counted].iloc[index]), float(looks["time_s"].iloc[index])
 
 
 def _median(runs: Sequence[Outline], of: Callable[[Outline], float]) -> float | None:
@@ -135,7 +187,8 @@ def _known(share: float) -> float | None:
 
 
 def _best(metric: Metric, runs: Sequence[Outline]) -> float | None:
-    return metric.best(float(score) for run in runs for score in run.epochs[metric.kind])
+    looks = (run.validations if len(run.validations) else run.epochs for run in runs)
+    return metric.best(float(score) for one in looks for score in one[metric.kind])
 
 
 def _formula(
@@ -154,7 +207,7 @@ def _note(goal: Goal, runs: Sequence[Outline], failures: Sequence[str]) -> str:
     best = _best(goal.metric, runs)
     if goal.target is None or best is None:
         return ""
-    missed = sum(goal.reached_by(run.epochs[goal.metric.kind]) is None for run in runs)
+    missed = sum(not math.isfinite(_reached(goal, run)[0]) for run in runs)
     if not missed:
         return ""
     ran = max(len(run.epochs) for run in runs)

@@ -67,4 +67,10 @@ class Row:
             "epochs": self.plan.max_epochs,
             "stop_at": self.plan.stop_at,
             "data": self.data,
+            **({} if self.plan.rate.factor == 1 else {"rate_factor": self.plan.rate.factor}),
+            **(
+                {}
+                if self.plan.validate_every is None
+                else {"validate_every": self.plan.validate_every}
+            ),
         }

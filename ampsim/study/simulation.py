@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock
@@ -30,6 +30,7 @@ from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.training import Training
+from ampsim.study.validations import EpochTotals, Parts, validations
 from ampsim.trace import Step
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
@@ -53,6 +54,13 @@ class Simulation:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_items: called with the number of items of each instance that finishes.
         counts_memory: as of `simulate`.
+        validate_every: as of `simulate`.
+
+    Attributes:
+        epoch: epochs that have ended.
+        scores: what each validation of the latest epoch measured.
+        train_count: training items of an epoch.
+        valid_count: validation items of an epoch, counted once for each validation.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -73,11 +81,13 @@ class Simulation:
         spans_kept: int | None = None,
         on_items: OnItems | None = None,
         counts_memory: bool | None = None,
+        validate_every: int | None = None,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
-        instances = None if instances is None else require_count("instances", instances)
+        instances = _count_if_any("instances", instances)
+        self._every = _count_if_any("validate_every", validate_every)
         placed = placement_of(DEFAULT if placement is None else placement)
         self._model = model
         self.workers = cluster.workers
@@ -103,13 +113,14 @@ class Simulation:
         if on_items is not None:
             self._training.tell_items(on_items)
         self.train_count = self._data.count("train")
-        self.valid_count = self._data.count("valid")
+        self.valid_count = self._data.count("valid") * validations(self.train_count, self._every)
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
-            "items": {"train": self.train_count, "valid": self.valid_count},
+            "items": {"train": self.train_count, "valid": self._data.count("valid")},
             "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
         }
         self.epoch = 0
+        self.scores: list[float] = []
         self.advice = None
         if placement is None:
             self._advise(cluster, instances)
@@ -132,33 +143,46 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._training.start_epoch(self.epoch)
-        train = self._run_pass("train")
-        valid = self._run_pass("valid")
-        error = valid.totals.absolute_error * self._error_scale
+        self.scores = []
+        epoch = EpochTotals()
+        with fixed_settings():
+            parts = Parts(self._batches("train"), self._every)
+            while not parts.is_over:
+                train = self._training.train_part(parts.next_part())
+                if parts.is_over:
+                    self._training.average_replicas()
+                valid = self._run_pass("valid")
+                epoch.add(train, valid)
+                self._note_validation(epoch, valid)
         self.epoch += 1
-        self._training.recorder.epochs.append(
-            (
-                self.epoch,
-                valid.end_s,
-                train.totals.loss,
-                valid.totals.accuracy,
-                train.totals.instances,
-                train.totals.accuracy,
-                valid.totals.loss,
-                valid.totals.instances,
-                train.end_s - train.start_s,
-                valid.end_s - valid.start_s,
-                error,
-                train.totals.absolute_error * self._error_scale,
-            )
-        )
-        return valid.totals.accuracy if self._model.measure.is_rising else error
+        self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
+        return self.scores[-1]
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
+        """A whole pass over a split."""
         with fixed_settings():
-            batches = self._data.batches(split, epoch=self.epoch, seed=self._seed)
             step = self._training.train if split == "train" else self._training.validate
-            return step(batches)
+            return step(self._batches(split))
+
+    def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
+        return self._data.batches(split, epoch=self.epoch, seed=self._seed)
+
+    def _note_validation(self, epoch: EpochTotals, valid: PassReport) -> None:
+        """Record what was measured, when, and after how much of the epoch."""
+        error = valid.totals.absolute_error * self._error_scale
+        accuracy, trained = valid.totals.accuracy, epoch.trained.instances
+        self.scores.append(accuracy if self._model.measure.is_rising else error)
+        self._training.recorder.validations.append(
+            (
+                self.epoch + trained / max(self.train_count, 1),
+                valid.end_s,
+                self.epoch * self.train_count + trained,
+                valid.totals.loss,
+                accuracy,
+                error,
+                valid.end_s - valid.start_s,
+            )
+        )
 
     def latest_steps(self, count: int) -> list[Step]:
         """The last steps, at most so many, in the order of their ends; for a live view."""
@@ -176,6 +200,10 @@ class Simulation:
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
         )
+
+
+def _count_if_any(option: str, value: object) -> int | None:
+    return None if value is None else require_count(option, value)
 
 
 def _counts_memory(cluster: Cluster, mode: Mode) -> bool:
@@ -197,6 +225,7 @@ def simulate(
     placement: PlacementLike | None = None,
     clock: Clock | None = None,
     counts_memory: bool | None = None,
+    validate_every: Count | None = None,
 ) -> Result:
     """Train `model` on `cluster` under `schedule` and return the trace and what was learned.
 
@@ -210,7 +239,7 @@ def simulate(
         mode: "numeric" computes everything; "sleep" keeps every control decision and every time
             but no numbers, so that losses and accuracies are NaN.
         instances: training items to use; None for all that the data set has.
-        target: stop after the epoch whose validation accuracy, or error, reaches this.
+        target: stop after the epoch in which validation accuracy, or error, reaches this.
         placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
             "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
             None is "paper"; `forecast` says where another one is faster.
@@ -218,6 +247,10 @@ def simulate(
         counts_memory: whether to count what lies in the workers' memories, for
             `Result.peak_bytes`. None is yes, but for mode "sleep" on devices without
             `memory_bytes`, where counting takes a good part of the time.
+        validate_every: also validate within an epoch, whenever so many training items have
+            finished: what is in flight finishes first, gradients that wait are applied, and the
+            pass over the validation data takes its time. Each validation is a row of
+            `Result.validations`; None validates at the end of each epoch only.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -239,6 +272,7 @@ def simulate(
         placement=DEFAULT if placement is None else placement,
         clock=clock,
         counts_memory=counts_memory,
+        validate_every=validate_every,
     )
     try:
         run_epochs(simulation, epochs, Goal(model.measure, target))

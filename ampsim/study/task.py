@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ampsim.errors import Failure, SimulationError
@@ -10,6 +10,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule
 from ampsim.study.epochs import run_epochs
+from ampsim.study.learning_rates import Rate, with_rate
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.result import Result
@@ -30,6 +31,9 @@ class Plan:
         instances: training items to use; None for all.
         stop_at: value of the model's metric that ends a run; None for no such value.
         placement: which worker hosts which node.
+        rate: the learning rate.
+        validate_every: training items after which validation comes within an epoch; None: only at
+            its end.
     """
 
     model: Model
@@ -39,6 +43,8 @@ class Plan:
     instances: int | None
     stop_at: float | None
     placement: Placement
+    rate: Rate = field(default_factory=Rate)
+    validate_every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def run_task(
         GraphError: the model's graph breaks a rule.
     """
     simulation = Simulation(
-        plan.model,
+        with_rate(plan.model, plan.rate.factor),
         plan.cluster,
         schedule,
         seed=seed,
@@ -87,6 +93,7 @@ def run_task(
         spans_kept=SPANS_KEPT,
         on_items=tracker.on_items,
         counts_memory=True,
+        validate_every=plan.validate_every,
     )
     epochs = plan.max_epochs if plan.mode == "numeric" else 1
     try:

@@ -93,10 +93,22 @@ class Training:
         Raises:
             SimulationError: the run cannot go on.
         """
-        with fixed_settings():
-            report = self._engine.run_pass(itertools.islice(batches, count), is_training=True)
-        average_replicas(self._graph)
+        report = self.train_part(itertools.islice(batches, count))
+        self.average_replicas()
         return report
+
+    def train_part(self, batches: Iterable[Any]) -> PassReport:
+        """Train on `batches`, a part of a pass: replicas stay as they are.
+
+        Raises:
+            SimulationError: the run cannot go on.
+        """
+        with fixed_settings():
+            return self._engine.run_pass(batches, is_training=True)
+
+    def average_replicas(self) -> None:
+        """Let replicas have one mean, as at the end of an epoch."""
+        average_replicas(self._graph)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Send `batches` through the graph, and learn nothing.

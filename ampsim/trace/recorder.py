@@ -87,6 +87,9 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "error": np.float64,
     "train_error": np.float64,
 }
+VALIDATION_COLUMNS: Final = (
+    "epochs", "time_s", "instances", "valid_loss", "accuracy", "error", "valid_s",
+)  # fmt: skip
 NO_INSTANCE: Final = -1
 
 
@@ -115,6 +118,8 @@ class Recorder:
         span_number: gives the number of the span that was added just now; to be called for each.
         memory: (worker, bytes of each category, time) of the fullest moments; none where nobody
             counts.
+        validations: (epochs, time, items trained on, loss, accuracy, error, seconds) of every
+            validation, `VALIDATION_COLUMNS`.
         closures: from when on instances were kept out that there were, or were not any more.
 
     Args:
@@ -153,6 +158,7 @@ class Recorder:
             self._logs = {name: Log(schema) for name, schema in own.items()}
         self.span_number: Callable[[], int] = count().__next__
         self.memory: list[tuple[float, ...]] = []
+        self.validations: list[tuple[float, ...]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
         logs = [self._logs["spans"]] if self._logs else []
         sinks = (self._kept["spans"], self.summary, *logs, *span_sinks)
@@ -179,7 +185,8 @@ class Recorder:
         kinds = self.kinds.all
         steps: list[Step] = []
         for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
-            worker, _node, direction, *_charged, lane = kinds[number]
+            kind: tuple[int, ...] = kinds[number]
+            worker, direction, lane = kind[0], kind[2], kind[-1]
             if worker >= 0 and lane == COMPUTE_LANE:
                 steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))
         return steps

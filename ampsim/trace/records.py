@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from ampsim.trace.kinds import COMPUTE_LANE
 from ampsim.trace.log import Log
 from ampsim.trace.table import Columns
 
@@ -49,6 +51,12 @@ class Records(NamedTuple):
     transfers: Log
     admissions: Log
     closures: tuple[tuple[float, bool], ...]
+
+    def computed(self) -> Iterator[np.ndarray]:
+        """Chunks of the spans of what is computed, without other lanes."""
+        for chunk in self.spans.chunks():
+            has_lanes = "lane" in (chunk.dtype.names or ())
+            yield chunk[chunk["lane"] == COMPUTE_LANE] if has_lanes else chunk
 
 
 def log_of(columns: Columns, table: str) -> Log:

@@ -28,6 +28,9 @@ GROUPS = {
         "idle_power_w": 10.0,
         "busy_power_w": 90.0,
         "price_usd_per_h": 2.5,
+        "message_overhead_s": 1e-6,
+        "copy_bandwidth_bytes_per_s": 1e9,
+        "copy_latency_s": 1e-6,
     },
 }
 NEED_MEMORY = {"cache", "light"}

@@ -42,6 +42,10 @@ FULL = {
     "idle_power_w": 10,
     "busy_power_w": 90.5,
     "price_usd_per_h": 0.75,
+    "message_overhead_s": 1e-7,
+    "dispatch_s": 2e-6,
+    "copy_bandwidth_bytes_per_s": 1e10,
+    "copy_latency_s": 1e-6,
 }
 SOURCE = {"kind": "assumed", "text": "for tests"}
 RACK = {
@@ -52,6 +56,8 @@ RACK = {
         {"from": 0, "to": 1, "latency_s": 2e-7, "source": SOURCE},
         {"from": "host", "to": 2, "bandwidth_bytes_per_s": 1e9, "source": SOURCE},
     ],
+    "host": {"device": "issued.toml"},
+    "memory": {"remedy": "recompute"},
 }
 ODD = st.one_of(
     st.sampled_from(
@@ -120,6 +126,8 @@ GROUPS = (
     (*MEMORY, "cache_bytes", "cache_bandwidth_bytes_per_s"),
     (*MEMORY, "light_bandwidth_bytes_per_s"),
     ("idle_power_w", "busy_power_w"),
+    *((key,) for key in ("message_overhead_s", "dispatch_s", "copy_bandwidth_bytes_per_s")),
+    ("copy_bandwidth_bytes_per_s", "copy_latency_s"),
 )
 """Keys that go together."""
 
@@ -183,8 +191,10 @@ def assert_as_written(device: Device, table: dict[str, Any], stem: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a good device and a good cluster beside what is spoilt."""
     folder = tmp_path_factory.mktemp("hardware")
-    sources = dict.fromkeys((key for key in FULL if key in NUMBERS), SOURCE)
-    (folder / "edge.toml").write_text(tomli_w.dumps(FULL | {"sources": sources}))
+    for name, left_out in (("edge", "dispatch_s"), ("issued", "operation_overhead_s")):
+        table = {key: value for key, value in FULL.items() if key != left_out}
+        sources = dict.fromkeys((key for key in table if key in NUMBERS), SOURCE)
+        (folder / f"{name}.toml").write_text(tomli_w.dumps(table | {"sources": sources}))
     (folder / "cluster.toml").write_text('[[device]]\nname = "tflops-1"\n')
     return folder
 
@@ -228,7 +238,7 @@ def test_a_spoilt_device_file_is_read_as_written_or_refused_in_one_line(folder, 
 
 def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
     """Every device, link and way of the file is in the cluster, and nothing else is."""
-    assert set(table) <= {"name", "description", "device", "link", "links"}
+    assert set(table) <= {"name", "description", "device", "link", "links", "host", "memory"}
     assert cluster.name == table.get("name", "spoilt")
     expected: list[Device] = []
     for entry in table["device"]:
@@ -236,6 +246,12 @@ def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
         expected += [device] * entry.get("count", 1)
     assert list(cluster.devices) == expected
     assert_link_as_written(cluster.link, table.get("link", {}))
+    assert (cluster.host is None) == ("host" not in table)
+    if cluster.host is not None:
+        named = table["host"]["device"]
+        assert cluster.host == load_device(Path(named) if named.endswith(".toml") else named)
+    memory = None if cluster.memory is None else cluster.memory.model_dump(exclude_unset=True)
+    assert memory == table.get("memory")
     ways = table.get("links", [])
     assert len(cluster.links) == len(ways)
     for route, way in zip(cluster.links, ways, strict=True):
@@ -259,7 +275,9 @@ def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder,
     try:
         cluster = load_cluster("spoilt.toml")
     except AmpsimError as error:
-        told_in_a_line(error, text, {"device", "link", "links", *Device.model_fields})
+        told_in_a_line(
+            error, text, {"device", "link", "links", "host", "memory", *Device.model_fields}
+        )
         return
     table = tomllib.loads(text)
     if is_cluster(table):
@@ -271,6 +289,7 @@ def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder,
 
 def test_what_is_spoilt_is_good_before(folder):
     os.chdir(folder)
-    assert load_device("edge.toml").numbers.keys() == set(NUMBERS)
+    for name, left_out in (("edge", "dispatch_s"), ("issued", "operation_overhead_s")):
+        assert load_device(f"{name}.toml").numbers.keys() == {*NUMBERS} - {left_out}
     in_folder(folder, tomli_w.dumps(RACK))
     assert_cluster_as_written(load_cluster("spoilt.toml"), RACK)

@@ -29,6 +29,10 @@ CALLS = {
     "run": (("rnn", *SMALL, "--quiet"), "model cluster seed rows folder ended epochs"),
     "gantt": (("rnn", *SMALL, "--out", "g.svg"), "file title workers schedules text"),
     "compare": (("run-rnn", "run-rnn"), "a b is_identical origin numbers tables"),
+    "calibrate": (
+        ("machine", "--rounds", "1", "--quiet"),
+        "device fitted points median_error rank_correlation",
+    ),
     "devices": ((), "devices"),
     "models": ((), "models"),
     "data": ((), "folder files"),

@@ -34,6 +34,7 @@ COMMANDS = {
     "run": ("rnn", *SMALL, "--out", "g"),
     "gantt": ("kept", "--out", "g.json"),
     "compare": ("kept", "kept"),
+    "calibrate": ("machine", "--rounds", "1", "--out", "c", "--quiet"),
     "devices": ("tflops-1",),
     "models": ("rnn",),
     "data": ("sst",),

@@ -69,6 +69,8 @@ def test_light_steps_have_a_bandwidth_of_their_own():
         {"idle_power_w": 1.0, "busy_power_w": 2.0, "price_usd_per_h": 3.0},
         {"memory_bytes": 10**12},
         {"jitter_cv": 0.0},
+        {"message_overhead_s": 0.0, "dispatch_s": 0.0},
+        {"copy_bandwidth_bytes_per_s": 1e9, "copy_latency_s": 1e-6},
     ],
 )
 def test_what_changes_no_time_leaves_a_run_as_it_is_to_the_last_bit(numbers):

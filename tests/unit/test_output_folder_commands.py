@@ -16,8 +16,15 @@ COMMANDS = {
     "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),
     "forecast": ("forecast", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
     "report": ("report", "./out", "--quiet", "--jobs", "1"),
+    "calibrate": ("calibrate", "machine", "--out", "out", "--rounds", "1", "--quiet"),
 }
-NAMES = {"run": "out/index.html", "forecast": "out/forecast.csv", "report": "out/report.csv"}
+NAMES = {
+    "run": "out/index.html",
+    "forecast": "out/forecast.csv",
+    "report": "out/report.csv",
+    "calibrate": "out/points.csv",
+}
+KINDS: dict[str, Any] = {"calibrate": "calibration"}  # where it is not the command's name
 
 
 @pytest.fixture
@@ -40,7 +47,7 @@ def test_every_command_with_an_output_folder_is_tried_here():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_refuses_a_folder_that_another_has_taken(command, mistake, recipe):
-    with taken(recipe, command):
+    with taken(recipe, KINDS.get(command, command)):
         line = mistake(*COMMANDS[command])
     assert "out: another ampsim is writing there; wait until it has ended, or choose" in line
     assert [path.name for path in recipe.iterdir()] == ["recipe.toml"]

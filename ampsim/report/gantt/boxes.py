@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ampsim.errors import OptionError
 from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
 from ampsim.report.hosts import Hosts, some_of
+from ampsim.report.lanes import LANE_STEP, is_worker, row_name, row_numbers
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.words import plain
 
@@ -38,7 +39,9 @@ class WorkerRows:
     hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
 
     def name(self, worker: int) -> str:
-        """Name of the row of `worker`."""
+        """Name of the row of `worker`, or of another row by its number."""
+        if not is_worker(worker):
+            return row_name(worker, self.names or ())
         if self.names is not None:
             return plain(self.names[worker], 24)
         nodes = some_of(self.hosts.get(worker, ()))
@@ -68,13 +71,14 @@ class Boxes:
 
     @property
     def busy_s(self) -> float:
-        """Sum of the boxes' lengths."""
-        return float(np.sum(self.end_s - self.start_s))
+        """Sum of the lengths of boxes that workers compute."""
+        own = (self.worker >= 0) & (self.worker < LANE_STEP)
+        return float(np.sum((self.end_s - self.start_s)[own]))
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The rows from top to bottom: worker numbers, whether each is busy, and a closing line.
+    """The rows from top to bottom: their numbers, whether each is busy, and a closing line.
 
     `groups` has a name and the first and last row of each kind of device, if there are several.
     """
@@ -88,7 +92,7 @@ class Lanes:
 def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
     """Boxes of `spans` that overlap `window_s`, cut to it. Free steps (length 0) have no box."""
     start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
-    worker, instance = integers(spans, "worker"), integers(spans, "instance")
+    worker, instance = row_numbers(spans), integers(spans, "instance")
     direction = np.asarray(spans["direction"], dtype=np.str_)
     unknown = set(np.unique(direction).tolist()) - set(DIRECTIONS)
     assert not unknown, f"directions without a colour: {sorted(unknown)}"
@@ -114,9 +118,13 @@ def lanes_for(
     charts = list(charts)
     busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
     present = frozenset[int]().union(*(boxes.present for boxes in charts))
-    beyond = sorted(number for number in busy | present if not 0 <= number < rows.count)
+    of = {number: number if number < 0 else number % LANE_STEP for number in busy | present}
+    beyond = sorted(number for number, owner in of.items() if not -1 <= owner < rows.count)
     assert not beyond, f"spans of workers {beyond} in a chart of {rows.count} workers"
-    everyone = rows.in_order()
+    lanes = sorted(number for number in busy if not is_worker(number))
+    everyone = [number for number in lanes if number < 0]
+    for worker in rows.in_order():
+        everyone += [worker, *(number for number in lanes if number > 0 and of[number] == worker)]
     is_all = not rows.hide_idle or not busy
     shown = [number for number in everyone if is_all or number in busy or number in joined]
     hidden = set(everyone) - set(shown)
@@ -135,7 +143,8 @@ def _groups(shown: Sequence[int], rows: WorkerRows) -> tuple[tuple[str, int, int
     found: dict[str, list[int]] = {}
     if len(set(rows.devices)) > 1:
         for row, worker in enumerate(shown):
-            found.setdefault(rows.devices[worker], []).append(row)
+            if worker >= 0:
+                found.setdefault(rows.devices[worker % LANE_STEP], []).append(row)
     return tuple((plain(name, 24), places[0], places[-1]) for name, places in found.items())
 
 

@@ -39,6 +39,7 @@ from ampsim.report.gantt.paint_arrows import legend_arrow, paint_arrows
 from ampsim.report.gantt.paint_outages import legend_outages, paint_outages
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import WHOLE, Kept
+from ampsim.report.lanes import is_worker
 from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
 from ampsim.report.words import plain
 from ampsim.units import format_percent
@@ -191,7 +192,8 @@ def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
 
 def _summary(chart: Chart) -> str:
     """How busy the rows are or how much was kept, and the share of transfers that is drawn."""
-    parts = [f"rows shown are busy {format_percent(chart.busy_fraction)} of this window"]
+    what = "rows" if all(map(is_worker, chart.lanes.workers)) else "workers"
+    parts = [f"{what} shown are busy {format_percent(chart.busy_fraction)} of this window"]
     if not len(chart.boxes.worker):
         parts = ["no step takes time in this window"]
     if chart.gap_s and chart.kept:

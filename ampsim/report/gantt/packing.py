@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ampsim.report.frames import DataFrame, Integers, texts
 from ampsim.report.gantt.arrows import Arrows
 from ampsim.report.gantt.boxes import Lanes
 
@@ -31,3 +33,20 @@ def sent_columns(sent: Arrows, lanes: Lanes, most: int) -> dict[str, str]:
 def in_base64(values: NDArray[Any], kind: str) -> str:
     """Numbers as little-endian bytes of that kind, as text."""
     return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
+
+
+def names_in(spans_by_schedule: Mapping[str, DataFrame], column: str) -> list[str]:
+    """The different texts of a column, sorted; one that is empty where there is no such column."""
+    found: set[str] = set()
+    for spans in spans_by_schedule.values():
+        known = DataFrame({column: spans[column].unique()}) if column in spans else None
+        found.update([""] if known is None else texts(known, column))
+    return sorted(found)
+
+
+def codes_of(spans: DataFrame, column: str, names: list[str]) -> Integers:
+    """Place of each value in `names`."""
+    if column not in spans:
+        return np.full(len(spans), names.index(""))
+    places = {name: index for index, name in enumerate(names)}
+    return np.array([places[name] for name in texts(spans, column)], dtype=np.int64)

@@ -20,6 +20,7 @@ from ampsim.report.gantt.arrows import Arrows
 from ampsim.report.gantt.boxes import Boxes, Lanes, Window, WorkerRows
 from ampsim.report.gantt.outages import Outages, outages_in
 from ampsim.report.kept import WHOLE, Kept
+from ampsim.report.lanes import is_worker
 from ampsim.report.style import (
     DIRECTIONS,
     FAINT_INK,
@@ -78,7 +79,7 @@ class Chart:
         """Share of the shown workers' time in the window that is spent in boxes."""
         gap = self.gap_s or (0.0, 0.0)
         known_s = self.window_s[1] - self.window_s[0] - (gap[1] - gap[0])
-        total_s = len(self.lanes.workers) * known_s or np.nan
+        total_s = sum(map(is_worker, self.lanes.workers)) * known_s or np.nan
         return self.boxes.busy_s / total_s
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
-from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
+from ampsim.report.frames import DataFrame, Integers, floats, integers
 from ampsim.report.gantt.arrows import Arrows, arrows_in
 from ampsim.report.gantt.boxes import (
     Lanes,
@@ -23,9 +23,10 @@ from ampsim.report.gantt.boxes import (
     whole_window,
 )
 from ampsim.report.gantt.outages import outage_legend, outage_rows, outages_in
-from ampsim.report.gantt.packing import in_base64, sent_columns
+from ampsim.report.gantt.packing import codes_of, in_base64, names_in, sent_columns
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
+from ampsim.report.lanes import LANE_STEP, is_worker, row_numbers, short_name
 from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_seconds
@@ -117,7 +118,7 @@ def gantt_view(
     sent = {name: arrows_in((transfers or {}).get(name, ()), whole_s) for name in spans_by_schedule}
     boxes = (boxes_in(spans, whole_s) for spans in spans_by_schedule.values())
     lanes = lanes_for(boxes, rows, frozenset[int]().union(*(one.workers for one in sent.values())))
-    nodes, states = _names(spans_by_schedule, "node"), _names(spans_by_schedule, "state")
+    nodes, states = names_in(spans_by_schedule, "node"), names_in(spans_by_schedule, "state")
     assert len(nodes) < 1 << 16, len(nodes)
     packed = {
         name: _Packed(spans, lanes, (nodes, states), whole_s, (kept or {}).get(name))
@@ -161,10 +162,13 @@ def _directions() -> list[dict[str, str]]:
 
 def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
     """The rows: names, workers, devices where there are several kinds, and these as groups."""
-    kinds = [rows.devices[worker] if lanes.groups else "" for worker in lanes.workers]
+    kinds = [
+        rows.devices[worker % LANE_STEP] if lanes.groups and worker >= 0 else ""
+        for worker in lanes.workers
+    ]
     return {
         "rows": [rows.name(worker) for worker in lanes.workers],
-        "workers": list(lanes.workers),
+        "workers": [short_name(worker) for worker in lanes.workers],
         "devices": [plain(kind, 24) for kind in kinds],
         "groups": [list(group) for group in lanes.groups],
         "closing": lanes.closing_line,
@@ -185,10 +189,12 @@ class _Packed:
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
         is_drawn = is_inside & (end_s > start_s)
-        place = np.full(max(lanes.workers, default=0) + 1, -1)
-        place[list(lanes.workers)] = np.arange(len(lanes.workers))
         drawn = np.flatnonzero(is_drawn)
-        row = place[integers(spans, "worker")[drawn]]
+        numbers, number = np.unique(row_numbers(spans)[drawn], return_inverse=True)
+        place = {worker: row for row, worker in enumerate(lanes.workers)}
+        places = np.array([place[worker] for worker in numbers.tolist()], np.int64)
+        row = places[number]
+        self.is_worker = np.array([is_worker(worker) for worker in lanes.workers], np.bool_)
         order = np.lexsort((start_s[drawn], row))
         chosen = drawn[order]
         self.row: Integers = row[order]
@@ -207,9 +213,9 @@ class _Packed:
             "bytes": integers(spans, "bytes")[chosen],
             "instance": integers(spans, "instance")[chosen],
             "staleness": integers(spans, "staleness")[chosen],
-            "node": _codes(spans, "node", names[0])[chosen],
-            "state": _codes(spans, "state", names[1])[chosen],
-            "direction": _codes(spans, "direction", list(DIRECTIONS))[chosen],
+            "node": codes_of(spans, "node", names[0])[chosen],
+            "state": codes_of(spans, "state", names[1])[chosen],
+            "direction": codes_of(spans, "direction", list(DIRECTIONS))[chosen],
         }
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
 
@@ -227,7 +233,7 @@ class _Packed:
         """The chart in words: all workers together, then each that is `shown`, of so many."""
         rows, workers = shown
         everyone = "all workers" if workers > 1 else "the worker"
-        together = self._worked(everyone, np.ones(len(self.row), dtype=np.bool_), workers)
+        together = self._worked(everyone, self.is_worker[self.row], workers)
         worked = [self._worked(row, self.row == index, 1) for index, row in enumerate(rows)]
         summary = (
             f"{together.steps:,} steps that take time in {format_seconds(self.length_s)}, "
@@ -286,20 +292,3 @@ def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | 
             "shorter window (--window START:END), or write a trace (.json)"
         )
     return window_s
-
-
-def _names(spans_by_schedule: Mapping[str, DataFrame], column: str) -> list[str]:
-    """The different texts of a column, sorted; one that is empty where there is no such column."""
-    found: set[str] = set()
-    for spans in spans_by_schedule.values():
-        known = DataFrame({column: spans[column].unique()}) if column in spans else None
-        found.update([""] if known is None else texts(known, column))
-    return sorted(found)
-
-
-def _codes(spans: DataFrame, column: str, names: list[str]) -> Integers:
-    """Place of each value in `names`."""
-    if column not in spans:
-        return np.full(len(spans), names.index(""))
-    places = {name: index for index, name in enumerate(names)}
-    return np.array([places[name] for name in texts(spans, column)], dtype=np.int64)

@@ -29,6 +29,7 @@ from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import narrow_figures, result_figures
 from ampsim.report.page.html import html_page
 from ampsim.report.page.text import Picture, page
+from ampsim.report.page.tuning_tables import write_trials
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv
 from ampsim.toml_text import to_toml
@@ -50,10 +51,11 @@ _INSTANCES = 4  # as in the paper's Figure 1
 def write_forecast(forecast: Forecast, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
-    These are forecast.csv, epochs.csv, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, index.html,
-    which holds everything itself, and last manifest.toml with the hashes of the others. They appear
-    together, and take the place of an earlier forecast; see `ampsim.output_folder`.
+    These are forecast.csv, epochs.csv, trials.csv if learning rates were tuned, the figures that
+    there are data for (gantt.png and gantt-<schedule>.png, and those of `result_figures`),
+    forecast.md, which shows them, index.html, which holds everything itself, and last manifest.toml
+    with the hashes of the others. They appear together, and take the place of an earlier forecast;
+    see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
@@ -70,7 +72,7 @@ def write_forecast(forecast: Forecast, folder: str | os.PathLike[str]) -> list[P
 def _write(forecast: Forecast, place: Path) -> list[Path]:
     """Write everything but the manifest."""
     write_text(place / TABLE, to_csv(forecast.table))
-    written = [place / TABLE, *write_epochs(forecast, place)]
+    written = [place / TABLE, *write_epochs(forecast, place), *write_trials(forecast, place)]
     runs = runs_by_row(forecast)
     learning = list(result_figures(forecast))
     for_phone = narrow_figures(forecast)

@@ -23,9 +23,10 @@ from ampsim.report.page.text import (
     origin_values,
     setting,
 )
+from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import notes, to_cells
 from ampsim.report.template import render
-from ampsim.report.verdict import best_row, verdict
+from ampsim.report.verdict import best_rows, verdict
 from ampsim.report.words import plain
 from ampsim.toml_text import to_toml
 
@@ -98,7 +99,7 @@ def html_page(
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
         "headings": headings,
         "lines": lines,
-        "best": best_row(forecast.table) if len(lines) > 1 else None,
+        "best": best_rows(forecast.table) if len(lines) > 1 else [],
         "notes": notes(forecast.table),
         "legend": LEGEND if is_known else "",
         "view": gantt_view(
@@ -111,7 +112,7 @@ def html_page(
         )
         if spans_by_schedule
         else None,
-        "nodes": node_tables(forecast),
+        "nodes": [*tuning_tables(forecast), *node_tables(forecast)],
         "left": LEFT,
         "paper": PAPER,
         "pictures": _drawn(figures, narrow),

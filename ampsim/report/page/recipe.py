@@ -30,7 +30,7 @@ from ampsim.report.page.text import (
 )
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
-from ampsim.report.verdict import verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.toml_text import to_toml
 from ampsim.units import format_percent, format_rate, format_seconds
 
@@ -201,7 +201,7 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
         file.text.strip(),
         f"**{markdown.escape(verdict(_judged(findings), findings.target, findings.metric))}**",
         f"{model} on {cluster}: {setting(findings)}",
-        to_markdown(findings.table, has_target=findings.target is not None).rstrip("\n"),
+        _table(findings),
         LEGEND,
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
@@ -209,6 +209,11 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
         *origin(findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(findings: Results) -> str:
+    has_target, bold = findings.target is not None, called_rows(findings.table)
+    return to_markdown(findings.table, has_target=has_target, bold=bold).rstrip("\n")
 
 
 def _judged(findings: Results) -> DataFrame:

@@ -11,6 +11,7 @@ from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
 from ampsim.report.page.node_tables import LEFT, node_tables
+from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import to_markdown
 from ampsim.report.verdict import verdict
 from ampsim.toml_text import is_tables, mapping, sequence
@@ -22,14 +23,20 @@ LEGEND = (
     "cost time, over the whole run, validation included. Staleness: updates of a node between a "
     "gradient's forward and its backward step. Epochs and time to target: read off the virtual "
     "clock, medians of the repeats. Interval: order statistics of the repeats that cover the true "
-    "median time with the probability in the heading; with few repeats it cannot cover more. By "
-    "formula: epochs times what an epoch takes at these throughputs. Bound by: the largest of four "
-    "shares of the first repeat's time. The busiest worker's is that in which it is busy, the "
-    "busiest link's that in which it is occupied. The critical path leads from the last step back "
-    "to the start, through what each step waited for; its share is that of steps and transfers on "
-    "it, as far as no limit on instances in flight made them wait. The admission limit is that in "
-    "which the busier of that worker and that link idles while instances are kept out. Where none "
-    "reaches a half, no single thing is the bound. All times are virtual."
+    "median time with the probability in the heading; with few repeats it cannot cover more. "
+    "Order flips: the probability that with other seeds the row would not be behind the best; "
+    "seeds are drawn again, the same for all rows (paired bootstrap of medians), and n seeds "
+    "never make it less than 1 in 2^n. Rows in bold are the best, or tie with it: one that is as "
+    "good as the best is called worse in at most one of ten cases. Sooner: time to the target of "
+    "the first row over this row's, which is the product of what throughput, epochs and the share "
+    "of validation in that time make of it, all of the median repeat. By formula: epochs times "
+    "what an epoch takes at these throughputs. Bound by: the largest of four shares of the first "
+    "repeat's time. The busiest worker's is that in which it is busy, the busiest link's that in "
+    "which it is occupied. The critical path leads from the last step back to the start, through "
+    "what each step waited for; its share is that of steps and transfers on it, as far as no "
+    "limit on instances in flight made them wait. The admission limit is that in which the busier "
+    "of that worker and that link idles while instances are kept out. Where none reaches a half, "
+    "no single thing is the bound. All times are virtual."
 )
 
 PAPER = "https://arxiv.org/abs/1705.09786"
@@ -57,6 +64,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         _table(forecast),
         LEGEND if len(forecast.table) else "",
         *(part for picture in pictures for part in picture_parts(picture)),
+        *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
         *assumptions(forecast.manifest),
         *origin(forecast.manifest, "forecast.csv"),

@@ -1,6 +1,7 @@
 """A run as a trace that ui.perfetto.dev and chrome://tracing open.
 
-A schedule is a process with one track per worker, and, if it has transfers, a second process with
+A schedule is a process with one track per worker, and for each other lane of a device and the host
+if they take time, and, if it has transfers, a second process with
 one track per link. A step that takes time is a slice; a free step is an instant. Arrows lead from a
 forward step to the backward step that used its activation, and from there to the update that used
 the gradient; counters show instances in flight, staleness, weight versions, bytes of stashed
@@ -12,14 +13,17 @@ Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from itertools import count as counted
 from pathlib import Path
 
+import numpy as np
+
 from ampsim.files import replacing
-from ampsim.report.frames import DataFrame, floats, integers, texts
+from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
 from ampsim.report.hosts import hosts_in
+from ampsim.report.lanes import LANE_STEP, is_worker, row_name, row_numbers
 from ampsim.report.perfetto.counters import InFlight, loss_events, stash_events, update_events
 from ampsim.report.perfetto.event_json import (
     arguments,
@@ -72,13 +76,27 @@ class _Tracks:
         pid: of the schedule's process; schedules stand in this order.
         links_pid: of the process of its links.
         first_tid: of its first worker's track; the other workers' follow.
-        link_tids: of tracks of links, each given once.
+        link_tids: of tracks of links, and of the host and of other lanes, each given once.
+        lane_tids: those of the host and of other lanes, by their rows, as far as they are known.
     """
 
     pid: int
     links_pid: int
     first_tid: int
     link_tids: Iterator[int]
+    lane_tids: dict[int, int] = field(default_factory=dict[int, int])
+
+    def lanes_among(self, rows: Integers) -> Iterator[str]:
+        """Names of tracks of rows that are no worker's own and have none yet."""
+        for row in np.unique(rows).tolist():
+            if not is_worker(row) and row not in self.lane_tids:
+                self.lane_tids[row] = next(self.link_tids)
+                owner = row if row < 0 else row % LANE_STEP
+                yield from track_names(self.pid, self.lane_tids[row], row_name(row), owner)
+
+    def tid(self, row: int) -> int:
+        """The track of a row."""
+        return self.first_tid + row if is_worker(row) else self.lane_tids[row]
 
 
 def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = "") -> int:
@@ -177,10 +195,11 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     labels: dict[tuple[str, str], str] = {}
     states = texts(spans, "state") if "state" in spans else [""] * len(spans)
     said = {state: _said(state) for state in set(states)}
-    lines: list[str] = []
+    places = row_numbers(spans)
+    lines = list(tracks.lanes_among(places))
     rows = zip(
         texts(spans, "node"), texts(spans, "direction"),
-        integers(spans, "worker").tolist(), integers(spans, "instance").tolist(), states,
+        places.tolist(), integers(spans, "instance").tolist(), states,
         integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
         integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
         ((start_ns + end_ns) // 2).tolist(),
@@ -192,14 +211,14 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         if label is None:
             label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
             labels[node, direction] = label
-        place = f'"pid":{tracks.pid},"tid":{tracks.first_tid + worker}'
+        place = f'"pid":{tracks.pid},"tid":{tracks.tid(worker)}'
         shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
         of = f'"instance":{instance},' if instance >= 0 else ""
         aged = f',"staleness":{age}' if age >= 0 else ""
         lines.append(
             f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{said[state]}"flop":{flop},"bytes":{size}{aged}}}}}'
         )
-        if not free:
+        if not free and is_worker(worker):
             flows.take(lines, Step(node, direction, instance, state, age), (place, middle))
     return lines
 

@@ -122,13 +122,17 @@ DEVICE: dict[str, Any] = {
     "idle_power_w": 1.0,
     "busy_power_w": 2.0,
     "price_usd_per_h": 0.5,
+    "message_overhead_s": 1e-7,
+    "copy_bandwidth_bytes_per_s": 1e9,
+    "copy_latency_s": 1e-7,
     "sources": {
         key: {"kind": "assumed", "text": "for a test"}
         for key in (
             *("flop_per_s", "operation_overhead_s", "memory_bandwidth_bytes_per_s", "efficiency"),
             *("cache_bytes", "cache_bandwidth_bytes_per_s", "step_overhead_s", "memory_bytes"),
             *("light_bandwidth_bytes_per_s", "matrix_efficiency", "jitter_cv", "idle_power_w"),
-            *("busy_power_w", "price_usd_per_h"),
+            *("busy_power_w", "price_usd_per_h", "message_overhead_s"),
+            *("copy_bandwidth_bytes_per_s", "copy_latency_s"),
         )
     },
 }

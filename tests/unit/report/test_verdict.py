@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.verdict import verdict
+from ampsim.report.verdict import best_rows, called_rows, verdict
 
 NAN = float("nan")
 
@@ -120,3 +120,43 @@ def test_an_error_is_named_with_its_unit(make_table):
     )
     nothing = make_table(best_accuracy=[NAN] * 3, time_to_target_s=[NAN] * 3)
     assert "No error was computed" in verdict(nothing, 4.6, error)
+
+
+def ranked(table, ties, flips, repeats=20):
+    counts = {"repeats": repeats, "repeats_reached": repeats}
+    return table.assign(is_tied_with_best=ties, order_flip_probability=flips, **counts)
+
+
+def test_the_next_best_is_named_with_how_sure_that_is(make_table):
+    table = ranked(make_table(), [False, False, False], [0.0, 0.012, NAN])
+    said = verdict(table, 0.97)
+    assert " Next comes pipeline in " in said
+    sure = "with other seeds it would not be behind the best with a probability of 1.20 %."
+    assert said.endswith(sure)
+    assert best_rows(table) == [2]
+    assert "tie" not in said
+
+
+def test_a_tie_is_called_one_before_anything_else(make_table):
+    table = ranked(make_table(), [False, True, True], [0.01, 0.3, NAN])
+    said = verdict(table, 0.97)
+    assert said.startswith("It is a tie: 20 seeds do not tell which of amp (410 ms) and pipeline (")
+    assert "Next comes sequential in 1.39 s" in said
+    assert said.endswith("--repeats 40 can tell more.")
+    assert best_rows(table) == called_rows(table) == [1, 2]
+
+
+def test_one_seed_says_what_to_type_to_be_surer(make_table):
+    table = ranked(make_table(), [None] * 3, [NAN] * 3, repeats=1)
+    said = verdict(table, 0.97)
+    assert said.endswith(" One seed does not say how sure this order is; --repeats 6 can.")
+    assert best_rows(table) == called_rows(table) == []
+
+
+def test_a_first_row_that_is_best_has_a_next_one_too(make_table):
+    table = ranked(make_table(time_to_target_s=[0.2, 0.9, 0.41]), [False] * 3, [NAN, 0.0, 0.04])
+    said = verdict(table, 0.97)
+    assert said.startswith(
+        "sequential reaches 97 % first, in 200 ms, although amp trains 4.1 times"
+    )
+    assert "Next comes amp in 410 ms" in said and "4.00 %" in said

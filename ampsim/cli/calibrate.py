@@ -1,0 +1,173 @@
+"""ampsim calibrate: find a device's numbers, from published throughputs or from this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampsim.cli import options
+from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.resources import hold
+from ampsim.cli.say import Code, complain, write
+from ampsim.errors import OptionError
+
+if TYPE_CHECKING:
+    from ampsim.study.calibration import Calibration
+
+SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
+
+
+class What(StrEnum):
+    """What the numbers come from."""
+
+    TABLE = "table"
+    MACHINE = "machine"
+
+
+WhatArgument = Annotated[
+    What,
+    typer.Argument(
+        metavar="table|machine",
+        show_default=False,
+        help="table: fit a device to published throughputs. machine: measure this one.",
+    ),
+]
+FileArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[FILE]",
+        show_default=False,
+        help="After table: the published rows and the parameters to fit (.toml).",
+    ),
+]
+OutOption = Annotated[
+    Path | None,
+    options.optional(
+        "DIR",
+        "Folder for device file and points, and after table for page and figure.  "
+        "[default: calibration-NAME]",
+        "--out",
+    ),
+]
+RoundsOption = Annotated[
+    int | None,
+    options.optional("N", "After machine: rounds, of which a point is the median.  [default: 9]"),
+]
+NAME = "this-machine"
+
+
+def calibrate(
+    what: WhatArgument,
+    file: FileArgument = None,
+    *,
+    out: OutOption = None,
+    rounds: RoundsOption = None,
+    json: options.JsonOption = None,
+    quiet: options.QuietOption = False,
+) -> Code:
+    """Find the numbers of a device, with intervals, and write a device file that has them.
+
+    table: rows of FILE that say is_fitted decide the named parameters, by runs in mode sleep; every
+    other row is predicted.
+
+    machine: products, light operations and a loop's messages are measured on one thread; the
+    device file says on which processor.
+
+    The object of --json: ampsim, device, fitted, points, median_error, rank_correlation. After
+    machine, fitted has key and value, and the last two are null.
+    """
+    if what is What.TABLE and file is None:
+        raise OptionError("calibrate table takes a FILE of published rows, got none")
+    if what is What.MACHINE and file is not None:
+        raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
+    if what is What.TABLE and rounds is not None:
+        raise OptionError("--rounds concerns calibrate machine; leave it out")
+    prepare_json(json)
+    if what is What.MACHINE:
+        return _machine(out, rounds, json, is_quiet=quiet)
+    return _table(file or "", out, json, is_quiet=quiet)
+
+
+def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> Code:
+    from ampsim.output_folder import taken
+    from ampsim.report.naming import slug
+    from ampsim.report.page.calibration import FILES, device_file, verdict, write_calibration
+    from ampsim.study.calibration import calibrate as fit
+    from ampsim.study.calibration import read_table_file
+
+    table = read_table_file(file)
+    folder = out or Path(f"calibration-{slug(table.file.name)}")
+    place = hold(taken(folder, "calibration", (*FILES, device_file(table))))
+    found = fit(table, None if is_quiet else _teller())
+    written = write_calibration(found, place)
+    if json is not None:
+        write_json(_as_json(found), json)
+    if json != "-":
+        write(verdict(found))
+        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+    return Code.FINE
+
+
+def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
+    import dataclasses
+
+    from ampsim.options import require_count
+    from ampsim.output_folder import taken
+    from ampsim.report.page.calibration import MACHINE_FILES, write_machine
+    from ampsim.study.calibration.machine_fit import fit_machine
+    from ampsim.study.calibration.machine_points import ROUNDS, measure
+    from ampsim.study.calibration.machine_text import summary
+
+    count = ROUNDS if rounds is None else require_count("rounds", rounds, 10_000)
+    folder = out or Path(f"calibration-{NAME}")
+    names = (*MACHINE_FILES, f"{NAME}.toml")
+    place = hold(taken(folder, "calibration", names))
+    fit = fit_machine(measure(rounds=count, on_point=None if is_quiet else _teller()))
+    written = write_machine(NAME, fit, place)
+    if json is not None:
+        pairs = zip(fit.points, fit.residuals, strict=True)
+        content = object_of(
+            device=NAME,
+            fitted=[{"key": key, "value": value} for key, value in fit.numbers.items()],
+            points=[{**dataclasses.asdict(one), "error": rest} for one, rest in pairs],
+            median_error=None,
+            rank_correlation=None,
+        )
+        write_json(content, json)
+    if json != "-":
+        write(summary(fit))
+        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+    return Code.FINE
+
+
+def _teller() -> Callable[[str], None]:
+    """Say now and then which run is made."""
+    state: dict[str, Any] = {"runs": 0, "said_s": time.monotonic()}
+
+    def tell(label: str) -> None:
+        state["runs"] += 1
+        now_s = time.monotonic()
+        if now_s - state["said_s"] >= SECONDS_BETWEEN_LINES:
+            state["said_s"] = now_s
+            complain(f"run {state['runs']}: {label}")
+
+    return tell
+
+
+def _as_json(found: Calibration) -> str:
+    import dataclasses
+
+    from ampsim.study.calibration.fit import median_error, rank_correlation
+
+    return object_of(
+        device=found.device.name,
+        fitted=[dataclasses.asdict(one) for one in found.fitted],
+        points=[{**dataclasses.asdict(one), "error": one.error} for one in found.points],
+        median_error=median_error(found.unseen),
+        rank_correlation=rank_correlation(found.unseen),
+    )

@@ -1,0 +1,171 @@
+"""Least squares in few parameters: Gauss-Newton with damping, and intervals from the residuals.
+
+Source: Levenberg (1944) and Marquardt (1963) for the damping; Seber and Wild, "Nonlinear
+Regression" (1989), Section 5.1, for the intervals. One method for everybody, so that a fit does not
+depend on which libraries are installed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+Residuals: TypeAlias = Callable[[Sequence[float]], Sequence[float] | np.ndarray]
+
+STEP: Final = 0.02
+"""Of finite differences, in logarithms (chosen: 2 %, far above the jumps of a changed order)."""
+
+TOLERANCE: Final = 1e-4
+"""The search ends where no logarithm moves by more (chosen: 0.01 %, far below any residual)."""
+
+MOVE_MAX: Final = 1.0
+"""Of a logarithm in one step (chosen: far away a derivative says little)."""
+
+ITERATIONS_MAX: Final = 40
+CONDITION_MAX: Final = 1e4
+"""Of the Jacobian; chosen: beyond it a residual of 1 % moves a parameter by orders of magnitude."""
+
+
+SLOPE_MIN: Final = 1e-6
+"""Of a parameter; chosen: below it a parameter may change a thousandfold and no point shows it."""
+
+_REGULAR: Final = -1
+
+
+class SingularFit(Exception):
+    """The points do not decide the parameters.
+
+    Attributes:
+        place: of a parameter that no point depends on; None where several cannot be told apart.
+    """
+
+    def __init__(self, place: int | None) -> None:
+        """Name the parameter, if it is one."""
+        super().__init__(place)
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Where the sum of squares is least.
+
+    Args:
+        at: the parameters.
+        residuals: there.
+        error: standard error of each; NaN where there are no more points than parameters.
+        freedom: points less parameters.
+    """
+
+    at: list[float]
+    residuals: list[float]
+    error: list[float]
+    freedom: int
+
+
+def least_squares(
+    residuals: Residuals,
+    start: Sequence[float],
+    bounds: Sequence[tuple[float, float]],
+    law: Sequence[int] | None = None,
+) -> Solution:
+    """Find the parameters, between their bounds, with the least sum of squared residuals.
+
+    Args:
+        residuals: of the points, at given parameters.
+        start: first parameters.
+        bounds: least and most of each.
+        law: weights with which the derivatives by the parameters add up to 1 for every point, where
+            that is known; it saves a run of all points for each derivative matrix.
+
+    Raises:
+        SingularFit: the points do not decide the parameters.
+    """
+    low, high = np.array(bounds, float).T
+    at: np.ndarray = np.array(start, float)
+    found: np.ndarray = np.array(residuals(at.tolist()))
+    damping = 1e-3
+    slopes = _slopes(residuals, at, found, law)
+    _require_regular(slopes)
+    for _ in range(ITERATIONS_MAX):
+        normal = slopes.T @ slopes
+        free = _free(at, low, high, slopes.T @ found)
+        step = np.zeros_like(at)
+        damped = normal + damping * np.diag(np.diag(normal))
+        step[free] = -np.linalg.solve(damped[np.ix_(free, free)], (slopes.T @ found)[free])
+        tried: np.ndarray = np.clip(at + np.clip(step, -MOVE_MAX, MOVE_MAX), low, high)
+        moved = float(np.abs(tried - at).max())
+        there: np.ndarray = np.array(residuals(tried.tolist()))
+        is_better = bool(there @ there < found @ found)
+        slopes_there = _slopes(residuals, tried, there, law) if is_better else slopes
+        if is_better and _singular(slopes_there) == _REGULAR:
+            at, found, slopes, damping = tried, there, slopes_there, damping / 10
+        else:
+            damping *= 10
+        if moved < TOLERANCE:
+            break
+    freedom = len(found) - len(at)
+    variance = found @ found / freedom if freedom > 0 else math.nan
+    error = np.sqrt(variance * np.diag(np.linalg.inv(slopes.T @ slopes)))
+    return Solution(at.tolist(), found.tolist(), error.tolist(), freedom)
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """The quantile of Student's t distribution, by bisection of its distribution function.
+
+    >>> round(student_quantile(0.975, 2), 3), round(student_quantile(0.975, 6), 3)
+    (4.303, 2.447)
+    """
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _student(middle, freedom) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def _student(t: float, freedom: int) -> float:
+    """Distribution function at t >= 0: with t = √n tan θ, the density is that of cosⁿ⁻¹ θ."""
+    end = math.atan(t / math.sqrt(freedom))
+    angles = np.linspace(0.0, end, 2001)
+    weights = np.ones(2001)
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
+    integral = float(weights @ np.cos(angles) ** (freedom - 1)) * end / 2000 / 3
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    return 0.5 + integral * math.exp(scale) / math.sqrt(math.pi)
+
+
+def _slopes(
+    residuals: Residuals, at: np.ndarray, found: np.ndarray, law: Sequence[int] | None
+) -> np.ndarray:
+    """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
+    slopes = np.zeros((len(found), len(at)))
+    for place in range(0 if law is None else 1, len(at)):
+        beside = at.copy()
+        beside[place] += STEP
+        slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / STEP
+    if law is not None:
+        slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))
+    return slopes
+
+
+def _require_regular(slopes: np.ndarray) -> None:
+    place = _singular(slopes)
+    if place != _REGULAR:
+        raise SingularFit(place)
+
+
+def _singular(slopes: np.ndarray) -> int | None:
+    """Place of a parameter that no point depends on; None of several alike; `_REGULAR` of none."""
+    norms = np.linalg.norm(slopes, axis=0)
+    if norms.min() <= SLOPE_MIN:
+        return int(norms.argmin())
+    return None if np.linalg.cond(slopes / norms) > CONDITION_MAX else _REGULAR
+
+
+def _free(at: np.ndarray, low: np.ndarray, high: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Places of the parameters that are not held by a bound."""
+    held = ((at <= low) & (gradient > 0)) | ((at >= high) & (gradient < 0))
+    return np.flatnonzero(~held)

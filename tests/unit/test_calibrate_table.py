@@ -1,0 +1,248 @@
+"""ampsim calibrate table: it finds the device that made the numbers, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ampsim import Amp, load_cluster, load_model, simulate
+from ampsim.errors import FileFormatError
+from ampsim.hardware import Cluster, Device, load_device
+from ampsim.hardware.device import NUMBERS
+from ampsim.report.page.calibration import page
+from ampsim.study.calibration import calibrate, read_table_file
+from ampsim.study.calibration.bounds import bound
+from ampsim.study.calibration.fit import Point, median_error, rank_correlation
+from ampsim.study.calibration.leading import leading
+from ampsim.study.calibration.table_file import SIGNS, TIMELESS
+from ampsim.study.calibration.throughputs import Measured, make_rows
+
+TRUE = Device(name="true", flop_per_s=3e10, step_overhead_s=2e-5)
+HEAD = """
+name = "found"
+workers = 4
+train_instances = 16
+valid_instances = 6
+
+[fit.flop_per_s]
+start = 1e10
+min = 1e8
+max = 1e13
+
+[fit.step_overhead_s]
+start = 1e-6
+min = 1e-8
+max = 1e-2
+"""
+SETTINGS = [(1, 16, 1), (1, 128, 2), (2, 64, 4)]
+
+
+def row(label: str, replicas: int, hidden: int, keys: int, **more: Any) -> str:
+    lines = {"label": label, "model": "rnn", "max_active_keys": keys, "source": "a test", **more}
+    text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in lines.items())
+    return f"[[rows]]\nset = {{ replicas = {replicas}, hidden = {hidden} }}\n{text}"
+
+
+def truth(replicas: int, hidden: int, keys: int) -> dict[str, float]:
+    """What the device of these tests gives, asked for without any calibration."""
+    model = leading(load_model("rnn", replicas=replicas, hidden=hidden), 16, 6)
+    cluster = Cluster(name="true", devices=(TRUE,) * 4)
+    result = simulate(model, cluster, Amp(max_active_keys=keys), mode="sleep")
+    return {"train_per_s": result.train_per_s, "valid_per_s": result.valid_per_s}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table whose numbers come from the true device; the fit sees two of three rows."""
+    rows = [
+        row(f"row {place}", *setting, **truth(*setting), is_fitted=place < 2)
+        for place, setting in enumerate(SETTINGS)
+    ]
+    path = tmp_path_factory.mktemp("table") / "table.toml"
+    path.write_text(HEAD + "\n".join(rows))
+    return path
+
+
+def test_a_fit_finds_the_device_that_made_the_numbers(file):
+    found = calibrate(read_table_file(file))
+    assert found.device.flop_per_s == pytest.approx(TRUE.flop_per_s, rel=1e-3)
+    assert found.device.step_overhead_s == pytest.approx(TRUE.step_overhead_s, rel=1e-3)
+    assert len(found.seen) == 4 and len(found.unseen) == 2
+    assert median_error(found.unseen) < 1e-3
+    for one in found.fitted:
+        assert one.low <= getattr(TRUE, one.key) * 1.001 and one.high * 1.001 >= one.value
+
+
+def test_two_fits_give_the_same_bits(file):
+    one, other = (calibrate(read_table_file(file)) for _ in range(2))
+    assert one.points == other.points and one.fitted == other.fitted
+
+
+def test_a_device_twice_as_fast_in_everything_is_twice_as_fast(file):
+    """Which is why its runs need not be made: they are compared with runs that are."""
+    table = read_table_file(file)
+    rows = make_rows(table)[:2]
+    at = [math.log(2e10), math.log(1e-5)]
+    faster = [at[0] + math.log(2), at[1] - math.log(2)]
+    measured = Measured(table, rows)
+    assert measured.is_homogeneous
+    measured(at)
+    derived = measured(faster)
+    assert measured.runs == 2
+    assert derived == pytest.approx(Measured(table, rows)(faster), abs=1e-9)
+
+
+def test_a_known_time_breaks_the_law(file):
+    text = file.read_text().replace("[fit.step", "[device]\noperation_overhead_s = 1e-7\n[fit.step")
+    known = file.with_name("known.toml")
+    known.write_text(text)
+    assert not Measured(read_table_file(known), []).is_homogeneous
+
+
+def test_every_number_of_a_device_can_be_fitted_or_is_no_time():
+    assert not SIGNS.keys() & TIMELESS
+    assert SIGNS.keys() | TIMELESS == set(NUMBERS)
+    for key, sign in SIGNS.items():
+        assert (sign == 1) == key.endswith("per_s"), key
+
+
+def test_a_row_may_replace_numbers_of_the_device(file):
+    text = (
+        file.read_text() + row("fast", *SETTINGS[1], train_per_s=1.0) + "device.flop_per_s = 1e15\n"
+    )
+    path = file.with_name("fast.toml")
+    path.write_text(text)
+    found = calibrate(read_table_file(path))
+    fast = found.points[-1]
+    assert fast.has_own_device and fast not in found.unseen
+    assert fast.simulated > 1.5 * found.points[2].simulated
+
+
+def test_the_command_writes_a_device_file_that_runs_and_says_where_it_is_from(call, file):
+    ended = call(
+        "calibrate", "table", str(file), "--out", "made", "--quiet", "--json", "found.json"
+    )
+    assert ended.code == 0 and ended.err == ""
+    assert {path.name for path in Path("made").iterdir()} == {
+        "found.toml", "manifest.toml", "points.csv", "predicted.png", "report.md",
+    }  # fmt: skip
+    device = load_device("made/found.toml")
+    assert device.flop_per_s == pytest.approx(TRUE.flop_per_s, rel=1e-3)
+    assert device.source("flop_per_s").kind == "fitted"
+    assert (
+        "fitted to 4 published numbers, row 0; row 1 (a test)" in device.source("flop_per_s").text
+    )
+    assert load_cluster("made/found.toml").workers == 16
+    content = json.loads(Path("found.json").read_text())
+    assert [one["key"] for one in content["fitted"]] == ["flop_per_s", "step_overhead_s"]
+    assert len(content["points"]) == 6
+    assert call("calibrate", "table", str(file), "--out", "made", "--quiet").code == 0
+    assert call("check", "made/found.toml").code == 0
+
+
+def test_the_busiest_worker_bounds_a_row_with_the_nodes_that_take_most():
+    spans = pd.DataFrame(
+        [(0, "a", 0.0, 1.0), (1, "b", 0.0, 1.0), (1, "c", 1.0, 3.0), (1, "d", 3.0, 3.5)],
+        columns=["worker", "node", "start_s", "end_s"],
+    )
+    assert bound(spans, 5.0) == "worker 1, busy 70%: c, b and 1 more"
+    assert bound(spans[:1], 2.0) == "worker 0, busy 50%: a"
+    assert bound(spans[:0], 2.0) == "nothing"
+
+
+def test_the_page_has_every_number(file):
+    text = page(calibrate(read_table_file(file)))
+    assert len(re.findall(r"\| row \d \| (training|validation) \|.*busy \d+%: ", text)) == 6
+
+
+def point(published: float, simulated: float) -> Point:
+    return Point("a", "train_per_s", published, simulated, False, "", False, "")
+
+
+def test_errors_and_ranks_are_those_of_the_textbook():
+    """Spearman's example by 1 - 6 sum d² / (n (n² - 1)), with d = 0, 1, -1, 0, 0."""
+    points = [point(p, s) for p, s in [(1, 1), (2, 3.3), (3, 2.2), (4, 4), (5, 7)]]
+    assert rank_correlation(points) == pytest.approx(1 - 6 * 2 / (5 * 24))
+    assert median_error(points) == pytest.approx(0.8 / 3)
+    assert math.isnan(rank_correlation(points[:1])) and math.isnan(median_error([]))
+
+
+FIT = "[fit.step_overhead_s]\nstart = 1e-6\nmin = 1e-8\nmax = 1e-2\n"
+MISTAKES = {
+    "unknown model": ('model = "rnn"', 'model = "rrn"', r"rows\[0\]: model: no model named 'rrn'"),
+    "unknown parameter": ("fit.step_overhead_s", "fit.step_overhed_s", "no parameter named 'step_"),
+    "bounds reversed": (
+        "min = 1e-8",
+        "min = 1",
+        "fit.step_overhead_s: min must be < max, got 1 and",
+    ),
+    "start beyond": ("start = 1e-6", "start = 0.1", "start must be from min to max, .* got 0.1"),
+    "no number": ("start = 1e-6", "start = -1", r"fit.step_overhead_s.start must be > 0, got -1"),
+    "throughput": ('"train_per_s": 1', "", r"rows\[0\].train_per_s must be > 0, got 0"),
+    "too few": ("is_fitted = true", "", "2 parameters need at least .* fitted numbers, got 0"),
+    "label twice": ('label = "row 1"', 'label = "row 0"', "label 'row 0' comes twice"),
+    "unknown key": ("workers = 4", "worker = 4", "unknown key 'worker'; did you mean 'workers'"),
+    "schedule": ('source = "a test"', 'source = "a"\nschedule = "amb"', "no schedule named 'amb'"),
+    "option": ("replicas = 1, hidden", "replicsa = 1, hidden", "no field named 'replicsa'"),
+    "twice known": (
+        FIT,
+        f"[device]\nstep_overhead_s = 1e-3\n{FIT}",
+        "device.step_overhead_s is fit",
+    ),
+    "no effect": (
+        "max_active_keys = 1",
+        'schedule = "sequential"\nmax_active_keys = 1',
+        "max_active_keys has no effect on sequential",
+    ),
+    "no dependence": (
+        "fit.step_overhead_s",
+        "fit.light_bandwidth_bytes_per_s",
+        "light_bandwidth_bytes_per_s has no effect without memory_bandwidth_bytes_per_s",
+    ),
+    "placement": (
+        "workers = 4",
+        'workers = 4\nplacement = "balance"',
+        "no placement named 'balance'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_in_a_table_is_one_line(what, mistake, file):
+    before, after, expected = MISTAKES[what]
+    text = file.read_text()
+    if what == "throughput":
+        text = re.sub(r"train_per_s = .*", "train_per_s = 0", text, count=1)
+    elif what == "too few":
+        text = text.replace("is_fitted = true", "is_fitted = false")
+    else:
+        assert before in text
+        text = text.replace(before, after, 1)
+    Path("wrong.toml").write_text(text)
+    line = mistake("calibrate", "table", "wrong.toml", "--quiet")
+    assert re.search(expected, line), line
+    assert "wrong.toml" in line
+    assert not Path("calibration-found").exists()
+
+
+def test_a_parameter_that_no_row_depends_on_is_named(file):
+    """Nothing is read from a memory where every step takes far longer for its FLOP."""
+    known = "[device]\nstep_overhead_s = 1e-5\n"
+    fit = "[fit.memory_bandwidth_bytes_per_s]\nstart = 1e20\nmin = 1e19\nmax = 1e21\n"
+    text = file.read_text().replace(FIT, fit)
+    path = file.with_name("singular.toml")
+    path.write_text(text.replace("[fit.flop", f"{known}[fit.flop", 1))
+    expected = "fit.memory_bandwidth_bytes_per_s: no fitted row depends on it; fit rows that differ"
+    with pytest.raises(FileFormatError, match=expected):
+        calibrate(read_table_file(path))
+
+
+def test_words_that_do_not_belong_together_are_refused(mistake):
+    assert "takes a FILE of published rows" in mistake("calibrate", "table")
+    assert "takes no FILE, got 'x.toml'" in mistake("calibrate", "machine", "x.toml")

@@ -1,0 +1,73 @@
+"""Why a row is sooner at the target: three factors, whose product is the quotient of the times."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.metric import ACCURACY, Goal
+from ampsim.study.decomposition import COLUMNS, columns_of, way_of
+
+ROWS = [ampsim.Sequential(), ampsim.Pipeline(2), ampsim.Amp(4)]
+
+
+@pytest.fixture(scope="module", params=[None, 60])
+def made(request):
+    model = ampsim.load_model("mlp", data="synthetic", hidden=32, batch=20, learning_rate=0.05)
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    return ampsim.forecast(
+        model, cluster, ROWS, target=0.4, max_epochs=6, instances=200, repeats=2,
+        validate_every=request.param,
+    )  # fmt: skip
+
+
+def test_the_factors_multiply_to_the_speed_up_and_that_is_the_quotient_of_the_times(made):
+    table = made.table
+    product = table[list(COLUMNS[1:])].prod(axis=1)
+    assert product.to_numpy() == pytest.approx(table["speed_up"].to_numpy(), rel=1e-12)
+    times = table["time_to_target_s"].to_numpy()
+    assert not np.isnan(times).any()
+    assert table["speed_up"].to_numpy() == pytest.approx(times[0] / times, rel=1e-12)
+    assert table[list(COLUMNS)].iloc[0].tolist() == pytest.approx([1, 1, 1, 1])
+
+
+def test_each_factor_is_what_the_spans_say(made):
+    """Throughput is counted again from the spans of training up to the target, not from epochs."""
+    goal = Goal(ACCURACY, 0.4)
+    for run in made.runs:
+        way = way_of(goal, [run.outline])
+        assert way is not None
+        result = run.result
+        looks = result.validations
+        reached = looks[looks["accuracy"] >= 0.4].iloc[0]
+        done = looks[looks["time_s"] <= reached["time_s"]]
+        spent = 0.0
+        for look in done.itertuples():
+            start_s = look.time_s - look.valid_s
+            spent += look.valid_s
+            assert start_s > 0
+        assert way.time_s == reached["time_s"]
+        assert way.train_s == pytest.approx(way.time_s - spent)
+        backward = result.spans[(result.spans["direction"] == "backward")]
+        finished = backward[backward["end_s"] <= way.time_s]["instance"].nunique()
+        assert way.items == finished * 20
+
+
+def test_a_row_that_does_not_arrive_has_no_factors():
+    assert columns_of([None, None]) == [dict.fromkeys(COLUMNS)] * 2
+    assert columns_of([]) == []
+
+
+def test_the_median_run_decides(made):
+    goal = Goal(ACCURACY, 0.4)
+    outlines = [run.outline for run in made.runs if run.schedule == "amp"]
+    ways = [way_of(goal, [one]) for one in outlines]
+    both = way_of(goal, outlines)
+    assert both is not None
+    assert both.time_s == pytest.approx(sum(one.time_s for one in ways if one) / 2)
+    never = Goal(ACCURACY, 1.01)
+    assert way_of(never, outlines) is None
+    assert math.isclose(both.share * both.time_s, both.train_s)
