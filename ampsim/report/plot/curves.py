@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from matplotlib.ticker import EngFormatter, NullFormatter
 
-from ampsim.report.frames import DataFrame
 from ampsim.report.style import LINES, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
@@ -35,7 +34,7 @@ class Curves(Protocol):
 
 
 @styled
-def curves(table: DataFrame, drawn: Curves) -> Any:
+def curves(table: Any, drawn: Curves) -> Any:
     """The figure."""
     (x, y, by), (title, x_label, y_label) = drawn.columns, drawn.words
     figure = new_figure(7.2, 4.0)
