@@ -44,15 +44,15 @@ def outage_events(
     order, start_s = order[is_there], start_s[is_there]
     start_ns = in_nanoseconds(start_s)
     end_ns = in_nanoseconds(floats(outages, "end_s")[order].clip(max=end_s))
-    kinds, workers = texts(outages, "kind"), integers(outages, "worker")[order].tolist()
-    places: list[int] = [int(one) for one in order]
+    kinds: list[str] = texts(outages, "kind")
+    workers: list[int] = integers(outages, "worker")[order].tolist()
+    names = [quoted(plain(kinds[int(place)])) for place in order]
     lines: list[str] = []
-    for place, worker, begin, end, ts, dur in zip(
-        places, workers, start_ns.tolist(), end_ns.tolist(),
+    for name, worker, begin, end, ts, dur in zip(
+        names, workers, start_ns.tolist(), end_ns.tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
     ):  # fmt: skip
         tid = lanes.setdefault(worker, Lanes()).track(begin, end, tids)
-        name = quoted(plain(kinds[place]))
         lines.append(
             f'{{"ph":"X","dur":{dur!r},"ts":{ts!r},"pid":{pid},"tid":{tid},"name":{name},'
             f'"cat":"outage"}}'
