@@ -8,6 +8,16 @@ from . import ir as ir
 from . import nodes as nodes
 from . import optim as optim
 from .data import ArrayDataset as ArrayDataset
+from .data_parallel import EASGD as EASGD
+from .data_parallel import SSP as SSP
+from .data_parallel import AsyncEASGD as AsyncEASGD
+from .data_parallel import AsyncSGD as AsyncSGD
+from .data_parallel import DiLoCo as DiLoCo
+from .data_parallel import EAWild as EAWild
+from .data_parallel import Hogwild as Hogwild
+from .data_parallel import LocalSGD as LocalSGD
+from .data_parallel import SyncEASGD as SyncEASGD
+from .data_parallel import SyncSGD as SyncSGD
 from .dependency import DependencyEngine as DependencyEngine
 from .dependency import EngineResult as EngineResult
 from .dependency import Naive as Naive

@@ -13,13 +13,15 @@ from typing import Final
 
 SCHEDULES: Final = (
     "sequential", "pipeline", "gpipe", "1f1b", "1f1b-interleaved", "zb-h1", "pipedream",
-    "pipedream-2bw", "amp", "amp-budget",
+    "pipedream-2bw", "amp", "amp-budget", "sync-sgd", "async-sgd", "hogwild", "easgd",
+    "async-easgd", "ea-wild", "sync-easgd", "ssp", "local-sgd", "diloco",
 )  # fmt: skip
 PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware")
 DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
 TOPOLOGIES: Final = (
     "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
 )  # fmt: skip
+COLLECTIVES: Final = ("ring", "tree", "halving-doubling", "hierarchical", "star")
 REMEDIES: Final = ("none", "weight-prediction")
 
 Complete = Callable[[str], list[str]]

@@ -83,6 +83,61 @@ class Tuning:
             None, "One version of the weights for an instance at all stages, under pipedream."
         ),
     ] = None
+    ranks: Annotated[
+        int | None,
+        optional("N", "Copies of the model, of a solver.  [default: as many as there is room for]"),
+    ] = None
+    workers_per_rank: Annotated[
+        int | None, optional("N", "Workers of each copy, of a solver.  [default: 1]")
+    ] = None
+    collective: Annotated[
+        str | None,
+        optional(
+            "NAME",
+            "How ranks add up what they have, under sync-sgd, sync-easgd, local-sgd and diloco: "
+            "ring, tree, halving-doubling, hierarchical or star.  [default: ring]",
+            autocompletion=completion.one_of(*completion.COLLECTIVES),
+        ),
+    ] = None
+    ranks_per_group: Annotated[
+        int | None, optional("N", "Ranks in a group of the hierarchical collective.")
+    ] = None
+    servers: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Workers that are servers, each with a part of the weights, under async-sgd, hogwild, "
+            "ssp, easgd, async-easgd and ea-wild.  [default: 1]",
+        ),
+    ] = None
+    momentum: Annotated[
+        float | None,
+        optional("X", "Of the server's steps under async-sgd.  [default: as the model says]"),
+    ] = None
+    moving_rate: Annotated[
+        float | None,
+        optional(
+            "X", "Alpha of elastic averaging, under easgd and its kin.  [default: 0.9 / ranks]"
+        ),
+    ] = None
+    period: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Steps of a rank from one exchange to the next, under easgd and its kin, local-sgd and "
+            "diloco.  [default: 1; local-sgd: 8; diloco: 50]",
+        ),
+    ] = None
+    staleness_bound: Annotated[
+        int | None,
+        optional("N", "Batches that a rank may be ahead of the slowest, under ssp.  [default: 2]"),
+    ] = None
+    outer_rate: Annotated[
+        float | None, optional("X", "Of the outer step of diloco.  [default: 0.7]")
+    ] = None
+    outer_momentum: Annotated[
+        float | None, optional("X", "Of the outer step of diloco, Nesterov's.  [default: 0.9]")
+    ] = None
 
     def __post_init__(self) -> None:
         """Read the counts, so that one that is none is told before any work."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Graph
+from ampsim.ir import Graph, ParameterizedNode
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
@@ -18,7 +18,7 @@ from ampsim.model_parallel.host import HostLane
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
 from ampsim.model_parallel.placed_node import PlacedNode
-from ampsim.model_parallel.price import Prices, resident_bytes
+from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
@@ -27,7 +27,7 @@ from ampsim.model_parallel.schedules.values import Weights
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
-from ampsim.model_parallel.update import Updater
+from ampsim.model_parallel.update import Applies, Updater
 from ampsim.model_parallel.wiring import Wiring
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.model_parallel.worker_memories import WorkerMemories, split_footprint
@@ -52,6 +52,27 @@ class Job:
     min_update_interval: Callable[[str], int]
 
 
+@dataclass(frozen=True, slots=True)
+class SharedMachine:
+    """What an assembly has in common with others on the same machine, and what is its own there.
+
+    Args:
+        instant: what is done at once.
+        fabric: the links.
+        memories: of all workers.
+        workers: those that are its own.
+        updater: applies gradients.
+        work_of: what steps of a node with parameters cost; None for the node's own `work`.
+    """
+
+    instant: Instant
+    fabric: Fabric
+    memories: WorkerMemories
+    workers: range
+    updater: Applies
+    work_of: Callable[[ParameterizedNode], WorkOf] | None = None
+
+
 class Assembly:
     """Everything that makes passes, wired.
 
@@ -65,6 +86,7 @@ class Assembly:
         is_abstract: `sleep` mode: shapes instead of numbers.
         counts_memory: whether what lies in the workers' memories is counted.
         seed: of what varies on the cluster; None for a run in which nothing does.
+        shared: the machine that it shares with others; None where it has the cluster to itself.
 
     Attributes:
         controller: admits instances.
@@ -94,6 +116,7 @@ class Assembly:
         is_abstract: bool,
         counts_memory: bool,
         seed: int | None = None,
+        shared: SharedMachine | None = None,
     ) -> None:
         self._graph = job.graph
         self._cluster, self._placement = cluster, placement
@@ -104,12 +127,17 @@ class Assembly:
         self.controller.element_bytes = job.graph.nodes[0].element_bytes
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
-        self.instant = Instant(clock)
-        self.fabric = Fabric(cluster, clock, recorder, self.instant.settle, seed=seed)
+        if shared is None:
+            instant = Instant(clock)
+            fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
+            is_counting = counts_memory or cluster.offloads
+            memories = WorkerMemories(cluster, clock, is_counting=is_counting)
+            workers = range(cluster.workers)
+            shared = SharedMachine(instant, fabric, memories, workers, self.updater)
+        self.instant, self.fabric, self.memories = shared.instant, shared.fabric, shared.memories
+        self._shared = shared
         self.workers = self._workers(schedule)
-        counts_memory = counts_memory or cluster.offloads
-        self.memories = WorkerMemories(cluster, clock, is_counting=counts_memory)
-        self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder)
+        self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder, shared.workers)
         for worker in self.workers:
             worker.accept_update = self.lanes.update_acceptor(worker)
         self._host = self._host_lane()
@@ -160,11 +188,16 @@ class Assembly:
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""
         kind = GroupingWorker if schedule.order.max_group > 1 else Worker
-        shared = Shared(self._clock, self._recorder, schedule.order, self.controller, self.updater)
+        updater = self._shared.updater
+        shared = Shared(self._clock, self._recorder, schedule.order, self.controller, updater)
         return [
             kind(Processor(index, self._clock, self.instant), shared)
-            for index in range(self._cluster.workers)
+            for index in self._shared.workers
         ]
+
+    def _worker(self, index: int) -> Worker:
+        """The worker of this number."""
+        return self.workers[index - self._shared.workers.start]
 
     def _host_lane(self) -> HostLane | None:
         """What the controller runs on; None where it acts at once."""
@@ -184,6 +217,7 @@ class Assembly:
             seconds=self._seconds,
             stages=self._stages,
             workers=self.workers,
+            first=self._shared.workers.start,
             controller=self.controller,
             host=self._host,
             fabric=self.fabric,
@@ -234,7 +268,8 @@ class Assembly:
 
     def _asked(self, weights: Weights, stages: Sequence[int]) -> list[Asked]:
         """What the schedule asks of each node's steps."""
-        asked = [Asked(predicts=weights.remedy == "weight-prediction")] * len(self._graph.nodes)
+        usual = Asked(predicts=weights.remedy == "weight-prediction", work_of=self._shared.work_of)
+        asked = [usual] * len(self._graph.nodes)
         if weights.versions is not None:
             picks = weights.versions(len(stages), self.controller.admitted)
             for place, pick in zip(stages, picks, strict=True):
@@ -269,7 +304,7 @@ class Assembly:
         memory = self.memories.of(worker)
         placed.footprint = self.lanes.footprint(placed, memory)
         self._note_far(placed)
-        has_queue = worker >= 0 and self.workers[worker].turn_queue is not None
+        has_queue = worker >= 0 and self._worker(worker).turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
 

@@ -8,9 +8,9 @@ what it takes and sends takes that one time (`ampsim.model_parallel.host`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ampsim.clock import Clock
 from ampsim.errors import DivergenceError, SimulationError
@@ -37,6 +37,18 @@ BY_CONTROLLER: Final = (-1,)
 """State of an update message that the controller sent; it belongs to no instance."""
 
 
+class Between(Protocol):
+    """What happens between two mini-batches where several copies of a model are trained."""
+
+    def drained(self, cause: Cause) -> None:
+        """All in flight have finished, after `cause`; nodes hold the gradients of all of it."""
+        ...
+
+    def updated(self, cause: Cause) -> None:
+        """All updates that were sent have ended, after `cause`."""
+        ...
+
+
 class Controller:
     """Admits instances by a schedule; the engine gives it its routes.
 
@@ -44,6 +56,8 @@ class Controller:
         ports: names of the ports of the graph's controller node.
         budget: says in training whether another instance may come; None where only the number of
             those in flight matters.
+        between: takes over whenever a mini-batch has drained or its updates have ended; None where
+            the controller itself sends updates and admits others.
         routes: for each port of the graph's controller node, where its messages go.
         send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
         update_routes: the nodes that learn, and how an update message reaches each.
@@ -64,6 +78,7 @@ class Controller:
         self._clock = clock
         self._recorder = recorder
         self.budget: Budget | None = None
+        self.between: Between | None = None
         self.routes: Routes = ()
         self.send: Callable[[Routes, int, Sends, Cause], None] = send
         self.update_routes: list[tuple[PlacedNode, Route]] = []
@@ -93,8 +108,20 @@ class Controller:
         """Messages of all instances in flight, but for those that wait at a node for others."""
         return sum(self._alive.values())
 
-    def start_pass(self, batches: Iterable[Any], is_training: bool, cause: Cause) -> None:
-        """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items."""
+    def start_pass(
+        self,
+        batches: Iterable[Any],
+        is_training: bool,
+        cause: Cause,
+        *,
+        first_instance: int | None = None,
+    ) -> None:
+        """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items.
+
+        Instances are numbered from `first_instance` on; unless given, from the last one on.
+        """
+        if first_instance is not None:
+            self._next_instance = first_instance
         self._batches = iter(batches)
         self._is_training = is_training
         self.admitted.first = self._next_instance
@@ -197,17 +224,21 @@ class Controller:
         self.on_finish(items)
         if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
-        elif not self._alive:
+        elif self._alive:
+            return
+        elif self.between is not None:
+            self.between.drained(cause)
+        else:
             self.send_updates(cause)
             if not self._updating:
                 self._admit(cause)
 
-    def send_updates(self, cause: Cause) -> None:
-        """Tell every node that holds gradients to update itself."""
+    def send_updates(self, cause: Cause, places: Collection[int] | None = None) -> None:
+        """Tell every node that holds gradients, or those at these `places`, to update itself."""
         due = [
             (placed, route)
             for placed, route in self.update_routes
-            if isinstance(placed.node, ParameterizedNode) and placed.node.gradient_count
+            if (_holds_gradients(placed) if places is None else placed.index in places)
         ]
         self._updating = len(due)
         for _placed_node, route in due:
@@ -217,7 +248,11 @@ class Controller:
         """Note that an update has ended, and admit after the last."""
         self.last_received = message[4], self._clock.now
         self._updating -= 1
-        if not self._updating:
+        if self._updating:
+            return
+        if self.between is not None:
+            self.between.updated(message[4])
+        else:
             self._admit(message[4])
 
     def take_report(self, node: Node, report: LossReport, state: State) -> None:
@@ -232,3 +267,7 @@ class Controller:
                 f"at {self._clock.now:.9g} s; try a lower learning rate"
             )
         self.totals.add(report)
+
+
+def _holds_gradients(placed: PlacedNode) -> bool:
+    return isinstance(placed.node, ParameterizedNode) and placed.node.gradient_count > 0

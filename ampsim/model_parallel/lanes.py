@@ -30,6 +30,7 @@ class Lanes:
         instant: shared by all processors.
         clock: whose time passes.
         recorder: takes a record of what they do.
+        workers: those whose lanes they are.
 
     Attributes:
         all: the lanes, worker by worker.
@@ -46,6 +47,7 @@ class Lanes:
         instant: Instant,
         clock: Clock,
         recorder: Recorder,
+        workers: range,
     ) -> None:
         self._dispatch: dict[int, DispatchLane] = {}
         self._copies: dict[int, CopyLanes] = {}
@@ -53,7 +55,8 @@ class Lanes:
         self._recomputes = cluster.memory is not None and cluster.memory.remedy == "recompute"
         if self._recomputes:
             require_same_weights(schedule)
-        for worker, device in enumerate(cluster.devices):
+        for worker in workers:
+            device = cluster.devices[worker]
             if device.message_overhead_s and schedule.order.max_group > 1:
                 raise OptionError(
                     f"max_group = {schedule.order.max_group} merges messages, but {device.name} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from ampsim.trace import Recorder
 
 BLOCK: Final = 1 << 17
 """Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
+
+
+class Applies(Protocol):
+    """What a worker does when it is a node's turn to be updated."""
+
+    def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
+        """Change the parameters of `placed`; return the shape that the cost depends on."""
+        ...
 
 
 class Updater:

@@ -28,6 +28,7 @@ class Wiring:
         seconds: of split backward steps, the second half of a node, by its place.
         stages: the stage of each node that has one, by its place.
         workers: one for each device.
+        first: the number of the first of them.
         controller: admits instances, and takes back what returns.
         host: what the controller runs on; None where it acts at once.
         fabric: the links.
@@ -41,6 +42,7 @@ class Wiring:
     seconds: Mapping[int, PlacedNode]
     stages: Mapping[int, int]
     workers: Sequence[Worker]
+    first: int
     controller: Controller
     host: HostLane | None
     fabric: Fabric
@@ -97,7 +99,7 @@ class Wiring:
 
     def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
         """Where the messages of a placed node that has turns wait."""
-        turn_queue = self.workers[placed.worker].turn_queue
+        turn_queue = self.workers[placed.worker - self.first].turn_queue
         assert turn_queue is not None
         return turn_queue
 
@@ -127,7 +129,7 @@ class Wiring:
         if placed.worker == HOST:
             taken = self._taken(self.controller.receive, direction)
             return Route(taken, placed, port, None, True, channel, memories)
-        worker = self.workers[placed.worker]
+        worker = self.workers[placed.worker - self.first]
         is_free = placed.is_free and direction is not Direction.UPDATE
         wakes: Processor | None = worker.processor
         accept: Accept = worker.queue(placed, direction).append

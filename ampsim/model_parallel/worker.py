@@ -21,7 +21,7 @@ from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
-from ampsim.model_parallel.update import Updater
+from ampsim.model_parallel.update import Applies
 from ampsim.trace import Cause, Recorder
 from ampsim.user_code import OURS_TO_PASS, told
 
@@ -44,7 +44,7 @@ class Shared:
     recorder: Recorder
     order: Order
     controller: Controller
-    updater: Updater
+    updater: Applies
 
 
 class Worker:

@@ -13,11 +13,11 @@ from pydantic import Field
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import sha256_of
-from ampsim.model_parallel import SCHEDULES
 from ampsim.paths import expanded
 from ampsim.recipes.borrowed import borrowing_faults
 from ampsim.recipes.entry import Count, ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
+from ampsim.study.schedule_names import METHODS
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -183,8 +183,8 @@ def _faults(file: RecipeFile) -> Iterator[str]:
     yield from map_faults(file.heat_map, file.grid, file.schedules)
     for index, entry in enumerate(file.schedules):
         where = f"schedules[{index}]"
-        if entry.name not in SCHEDULES:
-            yield f"{where}: {one_of('schedule', entry.name, SCHEDULES)}"
+        if entry.name not in METHODS:
+            yield f"{where}: {one_of('schedule', entry.name, METHODS)}"
         if entry.title in titles[:index]:
             yield _twice(where, entry.title)
     yield from _wrong_settings("set", file.set)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ampsim.model_parallel import Schedule
-from ampsim.study.placing import prober, workers_of
+from ampsim.study.placing import place_under, prober
 from ampsim.study.task import Plan
 from ampsim.study.training import Training
 
@@ -29,6 +29,6 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     model, cluster = plan.model, plan.cluster
     graph = model.graph(seed)
     probed = prober(model, cluster, seed, lambda: model.data(seed, plan.instances))
-    workers = workers_of(plan.placement, graph, cluster, seed, probed)
     for schedule in schedules:
+        workers = place_under(schedule, plan.placement, graph, cluster, seed, probed)
         Training(model, graph, cluster, workers, schedule, is_abstract=plan.mode == "sleep")

@@ -107,6 +107,16 @@ class LoadedRun(WithTotals, WithMemory):
         """As `Result.outages`."""
         return self._table("outages")
 
+    @property
+    def exchanges(self) -> pd.DataFrame:
+        """As `Result.exchanges`."""
+        return self._table("exchanges")
+
+    @property
+    def collectives(self) -> pd.DataFrame:
+        """As `Result.collectives`."""
+        return self._table("collectives")
+
     def _occupation(self) -> Occupation:
         groups = self.kept.manifest["cluster"]["groups"]
         return Occupation(groups, self.outages, lambda: (self._computed,))

@@ -139,15 +139,24 @@ class Model:
             GraphError: the graph breaks a rule.
         """
         with single_threaded():
-            graph = self._made_graph()
-            for node in graph.nodes:
-                node.element_bytes = np.dtype(self.dtype).itemsize
+            graph = self.bare_graph()
             for node in graph.parameterized:
                 with user_code(f"{node.describe()} has no first weights", GraphError):
                     drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
                     node.adopt(drawn.astype(self.dtype))
         if self.given:
             _adopt(graph, self.given, self.dtype)
+        return graph
+
+    def bare_graph(self) -> Graph:
+        """Build and verify the graph, without parameters.
+
+        Raises:
+            GraphError: the graph breaks a rule.
+        """
+        graph = self._made_graph()
+        for node in graph.nodes:
+            node.element_bytes = np.dtype(self.dtype).itemsize
         return graph
 
     def _made_graph(self) -> Graph:

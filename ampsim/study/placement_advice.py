@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
@@ -70,10 +71,11 @@ def advice_on(
 
     Returns:
         The one that is fastest, if it is at least as fast as the default under all of `schedules`
-        and by a tenth under one; None otherwise, and where nothing differs.
+        that are no solvers and by a tenth under one; None otherwise, and where nothing differs.
     """
     differs = difference(cluster)
-    if differs is None:
+    schedules = [one for one in schedules if not isinstance(one, Solver)]
+    if differs is None or not schedules:
         return None
     trial = _Trial(model, cluster, seed, instances)
     usual = PLACEMENTS[DEFAULT]()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from ampsim.data_parallel import Solver, cluster_of_rank
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Job, Placement, Probe, Situation, probe
+from ampsim.model_parallel import Job, Placement, Probe, Schedule, Situation, probe
 from ampsim.model_parallel.placements.file import FromFile, read_placement
 from ampsim.rng import stream
 from ampsim.study.model import Model
@@ -29,6 +30,24 @@ def workers_of(
 ) -> list[int]:
     """Return a worker for each node of `graph`, in their order; `probed` is asked at need."""
     return placement.place(Situation(graph, cluster, stream(seed, "placement"), probed))
+
+
+def place_under(
+    schedule: Schedule,
+    placement: Placement,
+    graph: Graph,
+    cluster: Cluster,
+    seed: int,
+    probed: Callable[[], Probe],
+) -> list[int]:
+    """Return a worker for each node of `graph`; of a solver, in the first copy of the model.
+
+    Raises:
+        OptionError: ranks and servers of a solver do not fit the cluster.
+    """
+    if isinstance(schedule, Solver):
+        cluster = cluster_of_rank(cluster, schedule)
+    return workers_of(placement, graph, cluster, seed, probed)
 
 
 def require_placed(file: str, model: Model) -> None:

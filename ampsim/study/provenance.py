@@ -19,6 +19,7 @@ import numpy as np
 from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.locations import there
+from ampsim.data_parallel import Solver
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
@@ -141,11 +142,14 @@ def _group_of(device: Device) -> tuple[str, tuple[tuple[str, float], ...]]:
 
 def schedule_origin(schedule: Schedule) -> dict[str, Any]:
     """Return name and options of a schedule; what was left to the model says so."""
-    options = dataclasses.asdict(schedule) if dataclasses.is_dataclass(schedule) else {}
+    options: dict[str, Any] = {}
+    if dataclasses.is_dataclass(schedule):
+        options = {one.name: getattr(schedule, one.name) for one in dataclasses.fields(schedule)}
+    unsaid = "by default" if isinstance(schedule, Solver) else "as the model prefers"
     return {
         "name": schedule.name,
         **{
-            key: "as the model prefers" if value is None else value
+            key: schedule_origin(value) if key == "inner" else (unsaid if value is None else value)
             for key, value in options.items()
         },
     }

@@ -116,6 +116,38 @@ class Result(WithTotals, WithMemory):
         return self._frame("stashes")
 
     @property
+    def exchanges(self) -> pd.DataFrame:
+        """One row an exchange of a rank with a server, or with all ranks; empty without a solver.
+
+        rank, server (its worker; -1 for all ranks, -2 for several servers at once), sends. The rank
+        had it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
+        `merge_start_s` and ended at `merge_end_s`; the answer came at `end_s`, which without a lock
+        may be before the merge. `stalled_s` is how long the
+        rank could do nothing for it, `waits_for` what held it up first. `staleness` is how many
+        merges the centre had made since the rank's last answer, `distance` how far its weights were
+        from the centre's, NaN of gradients, and `is_mixed` whether the answer had weights of
+        different versions.
+        """
+        return self._frame("exchanges")
+
+    @property
+    def collectives(self) -> pd.DataFrame:
+        """One row a collective: ranks, bytes (of the vector), first_s, start_s, end_s, ...
+
+        The first rank was there at `first_s`, the last one at `start_s`. `formula_s` is what the
+        closed form says, NaN where links differ or are shared; `is_event` says whether it was taken
+        for the messages themselves.
+        """
+        return self._frame("collectives")
+
+    @property
+    def wait_share(self) -> float:
+        """Share of their time that ranks could do nothing for an exchange; NaN without a solver."""
+        ranks = getattr(self.schedule, "ranks", None)
+        stalled_s = float(self.exchanges["stalled_s"].sum())
+        return stalled_s / (ranks * self.makespan_s) if ranks and self.makespan_s else np.nan
+
+    @property
     def memory(self) -> pd.DataFrame:
         """As `WithMemory.memory`."""
         if "memory" not in self._frames:
@@ -247,7 +279,10 @@ class Result(WithTotals, WithMemory):
     def digest(self) -> str:
         """SHA-256 over trace and final weights: equal runs, equal digest."""
         hasher = hashlib.sha256()
-        for table in ("spans", "transfers", "updates", "stashes", "epochs"):
+        tables = ["spans", "transfers", "updates", "stashes", "epochs"]
+        if self.recorder.exchanges.count:
+            tables += ["exchanges", "collectives"]
+        for table in tables:
             for name, column in self.recorder.columns(table).items():
                 hasher.update(name.encode())
                 hasher.update(np.ascontiguousarray(column).tobytes())

@@ -29,18 +29,19 @@ from ampsim.study.memory_tables import no_timeline
 from ampsim.study.outages import no_outages
 from ampsim.study.provenance import data_files
 from ampsim.study.result import Result
-from ampsim.study.run_tables import DAMAGED, decoded, refused
+from ampsim.study.run_tables import DAMAGED, decoded, refused, without_rows
 from ampsim.study.run_to_keep import Outcome
 from ampsim.study.source_digest import source_digest
 from ampsim.toml_text import is_tables, mapping, to_toml
 
 TableName: TypeAlias = Literal[
-    "spans", "transfers", "admissions", "updates", "stashes", "epochs", "outages", "memory"
-]
+    "spans", "transfers", "admissions", "updates", "stashes", "epochs", "outages", "memory",
+    "exchanges", "collectives",
+]  # fmt: skip
 TABLES: Final[tuple[TableName, ...]] = (
     "spans", "transfers", "admissions", "updates", "stashes", "epochs",
 )  # fmt: skip
-SELDOM: Final[tuple[TableName, ...]] = ("outages", "memory")
+SELDOM: Final[tuple[TableName, ...]] = ("outages", "memory", "exchanges", "collectives")
 """Tables that are kept only where they have rows."""
 
 KIND: Final = "run"
@@ -93,6 +94,8 @@ class KeptRun:
             FileFormatError: the file is missing or not the one that was written.
         """
         if not self._has(name):
+            if name in ("exchanges", "collectives"):
+                return without_rows(name)
             return no_outages() if name == "outages" else no_timeline()
         path = self.folder / f"{name}.parquet"
         content = _read(path)

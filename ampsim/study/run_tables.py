@@ -16,7 +16,9 @@ from ampsim.study.memory_tables import TIMELINE_SCHEMA
 from ampsim.study.outages import OUTAGE_SCHEMA
 from ampsim.trace.recorder import (
     ADMISSION_SCHEMA,
+    COLLECTIVE_SCHEMA,
     EPOCH_SCHEMA,
+    EXCHANGE_SCHEMA,
     NODE_COLUMNS,
     SPAN_SCHEMA,
     STASH_SCHEMA,
@@ -34,8 +36,10 @@ SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     "epochs": EPOCH_SCHEMA,
     "memory": TIMELINE_SCHEMA,
     "outages": OUTAGE_SCHEMA,
+    "exchanges": EXCHANGE_SCHEMA,
+    "collectives": COLLECTIVE_SCHEMA,
 }
-_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane")
+_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane", "sends", "waits_for")
 _LATER: Final = ("operations", "lane")
 """Columns that folders of earlier versions, or runs without lanes, do not have."""
 
@@ -73,6 +77,11 @@ def decoded(read: Callable[[], Any], name: str, path: Path, workers: int) -> pd.
             raise refused(path, f"missing column {column!r}")
     _require_values(frame, path, workers, HOST if name == "spans" else 0)
     return frame
+
+
+def without_rows(name: str) -> pd.DataFrame:
+    """A table of this name that has no rows."""
+    return pd.DataFrame({key: np.zeros(0, kind) for key, kind in SCHEMAS[name].items()})
 
 
 def _require_kind(column: pd.Series[Any], kind: Any, path: Path) -> None:

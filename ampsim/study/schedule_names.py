@@ -8,8 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, get_args, get_type_hints
 
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
+
+METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS}
+"""Schedules and solvers, under their names."""
 
 _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "update interval {}"}
 """What tables and figures say of options."""
@@ -41,7 +45,7 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
         _require_distinct(option, value)
     made = [schedule for name in _split(names) for schedule in _make(name, given)]
     for option in without_effect(made, list(given)):
-        name = next(name for name in SCHEDULES if option in _options_of(SCHEDULES[name]))
+        name = next(name for name, kind in METHODS.items() if option in _options_of(kind))
         list(_make(name, given))
     return made
 
@@ -81,7 +85,7 @@ def option_types() -> dict[str, type]:
     (<class 'int'>, <class 'float'>)
     """
     found: dict[str, type] = {}
-    for kind in SCHEDULES.values():
+    for kind in METHODS.values():
         hints = get_type_hints(kind)
         for option in _options_of(kind):
             given = get_args(hints[option]) or (hints[option],)
@@ -105,10 +109,10 @@ def _split(names: str) -> list[str]:
         if not part:
             raise OptionError(
                 f"schedules must be names separated by single commas, got {names!r}; "
-                f"known: {', '.join(SCHEDULES)}"
+                f"known: {', '.join(METHODS)}"
             )
-        if part not in SCHEDULES:
-            raise UnknownNameError(one_of("schedule", part, SCHEDULES))
+        if part not in METHODS:
+            raise UnknownNameError(one_of("schedule", part, METHODS))
         if parts.count(part) > 1:
             raise OptionError(f"schedules must differ, got {part} twice in {names!r}")
     return parts
@@ -122,7 +126,7 @@ def _require_distinct(option: str, value: Any) -> None:
 
 def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
     """The schedule with each combination of those of `options` that it takes."""
-    kind: Any = SCHEDULES[name]
+    kind: Any = METHODS[name]
     taken = {key: options[key] for key in _options_of(kind) if key in options}
     choices: list[list[Any]] = [
         value if isinstance(value, list) else [value] for value in taken.values()
@@ -132,4 +136,5 @@ def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
 
 
 def _options_of(kind: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(kind)]
+    """Its options that are a value; the schedule inside a solver is none."""
+    return [field.name for field in dataclasses.fields(kind) if field.name != "inner"]

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock
+from ampsim.data_parallel import Solver
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
@@ -25,11 +26,11 @@ from ampsim.study.named import (
 )
 from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import DEFAULT, advice_on
-from ampsim.study.placing import prober, workers_of
+from ampsim.study.placing import place_under, prober
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
-from ampsim.study.training import Training
+from ampsim.study.training import Training, resolved
 from ampsim.study.validations import EpochTotals, Parts, validations
 from ampsim.trace import Step
 
@@ -88,7 +89,13 @@ class Simulation:
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
         instances = _count_if_any("instances", instances)
         self._every = _count_if_any("validate_every", validate_every)
+        if self._every is not None and isinstance(schedule, Solver):
+            raise OptionError(
+                f"validate_every={self._every} stops ranks of {schedule.name} within an epoch; "
+                "leave it out, or take a schedule"
+            )
         placed = placement_of(DEFAULT if placement is None else placement)
+        schedule = resolved(schedule, cluster)
         self._model = model
         self.workers = cluster.workers
         self._schedule = schedule
@@ -97,7 +104,7 @@ class Simulation:
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
-        workers = workers_of(placed, self._graph, cluster, seed, probed)
+        workers = place_under(schedule, placed, self._graph, cluster, seed, probed)
         self._training = Training(
             model,
             self._graph,
@@ -148,7 +155,10 @@ class Simulation:
         with fixed_settings():
             parts = Parts(self._batches("train"), self._every)
             while not parts.is_over:
-                train = self._training.train_part(parts.next_part())
+                batches = parts.next_part()
+                train = self._training.train_part(batches, self._later)
+                for _batch in batches:  # a solver has dealt them out already, by `_later`
+                    pass
                 if parts.is_over:
                     self._training.average_replicas()
                 valid = self._run_pass("valid")
@@ -183,6 +193,10 @@ class Simulation:
                 valid.end_s - valid.start_s,
             )
         )
+
+    def _later(self, epoch: int) -> Iterator[Any]:
+        """The training batches of an epoch, for methods that do not wait for validation."""
+        return self._data.batches("train", epoch=epoch, seed=self._seed)
 
     def latest_steps(self, count: int) -> list[Step]:
         """The last steps, at most so many, in the order of their ends; for a live view."""

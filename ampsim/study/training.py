@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
 
 from ampsim.clock import Clock, SimClock
+from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import Engine, PassReport, Schedule, average_replicas
@@ -18,6 +20,72 @@ from ampsim.study.model import Model
 from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.trace import Recorder
+
+Later: TypeAlias = Callable[[int], Iterable[Any]]
+"""``later(epoch)`` gives the batches of an epoch, counted from 0."""
+
+
+class Method(Protocol):
+    """One family of methods at work."""
+
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """Call `on_items` with the number of items of each instance that finishes."""
+        ...
+
+    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
+        """Train on an epoch's batches."""
+        ...
+
+    def validate(self, batches: Iterable[Any]) -> PassReport:
+        """Measure, and learn nothing."""
+        ...
+
+
+class ModelParallel:
+    """One copy of a model under a schedule.
+
+    Args:
+        engine: makes the passes.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """As of `Method`."""
+        self._engine.controller.on_finish = on_items
+
+    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
+        """As of `Method`; the pass ends before the next epoch begins."""
+        self._engine.updater.start_epoch(epoch)
+        return self._engine.run_pass(batches, is_training=True)
+
+    def validate(self, batches: Iterable[Any]) -> PassReport:
+        """As of `Method`, on the same devices and clock."""
+        return self._engine.run_pass(batches, is_training=False)
+
+
+class DataParallel:
+    """Copies of a model under a solver.
+
+    Args:
+        engine: trains them.
+    """
+
+    def __init__(self, engine: SolverEngine) -> None:
+        self._engine = engine
+
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """As of `Method`."""
+        self._engine.on_items = on_items
+
+    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
+        """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
+        return self._engine.train(epoch, batches, later)
+
+    def validate(self, batches: Iterable[Any]) -> PassReport:
+        """As of `Method`, off the clock."""
+        return self._engine.validate(batches)
 
 
 class Training:
@@ -28,7 +96,7 @@ class Training:
         graph: of the model, with its initial weights; the training changes them.
         cluster: on what.
         workers: for each node of the graph, the worker that hosts it.
-        schedule: how.
+        schedule: how; a solver trains copies of the model, and `workers` are those of the first.
         clock: whose time passes; a new virtual clock unless given.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         is_abstract: shapes instead of numbers (`sleep` mode); None for that wherever control flow
@@ -65,46 +133,62 @@ class Training:
         self.is_abstract = is_abstract
         self._graph = graph
         names = [node.name for node in graph.nodes]
-        self.recorder = Recorder(names, cluster.workers, spans_kept, has_lanes=cluster.has_lanes)
+        is_solver = isinstance(schedule, Solver)
+        known = [*names, CENTRE] if is_solver else names
+        self.recorder = Recorder(known, cluster.workers, spans_kept, has_lanes=cluster.has_lanes)
+        self._epoch = 0
+        clock = SimClock() if clock is None else clock
+        job, place = job_of(model, graph), (cluster, list(workers))
+        how: dict[str, Any] = {
+            "clock": clock,
+            "recorder": self.recorder,
+            "is_abstract": is_abstract,
+            "counts_memory": counts_memory,
+            "seed": seed,
+        }
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
-            self._engine = Engine(
-                job_of(model, graph),
-                cluster,
-                list(workers),
-                schedule,
-                clock=SimClock() if clock is None else clock,
-                recorder=self.recorder,
-                is_abstract=is_abstract,
-                counts_memory=counts_memory,
-                seed=seed,
-            )
+            if isinstance(schedule, Solver):
+                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
+                self._method: Method = DataParallel(made)
+                self._engine: Any = made
+            else:
+                self._engine = Engine(job, *place, schedule, **how)
+                self._method = ModelParallel(self._engine)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
-        self._engine.controller.on_finish = on_items
+        self._method.tell_items(on_items)
 
     def start_epoch(self, epoch: int) -> None:
         """Take the learning rate of `epoch`, counted from 0."""
-        self._engine.updater.start_epoch(epoch)
+        self._epoch = epoch
 
-    def train(self, batches: Iterable[Any], count: int | None = None) -> PassReport:
-        """Train on `batches`, or the first `count` of them; then let replicas have one mean.
+    def train(
+        self, batches: Iterable[Any], count: int | None = None, later: Later | None = None
+    ) -> PassReport:
+        """Train on `batches`, or the first `count` of them.
+
+        Args:
+            batches: of this epoch.
+            count: how many of them; None for all.
+            later: gives the batches of another epoch, for methods that go on from one epoch to the
+                next; None where this epoch is the last so far.
 
         Raises:
             SimulationError: the run cannot go on.
         """
-        report = self.train_part(itertools.islice(batches, count))
+        report = self.train_part(itertools.islice(batches, count), later)
         self.average_replicas()
         return report
 
-    def train_part(self, batches: Iterable[Any]) -> PassReport:
-        """Train on `batches`, a part of a pass: replicas stay as they are.
+    def train_part(self, batches: Iterable[Any], later: Later | None = None) -> PassReport:
+        """Train on `batches`, a part of a pass: replicas stay as they are; `later` as of `train`.
 
         Raises:
             SimulationError: the run cannot go on.
         """
         with fixed_settings():
-            return self._engine.run_pass(batches, is_training=True)
+            return self._method.train(self._epoch, batches, later)
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
@@ -117,4 +201,15 @@ class Training:
             SimulationError: the run cannot go on.
         """
         with fixed_settings():
-            return self._engine.run_pass(batches, is_training=False)
+            return self._method.validate(batches)
+
+
+def resolved(schedule: Schedule, cluster: Cluster) -> Schedule:
+    """The schedule itself; of a solver, with as many ranks as the cluster has room for.
+
+    Raises:
+        OptionError: ranks and servers do not fit the cluster.
+    """
+    if isinstance(schedule, Solver):
+        return replace(schedule, ranks=schedule.ranks_on(cluster.workers))
+    return schedule

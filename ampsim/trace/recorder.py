@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -87,10 +88,42 @@ EPOCH_SCHEMA: Final[dict[str, Any]] = {
     "error": np.float64,
     "train_error": np.float64,
 }
+EXCHANGE_SCHEMA: Final[dict[str, Any]] = {
+    "rank": np.int32,
+    "server": np.int32,
+    "sends": np.int8,
+    "ready_s": np.float64,
+    "start_s": np.float64,
+    "merge_start_s": np.float64,
+    "merge_end_s": np.float64,
+    "end_s": np.float64,
+    "stalled_s": np.float64,
+    "waits_for": np.int8,
+    "bytes": np.int64,
+    "staleness": np.int64,
+    "distance": np.float64,
+    "is_mixed": np.bool_,
+}
+SENDS: Final = ("gradient", "weights")
+"""Names of the codes of what an exchange sends."""
+
+WAITS: Final = ("nothing", "all", "turn", "lock", "reply", "bound")
+"""Names of the codes of what an exchange makes a rank wait for."""
+
+COLLECTIVE_SCHEMA: Final[dict[str, Any]] = {
+    "ranks": np.int64,
+    "bytes": np.int64,
+    "first_s": np.float64,
+    "start_s": np.float64,
+    "end_s": np.float64,
+    "formula_s": np.float64,
+    "is_event": np.bool_,
+}
 VALIDATION_COLUMNS: Final = (
     "epochs", "time_s", "instances", "valid_loss", "accuracy", "error", "valid_s",
 )  # fmt: skip
 NO_INSTANCE: Final = -1
+NO_STALENESS: Final = -1
 
 
 class Step(NamedTuple):
@@ -106,7 +139,7 @@ NODE_COLUMNS: Final = ("node", "source", "target")
 
 
 class Recorder:
-    """Six tables that grow during a run, and a summary of the spans that needs none of them.
+    """Eight tables that grow during a run, and a summary of the spans that needs none of them.
 
     A row of `spans` is (kind, start, end, staleness, state, cause): the number that `kinds` gives
     (worker, node, direction, FLOP, bytes, operations), seconds, updates, the message's state, and
@@ -151,6 +184,8 @@ class Recorder:
             "stashes": Kept(STASH_SCHEMA, spans_kept),
             "epochs": Kept(EPOCH_SCHEMA),
             "admissions": Kept(ADMISSION_SCHEMA, spans_kept),
+            "exchanges": Kept(EXCHANGE_SCHEMA, spans_kept),
+            "collectives": Kept(COLLECTIVE_SCHEMA, spans_kept),
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
@@ -169,10 +204,21 @@ class Recorder:
         self.stashes = self._table("stashes", STASH_SCHEMA)
         self.epochs = self._table("epochs", EPOCH_SCHEMA)
         self.admissions = self._table("admissions", ADMISSION_SCHEMA)
+        self.exchanges = self._table("exchanges", EXCHANGE_SCHEMA)
+        self.collectives = self._table("collectives", COLLECTIVE_SCHEMA)
 
     def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> Table:
         logs = [self._logs[name]] if name in self._logs else []
         return Table(plain_fields(schema), (self._kept[name], *logs, *sinks))
+
+    def without_staleness(self) -> Recorder:
+        """This recorder, for those whose gradients are applied elsewhere.
+
+        Staleness is counted where that happens; the spans of their gradients say none.
+        """
+        recorder = copy.copy(self)
+        recorder.spans = cast("Table", _WithoutStaleness(self.spans))
+        return recorder
 
     def latest_span(self) -> tuple[int, float]:
         """Return the number of the span that was added last and its end; `START` and 0 of none."""
@@ -220,11 +266,13 @@ class Recorder:
         self.updates.flush_if_full()
         self.stashes.flush_if_full()
         self.admissions.flush_if_full()
+        self.exchanges.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
         for table in (
-            self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.admissions
+            self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.admissions,
+            self.exchanges, self.collectives,
         ):  # fmt: skip
             table.flush()
 
@@ -250,6 +298,18 @@ class Recorder:
         return to_frame(self.columns(table), self.nodes, self.states.texts)
 
 
+class _WithoutStaleness:
+    """The table of spans, to which rows are added without their staleness."""
+
+    def __init__(self, spans: Table) -> None:
+        self._append = spans.append
+        self.flush_if_full = spans.flush_if_full
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        """Add a row."""
+        self._append((*row[:3], NO_STALENESS, *row[4:]))
+
+
 def _instances_if_any(states: Iterable[Any]) -> Iterator[int]:
     """The instance of each state; −1 of what is no state, on which a run has failed."""
     for state in states:
@@ -265,6 +325,9 @@ def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ())
             decoded[name] = _categories(decoded[name], nodes)
     if "direction" in decoded:
         decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
+    for name, names in (("sends", SENDS), ("waits_for", WAITS)):
+        if name in decoded:
+            decoded[name] = _categories(decoded[name], names)
     if "lane" in decoded:
         decoded["lane"] = _categories(decoded["lane"], LANES)
     if "state" in decoded:

@@ -16,10 +16,12 @@ from ampsim import assets
 from ampsim.cli import completion
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
+from ampsim.data_parallel import COLLECTIVES
 from ampsim.hardware.notation import TOPOLOGIES
 from ampsim.hardware.topology import Topology
-from ampsim.model_parallel import PLACEMENTS, SCHEDULES
+from ampsim.model_parallel import PLACEMENTS
 from ampsim.model_parallel.schedules.values import REMEDIES
+from ampsim.study.schedule_names import METHODS
 
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands
@@ -42,7 +44,8 @@ CALLS = {
 
 
 def test_registries_and_completion_have_the_same_names():
-    assert tuple(SCHEDULES) == completion.SCHEDULES
+    assert tuple(METHODS) == completion.SCHEDULES
+    assert tuple(COLLECTIVES) == completion.COLLECTIVES
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
     assert tuple(REMEDIES) == completion.REMEDIES

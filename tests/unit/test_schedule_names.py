@@ -17,6 +17,7 @@ from ampsim.recipes.recipe import ScheduleEntry
 from ampsim.study import Forecast
 from ampsim.study.forecast_json import KEYS, to_json
 from ampsim.study.schedule_names import (
+    METHODS,
     labels_of,
     option_names,
     option_types,
@@ -25,7 +26,7 @@ from ampsim.study.schedule_names import (
 )
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_schedule_is_made_by_its_name(name):
     (made,) = schedules_of(f" {name.upper()} ")
     assert made.name == name
@@ -79,8 +80,8 @@ def test_a_list_makes_a_schedule_of_each_value_where_the_schedule_reads_it(name)
 
 
 def test_no_two_schedules_have_the_same_label():
-    every = [schedules_of(name)[0] for name in SCHEDULES]
-    assert labels_of(every) == list(SCHEDULES)
+    every = [schedules_of(name)[0] for name in METHODS]
+    assert labels_of(every) == list(METHODS)
     other = [ampsim.Amp(), ampsim.Amp(remedy="weight-prediction"), ampsim.Amp()]
     assert labels_of(other) == [
         "amp, remedy 'none'", "amp, remedy 'weight-prediction'", "amp, remedy 'none' (2)"
@@ -99,7 +100,7 @@ def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes(option)
     declared = get_args(get_type_hints(Tuning)[option])
     assert on_command_line.default is None
     assert declared == (str if option in COUNTS else option_types()[option], type(None))
-    taker = next(name for name, kind in SCHEDULES.items() if option in kind.__dataclass_fields__)
+    taker = next(name for name, kind in METHODS.items() if option in kind.__dataclass_fields__)
     value = {int: 3, float: 0.5, str: "none", bool: True}[option_types()[option]]
     given = ScheduleEntry.model_validate({"name": taker, option: value})
     assert getattr(given, option) == value

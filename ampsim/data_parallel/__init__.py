@@ -1,0 +1,43 @@
+"""Data parallelism: copies of a model, and the solvers between them."""
+
+from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
+from ampsim.data_parallel.engine import SolverEngine
+from ampsim.data_parallel.setting import CENTRE
+from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solvers import (
+    EASGD,
+    SOLVERS,
+    SSP,
+    AsyncEASGD,
+    AsyncSGD,
+    DiLoCo,
+    EAWild,
+    Hogwild,
+    LocalSGD,
+    SyncEASGD,
+    SyncSGD,
+)
+from ampsim.data_parallel.sub_cluster import cluster_of_rank
+
+__all__ = [
+    "CENTRE",
+    "COLLECTIVES",
+    "EASGD",
+    "SOLVERS",
+    "SSP",
+    "AsyncEASGD",
+    "AsyncSGD",
+    "Collected",
+    "Collective",
+    "DiLoCo",
+    "EAWild",
+    "Hogwild",
+    "Hop",
+    "LocalSGD",
+    "Served",
+    "Solver",
+    "SolverEngine",
+    "SyncEASGD",
+    "SyncSGD",
+    "cluster_of_rank",
+]

@@ -1,0 +1,146 @@
+"""Who hands out batches to ranks, epoch after epoch, without a drain in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeAlias
+
+
+class Batch(Protocol):
+    """What the dealer asks of a batch."""
+
+    rows: int
+
+
+Later: TypeAlias = "Callable[[int], Iterable[Any]]"
+"""``later(epoch)`` gives the batches of an epoch, counted from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """What a rank does next.
+
+    Args:
+        epoch: of its batches.
+        batches: as many as the schedule inside a rank takes at once, or fewer at the end of an
+            epoch; none for a rank that only meets the others this time.
+        first: the first instance's number; the others follow.
+        rows: items in all of them.
+    """
+
+    epoch: int
+    batches: tuple[Any, ...]
+    first: int
+    rows: int
+
+
+class Dealer:
+    """Hands out each batch of an epoch once; no deal has batches of two epochs.
+
+    Args:
+        ranks: how many ranks there are.
+        together: batches that a rank takes at once.
+        in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
+            last one some ranks may have nothing.
+        on_epoch: called with an epoch when all of its deals are closed.
+    """
+
+    def __init__(
+        self, ranks: int, together: int, *, in_rounds: bool, on_epoch: Callable[[int], None]
+    ) -> None:
+        self._ranks, self._together = ranks, together
+        self._in_rounds = in_rounds
+        self._on_epoch = on_epoch
+        self._epoch = -1
+        self._batches: Iterator[Any] = iter(())
+        self._next: list[Any] = []
+        self._later: Later | None = None
+        self._open: dict[int, int] = {}
+        self._number = 0
+        self._rounds: dict[int, list[Deal | None]] = {}
+        self._left: dict[int, int] = {}
+        self._round_of = [0] * ranks
+
+    def offer(self, epoch: int, batches: Iterable[Any], later: Later | None) -> None:
+        """Deal out `batches` as those of `epoch`, unless they are dealt out already.
+
+        Args:
+            epoch: counted from 0.
+            batches: of it.
+            later: gives those of later epochs; None where ranks stop after this one.
+        """
+        self._later = later
+        if epoch > self._epoch:
+            assert not self._next, f"epoch {epoch} before epoch {self._epoch} is dealt out"
+            self._start(epoch, batches)
+
+    def take(self, rank: int) -> Deal | None:
+        """What `rank` does next; None where there is nothing left."""
+        if not self._in_rounds:
+            return self._deal()
+        number = self._round_of[rank]
+        if number not in self._rounds:
+            made = self._round()
+            if made is None:
+                return None
+            self._rounds[number], self._left[number] = made, self._ranks
+        self._round_of[rank] += 1
+        self._left[number] -= 1
+        deal = self._rounds[number][rank]
+        if not self._left[number]:
+            del self._rounds[number], self._left[number]
+        return deal
+
+    def close(self, deal: Deal) -> None:
+        """Note that what a deal was for has been done."""
+        if not deal.batches:
+            return
+        self._open[deal.epoch] -= 1
+        is_dealt_out = deal.epoch < self._epoch or not self._next
+        if is_dealt_out and not self._open[deal.epoch]:
+            del self._open[deal.epoch]
+            self._on_epoch(deal.epoch)
+
+    def has_any(self, epoch: int) -> bool:
+        """Whether an epoch that was offered has anything to deal out, or had."""
+        return epoch < self._epoch or bool(self._next) or bool(self._open.get(epoch))
+
+    @property
+    def open_deals(self) -> int:
+        """Deals that are not closed."""
+        return sum(self._open.values())
+
+    def _start(self, epoch: int, batches: Iterable[Any]) -> None:
+        self._epoch = epoch
+        self._batches = iter(batches)
+        self._open[epoch] = 0
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        self._next = list(islice(self._batches, self._together))
+
+    def _deal(self) -> Deal | None:
+        """The next batches; those of another epoch where this one is dealt out."""
+        if not self._next and self._later is not None:
+            self._start(self._epoch + 1, self._later(self._epoch + 1))
+        return self._same_epoch()
+
+    def _same_epoch(self) -> Deal | None:
+        if not self._next:
+            return None
+        batches = tuple(self._next)
+        deal = Deal(self._epoch, batches, self._number, sum(one.rows for one in batches))
+        self._number += len(batches)
+        self._open[self._epoch] += 1
+        self._look_ahead()
+        return deal
+
+    def _round(self) -> list[Deal | None] | None:
+        """A deal for each rank; None where nothing is left."""
+        first = self._deal()
+        if first is None:
+            return None
+        nothing = Deal(first.epoch, (), first.first, 0)
+        return [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]

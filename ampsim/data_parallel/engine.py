@@ -1,0 +1,369 @@
+"""The engine of solvers: ranks, and what they exchange with, trained epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from ampsim.clock import Clock, SimClock
+from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.meeting import Meeting
+from ampsim.data_parallel.outer import nesterov
+from ampsim.data_parallel.parameters import Parameters, weighted_mean
+from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.setting import Setting
+from ampsim.data_parallel.solver import Solver, Vector
+from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
+from ampsim.data_parallel.solvers.diloco import DiLoCo
+from ampsim.data_parallel.visits import Visits
+from ampsim.errors import OptionError, StuckError
+from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.ir import Graph
+from ampsim.machine import Fabric, Instant, Tasks, paced
+from ampsim.model_parallel import Engine, Job, PassReport, PassTotals, Sequential
+from ampsim.model_parallel.worker_memories import WorkerMemories
+from ampsim.optim import Optimizer, momentum, sgd
+from ampsim.trace import START, Cause, Recorder
+
+_BARE: Final = sgd(1.0)
+"""Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
+
+
+class SolverEngine:
+    """Trains copies of a model under a solver.
+
+    Args:
+        job: the network and how to train it; its graph holds the centre's weights after each
+            epoch, and is what is validated.
+        make_graph: gives another graph of the network, without weights.
+        cluster: the devices and links.
+        placement: for each node, its worker in rank 0; other ranks are placed alike.
+        solver: the decisions.
+        clock: whose time passes.
+        recorder: who writes down what happens; its last node is the centre.
+        is_abstract: `sleep` mode.
+        counts_memory: whether what lies in memories is counted.
+        seed: of what varies on the cluster; None for a run in which nothing does.
+
+    Raises:
+        OptionError: the solver does not fit the model or the cluster.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        make_graph: Callable[[], Graph],
+        cluster: Cluster,
+        placement: Sequence[int],
+        solver: Solver,
+        *,
+        clock: Clock,
+        recorder: Recorder,
+        is_abstract: bool,
+        counts_memory: bool,
+        seed: int | None,
+    ) -> None:
+        """Put everything together; no time passes yet."""
+        _require_fit(job.graph, solver)
+        _require_plain(cluster, solver)
+        self._graph, self._clock, self._recorder = job.graph, clock, recorder
+        self._solver = solver
+        self._count = solver.ranks_on(cluster.workers)
+        self._totals: dict[int, PassTotals] = {}
+        self._ended: dict[int, tuple[float, list[Vector]]] = {}
+        self._closed: set[int] = set()
+        self._next_end = 0
+        self._end = clock.signal()
+        self._is_going_on = False
+        self._epoch = -1
+        self._last_end_s = 0.0
+        self._has_begun = False
+        self.on_items: Callable[[int], None] = lambda _items: None
+        nodes = job.graph.parameterized
+        optimizer = _optimizer_of(solver, job.optimizer)
+        names = [node.name for node in nodes]
+        thetas = [node.theta for node in nodes]
+        instant = Instant(clock)
+        together = solver.inner.admission.in_flight_max or 1
+        is_together = solver.meets == "all"
+        dealer = Dealer(self._count, together, in_rounds=is_together, on_epoch=self._end_epoch)
+        self._setting = Setting(
+            solver=solver,
+            pull=solver.pull(self._count),
+            cluster=cluster,
+            clock=clock,
+            recorder=recorder,
+            instant=instant,
+            fabric=Fabric(cluster, clock, recorder, instant.settle, seed=seed),
+            memories=WorkerMemories(cluster, clock, is_counting=counts_memory),
+            centre=Parameters(names, thetas, optimizer),
+            nodes=nodes,
+            places=[job.graph.index(node) for node in nodes],
+            centre_place=len(job.graph.nodes),
+            dealer=dealer,
+            rate=optimizer.rate,
+            is_abstract=is_abstract,
+        )
+        steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
+        self._ranks = self._make_ranks(
+            replace(job, optimizer=_BARE if steps_elsewhere else optimizer),
+            make_graph,
+            placement,
+            seed,
+        )
+        self._visits: Visits | None = None
+        if solver.meets == "server":
+            first = self._count * solver.workers_per_rank
+            servers = range(first, first + solver.server_count)
+            self._visits = Visits(self._setting, self._ranks, servers)
+            exchange: Meeting | Visits = self._visits
+        else:
+            outer = Parameters(names, thetas, _outer_of(solver))
+            exchange = Meeting(self._setting, self._ranks, outer)
+        for rank in self._ranks:
+            rank.exchange = exchange
+        self._start_processors(seed)
+        self._observer = _observer(job, is_abstract)
+        self._observer.controller.on_finish = self._tell
+
+    def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
+        """Train until all `batches` of an epoch have been merged.
+
+        Args:
+            epoch: counted from 0, one after the other.
+            batches: of the epoch.
+            later: gives the batches of later epochs, with which ranks go on at once; None lets them
+                stop, until they are given others.
+
+        Raises:
+            StuckError: nothing is left to do, but batches are not merged.
+            DivergenceError: a loss or a weight stopped being finite.
+            OutOfMemoryError: a device's memory has no room for what has to lie there.
+            SimulationError: a node's step failed; the message says where and when.
+        """
+        setting = self._setting
+        self._epoch = epoch
+        self._is_going_on = later is not None
+        self._end = self._clock.signal()
+        setting.dealer.offer(epoch, batches, later)
+        start_s = self._last_end_s
+        try:
+            self._take_parameters()
+            if not setting.dealer.has_any(epoch):
+                self._end_epoch(epoch)
+            if epoch not in self._ended:
+                self._begin_idle()
+                setting.instant.settle()
+                self._clock.run(self._end)
+        except BaseException:
+            setting.fabric.note_unfinished()  # only then: others go on in the next epoch
+            raise
+        finally:
+            self._note_peaks()
+        if epoch not in self._ended:
+            self._require_done(epoch)
+        end_s, centre = self._ended.pop(epoch, (self._clock.now, setting.centre.thetas))
+        self._last_end_s = end_s
+        if not setting.is_abstract:
+            for node, theta in zip(setting.nodes, centre, strict=True):
+                node.adopt(theta)
+        return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
+
+    def validate(self, batches: Iterable[Any]) -> PassReport:
+        """Measure the centre, off the clock: no virtual time passes."""
+        report = self._observer.run_pass(batches, is_training=False)
+        return PassReport(self._last_end_s, self._last_end_s, report.totals)
+
+    def _make_ranks(
+        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int], seed: int | None
+    ) -> list[Rank]:
+        each = self._solver.workers_per_rank
+        ranks: list[Rank] = []
+        for number in range(self._count):
+            graph = make_graph()
+            for node, theta in zip(graph.parameterized, self._setting.centre.thetas, strict=True):
+                node.adopt(theta)
+            first = number * each
+            placed = [worker if worker == HOST else first + worker for worker in placement]
+            workers = range(first, first + each)
+            own = replace(job, graph=graph)
+            rank = Rank(
+                number, own, workers, placed, self._setting, totals=self._totals_of, seed=seed
+            )
+            rank.controller.on_finish = self._tell
+            ranks.append(rank)
+        return ranks
+
+    def _tell(self, items: int) -> None:
+        self.on_items(items)
+
+    def _totals_of(self, epoch: int) -> PassTotals:
+        return self._totals.setdefault(epoch, PassTotals())
+
+    def _start_processors(self, seed: int | None) -> None:
+        setting = self._setting
+        for rank in self._ranks:
+            for processor, tasks in rank.assembly.tasks:
+                self._clock.start(processor.work(tasks), f"worker-{processor.index}")
+        for server in self._visits.servers if self._visits is not None else ():
+            tasks: Tasks = server
+            if seed is not None:
+                tasks = paced(server, server.processor, self._clock, setting.cluster, seed=seed)
+            self._clock.start(server.processor.work(tasks), f"server-{server.worker}")
+        self._clock.run()
+
+    def _take_parameters(self) -> None:
+        """Let all parameters lie in memory, before the first epoch."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        for rank in self._ranks:
+            rank.take_parameters()
+        arrays = self._setting.centre.optimizer.arrays if self._solver.sends == "gradient" else 0
+        for server in self._visits.servers if self._visits is not None else ():
+            server.take_parameters(arrays)
+
+    def _begin_idle(self) -> None:
+        """Let ranks go on that had no batch left."""
+        cause = self._latest()
+        for rank in self._ranks:
+            if rank.is_idle:
+                rank.begin(cause)
+
+    def _latest(self) -> Cause:
+        number, _end_s = self._recorder.latest_span()
+        return number if self._recorder.spans.count else START
+
+    def _end_epoch(self, epoch: int) -> None:
+        """Keep the centre as it is when all of an epoch, and of those before, has been merged."""
+        self._closed.add(epoch)
+        while (
+            self._next_end in self._closed
+        ):  # a slow rank may still have a batch of an earlier one
+            self._closed.remove(self._next_end)
+            self._ended[self._next_end] = (self._clock.now, self._snapshot())
+            if self._is_going_on and self._next_end == self._epoch:
+                self._end.fire()
+            self._next_end += 1
+
+    def _snapshot(self) -> list[Vector]:
+        """The centre's weights; the mean of the ranks' where they step before they meet."""
+        setting = self._setting
+        if setting.is_abstract or not self._solver.steps_first:
+            return list(setting.centre.thetas)
+        thetas: list[Vector] = []
+        for place in range(len(setting.nodes)):
+            vectors = [rank.theta(place) for rank in self._ranks]
+            alike = all(one is vectors[0] for one in vectors)
+            mean = vectors[0] if alike else weighted_mean(vectors, [1] * len(vectors))
+            assert mean is not None
+            thetas.append(mean)
+        return thetas
+
+    def _note_peaks(self) -> None:
+        summary = self._recorder.summary
+        self._recorder.memory = [
+            (worker, *sample.bytes, sample.time_s)
+            for worker, memory in enumerate(self._setting.memories.all)
+            for sample in memory.timeline
+        ]
+        for rank in self._ranks:
+            for placed in rank.assembly.placed_nodes:
+                if placed.steps.activations is not None:
+                    most = summary.in_flight_max.get(placed.index, 0)
+                    held = placed.steps.activations.held_max
+                    summary.in_flight_max[placed.index] = max(most, held)
+                    summary.stashed_bytes_max[placed.index] = 0
+
+    def _require_done(self, epoch: int) -> None:
+        """Check that all of an epoch has been merged.
+
+        Raises:
+            StuckError: it has not, and nothing is left to do.
+        """
+        left = self._setting.dealer.open_deals
+        if left:
+            busy = [rank.number for rank in self._ranks if not rank.is_idle]
+            raise StuckError(
+                f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {left} "
+                f"batches of epoch {epoch + 1} are not merged; ranks {busy} wait"
+            )
+
+
+def _observer(job: Job, is_abstract: bool) -> Engine:
+    """What measures the centre's weights, on a clock of its own."""
+    nodes = [node.name for node in job.graph.nodes]
+    return Engine(
+        job,
+        load_cluster("tflops-1", workers=1),
+        [HOST, *[0] * (len(nodes) - 1)],
+        Sequential(),
+        clock=SimClock(),
+        recorder=Recorder(nodes, 1, 0),
+        is_abstract=is_abstract,
+    )
+
+
+def _optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
+    """The model's optimizer, with the solver's momentum where it has one.
+
+    Raises:
+        OptionError: the model's optimizer is another than "sgd".
+    """
+    if not isinstance(solver, AsyncSGD) or not solver.momentum:
+        return optimizer
+    if optimizer.name != "sgd":
+        raise OptionError(
+            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
+            f"got {optimizer.name}; leave momentum out"
+        )
+    return momentum(optimizer.rate, solver.momentum)
+
+
+def _outer_of(solver: Solver) -> Optimizer:
+    if not isinstance(solver, DiLoCo):
+        return _BARE
+    return nesterov(solver.outer_rate, solver.outer_momentum)
+
+
+def _require_fit(graph: Graph, solver: Solver) -> None:
+    """Check that copies of a network can be trained.
+
+    Raises:
+        OptionError: an update writes weights in place, or nodes are replicas of each other.
+    """
+    for node in graph.parameterized:
+        if node.is_sparse:
+            raise OptionError(
+                f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
+                "ranks cannot share its versions; take is_sparse=False, or a model without it"
+            )
+    if graph.replica_groups:
+        names = ", ".join(node.name for node in graph.replica_groups[0])
+        raise OptionError(
+            f"{solver.name}: ranks are copies already, but nodes {names} are replicas within one; "
+            "take replicas=1"
+        )
+
+
+def _require_plain(cluster: Cluster, solver: Solver) -> None:
+    """Check that a cluster charges for nothing that servers and meetings know nothing of.
+
+    Raises:
+        OptionError: it does.
+    """
+    fault = None
+    if cluster.host is not None and not cluster.is_host_free:
+        fault = "a host that takes time"
+    elif cluster.has_lanes:
+        fault = "dispatch or copy lanes"
+    elif cluster.memory is not None:
+        fault = "a remedy for memory"
+    elif any(one.message_overhead_s for one in cluster.devices):
+        fault = "message_overhead_s"
+    if fault is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "
+            "exchanges between ranks; leave it out, or take a schedule"
+        )

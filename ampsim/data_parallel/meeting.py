@@ -1,0 +1,313 @@
+"""A meeting: all ranks exchange at once, in a collective.
+
+It begins when the last rank is there. What comes out of it is computed then, in the order of ranks,
+so that it depends neither on the algorithm nor on who came first; when each rank has it, the
+messages say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.hop_run import HopRun
+from ampsim.data_parallel.parameters import Parameters, weighted_mean
+from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.setting import ELASTIC, Setting
+from ampsim.data_parallel.solver import Vector
+from ampsim.hardware import Way
+from ampsim.trace import Cause, of_transfer
+from ampsim.trace.recorder import SENDS, WAITS
+
+NO_SERVER = -1
+ALL = WAITS.index("all")
+
+
+class Meeting:
+    """Where all ranks meet.
+
+    Args:
+        setting: what ranks have in common.
+        ranks: all of them.
+        outer: makes the centre's own steps, where the solver has them.
+    """
+
+    def __init__(self, setting: Setting, ranks: Sequence[Rank], outer: Parameters) -> None:
+        self._setting = setting
+        self._ranks = ranks
+        self._outer = outer
+        solver = setting.solver
+        self._collective = COLLECTIVES[solver.collective_name]
+        self._there: dict[int, float] = {}
+        self._ready: dict[int, float] = {}
+        self._before: list[Vector | None] = []
+        self._due: set[int] = set()
+        self._counts = [0] * len(setting.nodes)
+        self._began_s = 0.0
+        self._missing = [0] * len(ranks)
+        self._met: set[int] = set()
+        self._distances = [math.nan] * len(ranks)
+        count, group = len(ranks), solver.group_size
+        self._parts = self._collective.parts(count, group)
+        self._columns = [
+            (workers, sum(map(setting.bytes_of, places))) for workers, places in _columns(ranks)
+        ]
+        self._ways = [_uniform_way(setting, workers) for workers, _size in self._columns]
+
+    def begun(self, rank: Rank, cause: Cause) -> None:
+        """Nothing happens before the gradient is there."""
+
+    def drained(self, rank: Rank, cause: Cause) -> None:
+        """Meet before the rank's step, or step alone."""
+        if self._setting.solver.steps_first:
+            rank.apply(cause, rank.touched)
+        elif self._is_meeting(rank):
+            self._arrive(rank, cause)
+        else:
+            rank.apply(cause, rank.touched)
+
+    def updated(self, rank: Rank, cause: Cause) -> None:
+        """Meet after the rank's step, or take its next deal."""
+        is_first = self._setting.solver.steps_first
+        if is_first and self._is_meeting(rank) and rank.number not in self._met:
+            rank.forget_gradients()
+            rank.close()
+            self._arrive(rank, cause)
+            return
+        if not is_first or rank.number not in self._met:
+            rank.close()
+        self._go_on(rank, cause)
+
+    def ended(self, rank: Rank) -> None:
+        """All ranks end in the same round: nobody waits for this one."""
+
+    def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
+        """Give a rank's vector its new value."""
+        setting, solver = self._setting, self._setting.solver
+        gradient = rank.gradients[place]
+        if rank.number in self._met and (solver.sends == "gradient" or solver.steps_first):
+            theta = None if setting.is_abstract else setting.centre.thetas[place]
+            if theta is not None:
+                rank.adopt(place, solver.adopt(rank.theta(place), theta))
+            if rank.number == 0:
+                count = self._counts[place]
+                setting.recorder.updates.append((setting.places[place], now_s, count, 0.0, 0))
+            return None
+        is_pulled = solver.is_elastic and rank.number in self._met
+        if not setting.is_abstract:
+            rank.adopt(place, self._stepped(rank, place, gradient, now_s, is_pulled=is_pulled))
+        if place in rank.touched:
+            row = (setting.places[place], now_s, rank.counts[place], 0.0, 0)
+            setting.recorder.updates.append(row)
+        return ELASTIC if is_pulled else None
+
+    def _stepped(
+        self, rank: Rank, place: int, gradient: Vector | None, now_s: float, *, is_pulled: bool
+    ) -> Vector:
+        setting = self._setting
+        theta = rank.theta(place)
+        centre = self._before[place] if is_pulled else None
+        if gradient is None:  # a rank without a batch: the spring alone
+            return setting.solver.local(theta, theta, centre, setting.pull, _no_step)
+        assert rank.deal is not None
+        step = rank.own.step(place, setting.rate(rank.deal.epoch), now_s)
+        stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
+        rank.own.versions[place] += 1
+        return stepped
+
+    def _is_meeting(self, rank: Rank) -> bool:
+        return (rank.steps + 1) % self._setting.solver.exchange_period == 0
+
+    def _go_on(self, rank: Rank, cause: Cause) -> None:
+        """Take the next deal."""
+        self._met.discard(rank.number)
+        rank.forget_gradients()
+        rank.steps += 1
+        rank.begin(cause)
+
+    def _arrive(self, rank: Rank, cause: Cause) -> None:
+        """Wait for the others; the last one starts the collective."""
+        self._there[rank.number] = self._setting.clock.now
+        if len(self._there) == len(self._ranks):
+            self._start(cause, rank)
+
+    def _start(self, cause: Cause, last: Rank) -> None:
+        self._ready, self._there = self._there, {}
+        self._combine()
+        self._began_s = self._setting.clock.now
+        self._missing = [len(self._columns)] * len(self._ranks)
+        for column in range(len(self._columns)):
+            self._run(column, cause, last)
+
+    def _run(self, column: int, cause: Cause, last: Rank) -> None:
+        """Let one worker of each rank take part: those that host the same nodes."""
+        setting, count = self._setting, len(self._ranks)
+        workers, size_bytes = self._columns[column]
+        item_bytes = setting.nodes[0].theta.itemsize
+        part_bytes = -(-size_bytes // item_bytes // self._parts) * item_bytes
+        way, group = self._ways[column], setting.solver.group_size
+        formula_s = held_s = math.nan
+        if way is not None:
+            rate = way.narrowest_bytes_per_s or math.inf
+            padded = part_bytes * self._parts
+            how = (count, group, padded)
+            formula_s = self._collective.seconds(*how, way.latency_s, rate)
+            held_s = self._collective.seconds(*how, 0.0, rate)
+        now_s = setting.clock.now
+        first_s = min(self._ready.values())
+        if way is None:
+            hops = self._collective.hops(count, group)
+            ends = partial(self._noted, [count, size_bytes, first_s, now_s, formula_s], [count])
+            HopRun(hops, workers, part_bytes, setting, ends).start(cause)
+            return
+        row = (count, size_bytes, first_s, now_s, now_s + formula_s, formula_s, True)
+        setting.recorder.collectives.append(row)
+        if not formula_s:
+            for rank in range(count):
+                self._came(rank, cause)
+            return
+        transfer = of_transfer(setting.recorder.transfers.count)
+        pair = (workers[last.number], workers[(last.number + 1) % count])
+        times = (now_s, now_s + formula_s, now_s, now_s + held_s)
+        places = (setting.centre_place, setting.centre_place)
+        setting.recorder.transfers.append((*places, size_bytes, *times, *pair, cause))
+
+        def end() -> None:
+            for rank in range(count):
+                self._came(rank, transfer)
+            setting.instant.settle()
+
+        setting.clock.call_later(formula_s, end)
+
+    def _noted(self, row: list[float], left: list[int], rank: int, cause: Cause) -> None:
+        """Record a collective of messages when the last rank has what it came for."""
+        left[0] -= 1
+        if not left[0]:
+            count, size_bytes, first_s, start_s, formula_s = row
+            end_s = self._setting.clock.now
+            whole = (int(count), int(size_bytes), first_s, start_s, end_s, formula_s, False)
+            self._setting.recorder.collectives.append(whole)
+        self._came(rank, cause)
+
+    def _came(self, number: int, cause: Cause) -> None:
+        self._missing[number] -= 1
+        if not self._missing[number]:
+            self._over(self._ranks[number], cause)
+
+    def _over(self, rank: Rank, cause: Cause) -> None:
+        """Let a rank go on that has what it came for."""
+        setting, solver = self._setting, self._setting.solver
+        ready_s, now_s = self._ready[rank.number], setting.clock.now
+        self._met.add(rank.number)
+        self._record(rank, ready_s, now_s)
+        if solver.sends == "gradient":
+            rank.apply(cause, self._due)
+        elif not solver.steps_first or solver.has_outer_step:
+            rank.apply(cause, range(len(setting.nodes)))
+        else:
+            if not setting.is_abstract:
+                for place, theta in enumerate(setting.centre.thetas):
+                    rank.adopt(place, solver.adopt(rank.theta(place), theta))
+            self._go_on(rank, cause)
+
+    def _record(self, rank: Rank, ready_s: float, now_s: float) -> None:
+        setting = self._setting
+        sends = SENDS.index(setting.solver.sends)
+        stalled_s = now_s - ready_s
+        waits = ALL if stalled_s else 0
+        size_bytes = sum(size for _workers, size in self._columns)
+        times = (ready_s, self._began_s, self._began_s, now_s, now_s, stalled_s)
+        distance = self._distances[rank.number]
+        setting.recorder.exchanges.append(
+            (rank.number, NO_SERVER, sends, *times, waits, size_bytes, 0, distance, False)
+        )
+
+    def _combine(self) -> None:
+        """What the collective gives, and what the centre is after it."""
+        solver, setting = self._setting.solver, self._setting
+        self._due = set().union(*(rank.touched for rank in self._ranks))
+        for place in self._due:
+            counts = (rank.counts[place] for rank in self._ranks if place in rank.touched)
+            self._counts[place] = sum(counts)
+        self._before = list(setting.centre.thetas)
+        if not setting.is_abstract:
+            self._note_distances()
+            for place in range(len(setting.nodes)):
+                self._combine_vector(place)
+        elif solver.sends == "gradient":
+            for place in self._due:
+                setting.centre.versions[place] += 1
+        for rank in self._ranks:
+            rank.rows = 0
+
+    def _combine_vector(self, place: int) -> None:
+        setting, solver, ranks = self._setting, self._setting.solver, self._ranks
+        if solver.sends == "gradient":
+            parcel = weighted_mean(
+                [rank.gradients[place] for rank in ranks], [rank.rows for rank in ranks]
+            )
+            for rank in ranks:
+                rank.gradients[place] = None
+            if parcel is None:
+                return
+            pull = 0.0
+        else:
+            weights = [1 if solver.is_elastic else rank.rows for rank in ranks]
+            parcel = weighted_mean([rank.theta(place) for rank in ranks], weights)
+            pull = setting.pull * len(ranks)
+        assert parcel is not None
+        centre = setting.centre
+        maker = self._outer if solver.has_outer_step else centre
+        rate = maker.optimizer.rate(0) if solver.has_outer_step else self._rate()
+        step = maker.step(place, rate, setting.clock.now)
+        centre.thetas[place] = solver.merge(centre.thetas[place], parcel, pull, step)
+        centre.versions[place] += 1
+
+    def _rate(self) -> float:
+        """The rate of the epoch of this round."""
+        epoch = next((rank.deal.epoch for rank in self._ranks if rank.deal is not None), 0)
+        return self._setting.rate(epoch)
+
+    def _note_distances(self) -> None:
+        """How far each rank is from the centre, before they meet, where they may differ."""
+        setting = self._setting
+        if setting.solver.sends == "gradient":
+            return
+        for rank in self._ranks:
+            square = 0.0
+            for place, centre in enumerate(setting.centre.thetas):
+                apart = rank.theta(place) - centre
+                square += float(apart.dot(apart))
+            self._distances[rank.number] = math.sqrt(square)
+
+
+def _no_step(gradient: Vector, theta: Vector) -> Vector:
+    return theta
+
+
+def _columns(ranks: Sequence[Rank]) -> list[tuple[list[int], list[int]]]:
+    """The workers that host the same nodes, one of each rank, and the vectors that lie there."""
+    each = [rank.vectors_on() for rank in ranks]
+    first = list(each[0].items())
+    columns: list[tuple[list[int], list[int]]] = []
+    for position, (_worker, places) in enumerate(first):
+        columns.append(([list(one)[position] for one in each], places))
+    return columns
+
+
+def _uniform_way(setting: Setting, workers: Sequence[int]) -> Way | None:
+    """The way between any two, where all are alike and nobody else's messages are on them.
+
+    None where they are not, and only messages tell how long a collective takes.
+    """
+    cluster = setting.cluster
+    if cluster.has_shared_bandwidth or cluster.messages is not None:
+        return None
+    if len(workers) == 1:
+        return Way(0.0, ())
+    chosen, pairs = set(workers), len(workers) * (len(workers) - 1)
+    own = [one.link for one in cluster.links if one.source in chosen and one.target in chosen]
+    is_uniform = not own or (len(own) == pairs and all(one == own[0] for one in own))
+    return cluster.way_between(workers[0], workers[1]) if is_uniform else None

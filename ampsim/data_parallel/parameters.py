@@ -1,0 +1,121 @@
+"""A set of a model's parameters with an optimizer of its own: a centre's, or a rank's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+
+from ampsim.data_parallel.solver import Step, Vector
+from ampsim.errors import DivergenceError
+from ampsim.optim import Optimizer
+
+BLOCK: Final = 1 << 17
+"""Parameters that are stepped at once, as of `ampsim.model_parallel.update`."""
+
+
+class Parameters:
+    """Vectors, one for each node that learns, and what the optimizer remembers of each.
+
+    A step replaces a vector and never writes it, so that to hold one is to hold a version.
+
+    Args:
+        names: of the nodes, for messages to people.
+        thetas: the vectors to begin with.
+        optimizer: makes the steps.
+
+    Attributes:
+        thetas: the vectors.
+        versions: how many steps each has made.
+        optimizer: makes the steps.
+    """
+
+    def __init__(
+        self, names: Sequence[str], thetas: Sequence[Vector], optimizer: Optimizer
+    ) -> None:
+        self._names = names
+        self.thetas = list(thetas)
+        self.versions = [0] * len(self.thetas)
+        self.optimizer = optimizer
+        self._states: list[tuple[Any, ...] | None] = [None] * len(self.thetas)
+
+    def step(self, place: int, rate: float, now_s: float) -> Step:
+        """Return ``step(gradient, theta)`` of one vector; the gradient may be written over.
+
+        Raises:
+            DivergenceError: when it is called, a weight would stop being finite.
+        """
+
+        def step(gradient: Vector, theta: Vector) -> Vector:
+            state = self._states[place]
+            if state is None:
+                state = self.optimizer.init(theta)
+            stepped, self._states[place] = _stepped(self.optimizer, gradient, state, theta, rate)
+            self.require_finite(place, stepped, now_s)
+            return stepped
+
+        return step
+
+    def require_finite(self, place: int, theta: Vector, now_s: float) -> None:
+        """Check what a vector is to become.
+
+        Raises:
+            DivergenceError: it is not finite.
+        """
+        if not math.isfinite(float(theta.dot(theta))):
+            raise DivergenceError(
+                f"weights of {self._names[place]} stopped being finite in update "
+                f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
+            )
+
+
+def _stepped(
+    optimizer: Optimizer, gradient: Vector, state: tuple[Any, ...], theta: Vector, rate: float
+) -> tuple[Vector, tuple[Any, ...]]:
+    """One step; block by block over the gradient where there are many parameters."""
+    if not optimizer.is_elementwise:
+        return optimizer.update(gradient, state, theta, rate)
+    if len(gradient) <= BLOCK:
+        return optimizer.update(gradient, state, theta, rate, in_place=True)
+    after = state
+    for start in range(0, len(gradient), BLOCK):
+        block = slice(start, start + BLOCK)
+        of_block = tuple(_part(part, block) for part in state)
+        _theta, of_block = optimizer.update(
+            gradient[block], of_block, theta[block], rate, in_place=True
+        )
+        after = tuple(
+            cast("Any", whole if isinstance(whole, np.ndarray) else part)
+            for whole, part in zip(state, of_block, strict=True)
+        )
+    return gradient, after
+
+
+def _part(part: Any, block: slice) -> Any:
+    """A block of one part of an optimizer's state; a scalar is the same for all blocks."""
+    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
+
+
+def weighted_mean(vectors: Sequence[Vector | None], weights: Sequence[float]) -> Vector | None:
+    """Σ weight · vector / Σ weight, added in their order; a missing vector is 0.
+
+    None where all are missing. What has all the weight is given as it is.
+
+    >>> import numpy as np
+    >>> weighted_mean([np.array([1.0]), None, np.array([4.0])], [1, 0, 2]).tolist()
+    [3.0]
+    """
+    total = math.fsum(weights)
+    mean: Vector | None = None
+    for vector, weight in zip(vectors, weights, strict=True):
+        if vector is None or not weight:
+            continue
+        share = weight / total
+        part = vector if share == 1.0 else vector * vector.dtype.type(share)
+        if mean is None:
+            mean = part
+        else:
+            mean += part
+    return mean

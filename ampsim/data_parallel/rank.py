@@ -1,0 +1,250 @@
+"""A rank: one copy of a model on workers of its own, run inside by a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ampsim.data_parallel.dealer import Deal
+from ampsim.data_parallel.parameters import Parameters
+from ampsim.data_parallel.setting import Setting, with_pull
+from ampsim.data_parallel.solver import Vector
+from ampsim.machine import Memory
+from ampsim.model_parallel.assembly import Assembly, Job, SharedMachine
+from ampsim.model_parallel.footprint import STASHES, take_parameters
+from ampsim.model_parallel.passes import PassTotals
+from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.trace import START, Cause, Recorder
+
+
+class Exchange(Protocol):
+    """What a rank asks of whatever it exchanges with; it is told when to go on."""
+
+    def begun(self, rank: Rank, cause: Cause) -> None:
+        """The rank has taken its deal and has read its weights."""
+        ...
+
+    def drained(self, rank: Rank, cause: Cause) -> None:
+        """The rank has the gradient of its deal, or has no batch this time."""
+        ...
+
+    def updated(self, rank: Rank, cause: Cause) -> None:
+        """The rank's own updates have ended."""
+        ...
+
+    def ended(self, rank: Rank) -> None:
+        """There is no batch left for the rank."""
+        ...
+
+    def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
+        """Change the vector at `place`; return the shape that this is charged for."""
+        ...
+
+
+class Rank:
+    """One copy of the model.
+
+    Args:
+        number: counted from 0.
+        job: the network of this copy.
+        workers: those that are its own.
+        placement: for each node, its worker.
+        setting: what it has in common with others.
+        totals: takes what the losses say, by epoch.
+        seed: of what varies on the cluster; None where nothing does.
+
+    Attributes:
+        exchange: what it exchanges with.
+        deal: what it does now.
+        steps: deals that it has done.
+        rows: items that it has seen since it last met others.
+        gradients: of its deal, for each vector; None where there is none.
+        touched: the places of vectors that have a gradient, also in `sleep` mode.
+        counts: gradients of each vector.
+        own: the weights' optimizer, where the rank makes steps itself.
+        centre: the centre's vectors, from an exchange to the step that needs them.
+        ready_s, ready_cause: when its gradient was there, and what brought the last of it.
+    """
+
+    exchange: Exchange
+
+    def __init__(
+        self,
+        number: int,
+        job: Job,
+        workers: range,
+        placement: Sequence[int],
+        setting: Setting,
+        *,
+        totals: Callable[[int], PassTotals],
+        seed: int | None,
+    ) -> None:
+        self.number = number
+        self._setting = setting
+        self._totals = totals
+        solver = setting.solver
+        shared = SharedMachine(
+            setting.instant,
+            setting.fabric,
+            setting.memories,
+            workers,
+            self,
+            with_pull if solver.is_elastic else None,
+        )
+        self.assembly = Assembly(
+            job,
+            setting.cluster,
+            list(placement),
+            solver.inner,
+            clock=setting.clock,
+            recorder=_recorder_of(setting),
+            is_abstract=setting.is_abstract,
+            counts_memory=False,
+            seed=seed,
+            shared=shared,
+        )
+        self.controller = self.assembly.controller
+        self.controller.between = self
+        placed = self.assembly.placed_nodes
+        self.learners: list[PlacedNode] = [placed[place] for place in setting.places]
+        self._vector_of = {place: index for index, place in enumerate(setting.places)}
+        self._averages = solver.inner.updates.averages
+        vectors = range(len(self.learners))
+        self.own = Parameters(
+            [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
+        )
+        self.deal: Deal | None = None
+        self.is_idle = True
+        self.steps = self.rows = 0
+        self.gradients: list[Vector | None] = [None for _ in vectors]
+        self.touched: set[int] = set()
+        self.counts = [0 for _ in vectors]
+        self.centre: list[Vector | None] | None = None
+        self._centre_bytes: dict[int, int] = {}
+        self.ready_s = 0.0
+        self.ready_cause: Cause = START
+        for one in placed:
+            one.node.is_training = True
+            if one.is_loss:
+                one.forward_routes = one.gradient_routes
+
+    def vectors_on(self) -> dict[int, list[int]]:
+        """For each worker of its own, the places of the vectors that lie there."""
+        found: dict[int, list[int]] = {}
+        for place, placed in enumerate(self.learners):
+            found.setdefault(placed.worker, []).append(place)
+        return found
+
+    def theta(self, place: int) -> Vector:
+        """Its weights of one node."""
+        learner = self.learners[place].learner
+        assert learner is not None
+        return learner.theta
+
+    def adopt(self, place: int, theta: Vector | None) -> None:
+        """Use these weights from now on; None in `sleep` mode, where there are none."""
+        learner = self.learners[place].learner
+        assert learner is not None
+        if theta is not None and theta is not learner.theta:
+            learner.adopt(theta)
+
+    def take_parameters(self) -> None:
+        """Let its parameters lie in memory."""
+        for placed in self.learners:
+            if placed.footprint is not None and placed.learner is not None:
+                take_parameters(placed.learner, placed.footprint.memory, is_predicted=False)
+
+    def begin(self, cause: Cause) -> None:
+        """Take what the dealer has."""
+        deal = self.deal = self._setting.dealer.take(self.number)
+        self.is_idle = deal is None
+        if deal is None:
+            self.exchange.ended(self)
+            return
+        self.exchange.begun(self, cause)
+        if deal.batches:
+            self.controller.start_pass(deal.batches, True, cause, first_instance=deal.first)
+        else:
+            self._note_ready(cause)
+            self.exchange.drained(self, cause)
+
+    def drained(self, cause: Cause) -> None:
+        """Take the gradients of its deal, and what the losses said."""
+        assert self.deal is not None
+        self._totals(self.deal.epoch).include(self.controller.totals)
+        self.rows += self.deal.rows
+        for place, placed in enumerate(self.learners):
+            node = placed.learner
+            assert node is not None
+            self.counts[place] = node.gradient_count
+            if not node.gradient_count:
+                continue
+            self.touched.add(place)
+            if not node.is_abstract:
+                gradient = node.take_gradient()
+                if self._averages and len(node.instances) > 1:
+                    gradient *= gradient.dtype.type(1.0 / len(node.instances))
+                self.gradients[place] = gradient
+        self._note_ready(cause)
+        self.exchange.drained(self, cause)
+
+    def _note_ready(self, cause: Cause) -> None:
+        self.ready_s, self.ready_cause = self._setting.clock.now, cause
+
+    def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
+        """Let these vectors be updated, which takes the device's time; then `exchange.updated`."""
+        if places:
+            chosen = {self._setting.places[place] for place in places}
+            self.controller.send_updates(cause, chosen)
+        else:
+            self.updated(cause)
+
+    def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
+        """Serve an update message."""
+        place = self._vector_of[placed.index]
+        shape = self.exchange.update(self, place, now_s)
+        assert placed.learner is not None
+        placed.learner.updated()
+        return shape
+
+    def updated(self, cause: Cause) -> None:
+        """Go on after its updates."""
+        self.exchange.updated(self, cause)
+
+    def forget_gradients(self) -> None:
+        """Start its next deal anew."""
+        self.touched.clear()
+        for place, placed in enumerate(self.learners):
+            self.gradients[place] = None
+            if placed.learner is not None and placed.learner.gradient_count:
+                placed.learner.updated()
+
+    def close(self) -> None:
+        """Note that what its deal was for is done."""
+        assert self.deal is not None
+        self._setting.dealer.close(self.deal)
+
+    def stash_centre(self, vectors: list[Vector | None]) -> None:
+        """Keep the centre's vectors, which takes memory, until the step that needs them."""
+        self.centre = vectors
+        for worker, places in self.vectors_on().items():
+            memory = self._setting.memories.of(worker)
+            if memory is not None:
+                size_bytes = sum(map(self._setting.bytes_of, places))
+                self._centre_bytes[worker] = size_bytes
+                memory.take(STASHES, size_bytes)
+
+    def forget_centre(self) -> None:
+        """Let go of them."""
+        self.centre = None
+        for worker, size_bytes in self._centre_bytes.items():
+            memory: Memory | None = self._setting.memories.of(worker)
+            assert memory is not None
+            memory.give(STASHES, size_bytes)
+        self._centre_bytes = {}
+
+
+def _recorder_of(setting: Setting) -> Recorder:
+    """Who records a rank's steps; where a server applies gradients, they have no staleness yet."""
+    is_elsewhere = setting.solver.meets == "server" and setting.solver.sends == "gradient"
+    return setting.recorder.without_staleness() if is_elsewhere else setting.recorder

@@ -1,0 +1,97 @@
+"""What the ranks, servers and meetings of one engine have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ampsim.clock import Clock
+from ampsim.data_parallel.dealer import Dealer
+from ampsim.data_parallel.parameters import Parameters
+from ampsim.data_parallel.solver import Solver
+from ampsim.hardware import Cluster
+from ampsim.ir import Direction, ParameterizedNode, Work
+from ampsim.machine import Fabric, Instant
+from ampsim.model_parallel.price import Extents, WorkOf
+from ampsim.model_parallel.worker_memories import WorkerMemories
+from ampsim.trace import Cause, Recorder
+
+CENTRE: Final = "centre"
+"""What records call the weights that ranks share: merges and exchanges are of it."""
+
+ELASTIC: Final = (-2,)
+"""In place of a shape: an update that also pulls towards the centre."""
+
+ELASTIC_FLOP: Final = 3
+"""A subtraction, a product and an addition for each parameter."""
+
+ELASTIC_ARRAYS: Final = 3
+"""Arrays of the parameters' size that a pull reads or writes: both weights, and the new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all have in common.
+
+    Args:
+        solver: the decisions.
+        pull: alpha of elastic averaging.
+        cluster, clock, recorder, instant, fabric, memories: the machine.
+        centre: the weights that ranks share.
+        nodes: those that learn, in the order of `centre`.
+        places: of these nodes in the graph.
+        centre_place: of the centre, in records.
+        dealer: hands out batches.
+        rate: learning rate of an epoch.
+        is_abstract: `sleep` mode.
+    """
+
+    solver: Solver
+    pull: float
+    cluster: Cluster
+    clock: Clock
+    recorder: Recorder
+    instant: Instant
+    fabric: Fabric
+    memories: WorkerMemories
+    centre: Parameters
+    nodes: Sequence[ParameterizedNode]
+    places: Sequence[int]
+    centre_place: int
+    dealer: Dealer
+    rate: Callable[[int], float]
+    is_abstract: bool
+
+    def bytes_of(self, place: int) -> int:
+        """Size of the vector of one node."""
+        node = self.nodes[place]
+        return node.parameter_count * node.theta.itemsize
+
+    def send(
+        self, workers: tuple[int, int], size_bytes: int, cause: Cause, arrive: Callable[..., None]
+    ) -> None:
+        """Send so many bytes from one worker to another; at once, where the way is free."""
+        channel = self.fabric.channel(*workers)
+        if channel is None:
+            arrive(cause)
+        else:
+            places = (self.centre_place, self.centre_place)
+            channel.send(size_bytes, places, cause, arrive)
+
+
+def elastic_work(node: ParameterizedNode) -> Work:
+    """What pulling the parameters of a node towards others takes."""
+    size_bytes = node.parameter_count * node.theta.itemsize
+    return Work(ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes, ELASTIC_FLOP)
+
+
+def with_pull(node: ParameterizedNode) -> WorkOf:
+    """What steps of a node cost, with the pull where the shape says `ELASTIC`."""
+
+    def work(direction: Direction, shape: Extents) -> Work:
+        if direction is Direction.UPDATE and shape == ELASTIC:
+            return node.work(direction, None) + elastic_work(node)
+        return node.work(direction, shape)
+
+    return work

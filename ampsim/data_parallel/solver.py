@@ -1,0 +1,263 @@
+"""What a solver is: five decisions and three pure functions on flat vectors.
+
+A schedule says what happens inside one copy of a model, a solver what happens between copies, which
+are called ranks: from "this rank has its gradient" to "it may take its next batch".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.errors import OptionError, one_of
+from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
+from ampsim.model_parallel.schedules.values import LATEST
+from ampsim.options import require_count
+from ampsim.shown import shown
+
+Vector: TypeAlias = np.ndarray
+"""The parameters of one node, or their gradient, flat."""
+
+Step: TypeAlias = Callable[[Vector, Vector], Vector]
+"""``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
+
+Meets: TypeAlias = Literal["all", "server"]
+Sends: TypeAlias = Literal["gradient", "weights"]
+Waits: TypeAlias = Literal["all", "turn", "reply", "bound"]
+Locks: TypeAlias = Literal["exchange", "update", "nothing"]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """What all solvers have; `ampsim.data_parallel.solvers` has them.
+
+    The decisions are values of the class, or properties that options decide:
+
+    * `meets`: who exchanges: "all" ranks in a collective, or each with a "server";
+    * `sends`: what goes out: a "gradient", or the "weights" of the rank;
+    * `waits`: what holds up the next batch: "all" ranks, a "turn", a "reply", or, beside the reply,
+      a "bound" on how far a rank may be ahead of the slowest;
+    * `locks`: what a server excludes while a rank is served: other ranks from the whole "exchange",
+      or from the "update" alone, or "nothing";
+    * `period`: local steps from one exchange to the next.
+
+    Args:
+        ranks: copies of the model; None for as many as the workers have room for.
+        inner: the schedule inside each copy. It must drain, for there is a gradient of a batch only
+            then.
+        workers_per_rank: workers that a copy is spread over.
+
+    Raises:
+        OptionError: an option has a value that it cannot have, or `inner` does not fit.
+    """
+
+    name: ClassVar[str]
+    meets: ClassVar[Meets]
+    sends: ClassVar[Sends]
+    waits: ClassVar[Waits]
+    locks: ClassVar[Locks] = "nothing"
+    is_elastic: ClassVar[bool] = False
+    """Whether a rank's step pulls it towards the centre."""
+    overlaps: ClassVar[bool] = False
+    """Whether a rank sends when it takes a batch, beside computing the gradient."""
+    steps_first: ClassVar[bool] = False
+    """Whether ranks meet after their own steps, instead of before."""
+    has_outer_step: ClassVar[bool] = False
+    """Whether what a collective gave is stepped from by an optimizer of the centre."""
+
+    ranks: int | None = None
+    inner: Schedule = field(default=Sequential(), kw_only=True)
+    workers_per_rank: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.ranks is not None:
+            require_count("ranks", self.ranks)
+        require_count("workers_per_rank", self.workers_per_rank)
+        self._require_inner()
+
+    def _require_inner(self) -> None:
+        inner = self.inner
+        fault = None
+        if not inner.admission.drains:
+            fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
+        elif inner.order.holds_gradients:
+            fault = (
+                f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
+            )
+        elif inner.order.turns is not None or inner.weights.versions is not None:
+            fault = f"{inner.name} has turns for the instances of one copy, which others number too"
+        if fault is not None:
+            raise OptionError(f"inner of {self.name}: {fault}; take Sequential() or Pipeline()")
+
+    @property
+    def admission(self) -> Admission:
+        """As of a schedule: how many instances are in flight at most; None for all workers."""
+        inside = self.inner.admission.in_flight_max or 1
+        return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
+
+    @property
+    def order(self) -> Order:
+        """As of the schedule inside."""
+        return self.inner.order
+
+    @property
+    def updates(self) -> Updates:
+        """As of the schedule inside."""
+        return self.inner.updates
+
+    weights = LATEST
+
+    @property
+    def server_count(self) -> int:
+        """Workers that are servers."""
+        return 0
+
+    @property
+    def exchange_period(self) -> int:
+        """Local steps from one exchange to the next."""
+        return 1
+
+    @property
+    def bound(self) -> int | None:
+        """How many batches a rank may be ahead of the slowest; None for any number."""
+        return None
+
+    @property
+    def collective_name(self) -> str:
+        """How ranks add up what they have, where they meet."""
+        return "ring"
+
+    @property
+    def group_size(self) -> int | None:
+        """Ranks in a group of a hierarchical collective."""
+        return None
+
+    def pull(self, ranks: int) -> float:
+        """Alpha of elastic averaging, the moving rate."""
+        return 0.0
+
+    def ranks_on(self, workers: int) -> int:
+        """How many ranks there are on so many workers.
+
+        Raises:
+            OptionError: there is no room for them.
+        """
+        servers, each = self.server_count, self.workers_per_rank
+        if servers >= workers:
+            raise OptionError(
+                f"{self.name}: servers must leave workers for ranks, got servers={servers} on "
+                f"{workers} worker{'s' * (workers != 1)}; take fewer servers or more workers"
+            )
+        ranks = (workers - servers) // each if self.ranks is None else self.ranks
+        if not ranks or ranks * each + servers > workers:
+            raise OptionError(
+                f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x "
+                f"{each} + {servers} on {workers} worker{'s' * (workers != 1)}; take fewer "
+                "ranks or more workers"
+            )
+        return ranks
+
+    def local(
+        self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
+    ) -> Vector:
+        """A rank's own step; `centre` is what it last got of the centre, where it exchanges."""
+        return step(gradient, theta)
+
+    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+        """The centre after a rank's parcel, or after the weighted mean of all ranks' parcels."""
+        return step(parcel, centre)
+
+    def adopt(self, theta: Vector, reply: Vector) -> Vector:
+        """A rank's weights after the answer."""
+        return reply
+
+
+@dataclass(frozen=True)
+class Collected(Solver):
+    """A solver whose ranks meet in a collective.
+
+    Args:
+        collective: "ring", "tree", "halving-doubling", "hierarchical" or "star".
+        ranks_per_group: ranks in a group of a hierarchical collective.
+    """
+
+    meets: ClassVar[Meets] = "all"
+    waits: ClassVar[Waits] = "all"
+
+    collective: str = field(default="ring", kw_only=True)
+    ranks_per_group: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.collective not in COLLECTIVES:
+            raise OptionError(one_of("collective", self.collective, COLLECTIVES))
+        if self.ranks_per_group is not None:
+            require_count("ranks_per_group", self.ranks_per_group)
+        is_grouped = self.collective == "hierarchical"
+        if is_grouped != (self.ranks_per_group is not None):
+            said = "needs ranks_per_group, such as 4" if is_grouped else "has no groups"
+            raise OptionError(
+                f"collective {self.collective!r} {said}, got ranks_per_group="
+                f"{self.ranks_per_group}; ranks_per_group goes with collective='hierarchical'"
+            )
+        if self.ranks is not None:
+            COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
+
+    @property
+    def collective_name(self) -> str:
+        """As chosen."""
+        return self.collective
+
+    @property
+    def group_size(self) -> int | None:
+        """As chosen."""
+        return self.ranks_per_group
+
+    def ranks_on(self, workers: int) -> int:
+        """As of `Solver`; and the collective must fit the ranks."""
+        ranks = super().ranks_on(workers)
+        COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
+        return ranks
+
+
+@dataclass(frozen=True)
+class Served(Solver):
+    """A solver whose ranks meet servers.
+
+    Args:
+        servers: workers that are servers, the last of the cluster. Each has a part of the
+            parameters: whole nodes, about as many parameters as the others.
+    """
+
+    meets: ClassVar[Meets] = "server"
+    waits: ClassVar[Waits] = "reply"
+
+    servers: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        require_count("servers", self.servers)
+
+    @property
+    def server_count(self) -> int:
+        """As chosen."""
+        return self.servers
+
+
+def require_moving_rate(name: str, rate: float | None) -> None:
+    """Check alpha of elastic averaging.
+
+    Raises:
+        OptionError: it is no number from 0 to 1.
+    """
+    if rate is not None and not 0 <= rate <= 1:
+        raise OptionError(
+            f"{name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
+        )

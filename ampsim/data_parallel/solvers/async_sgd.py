@@ -1,0 +1,40 @@
+"""Asynchronous SGD over a parameter server: each gradient is applied when it arrives.
+
+Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 4.2, "Parameter Server": pull w, send
+the gradient; the server steps w <- w - eta g on arrival. With momentum, at the server, it is their
+"Async MSGD". The learning rate is of one rank's gradient: P of them make P steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ampsim.data_parallel.solver import Locks, Sends, Served
+from ampsim.errors import OptionError
+from ampsim.shown import shown
+
+
+@dataclass(frozen=True)
+class AsyncSGD(Served):
+    """First come, first served; a merge excludes other merges at the same server.
+
+    Args:
+        momentum: of the server's steps, for models whose optimizer is "sgd"; 0 for what the model
+            says.
+    """
+
+    name: ClassVar[str] = "async-sgd"
+    sends: ClassVar[Sends] = "gradient"
+    locks: ClassVar[Locks] = "update"
+
+    momentum: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if not 0 <= self.momentum < 1:
+            raise OptionError(
+                f"{self.name}: momentum must be a number >= 0 and < 1, got "
+                f"{shown(self.momentum)}; try 0.9"
+            )

@@ -1,0 +1,53 @@
+"""DiLoCo: local steps, and a second optimizer that steps along what they did together.
+
+Source: A. Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models",
+arXiv 2311.08105, Algorithm 1: after H inner steps, the outer gradient is the centre minus the mean
+of the ranks' weights, and the outer optimizer is SGD with Nesterov momentum, of rate 0.7 and
+momentum 0.9. The inner optimizer is the model's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ampsim.data_parallel.solver import Step, Vector
+from ampsim.data_parallel.solvers.local_sgd import LocalSGD
+from ampsim.errors import OptionError
+from ampsim.shown import shown
+
+
+@dataclass(frozen=True)
+class DiLoCo(LocalSGD):
+    """Local SGD with an outer step.
+
+    Args:
+        period: H, local steps from one outer step to the next.
+        outer_rate: of the outer step; 1 without momentum is local SGD.
+        outer_momentum: of the outer step, Nesterov's.
+    """
+
+    name: ClassVar[str] = "diloco"
+    has_outer_step: ClassVar[bool] = True
+
+    period: int = field(default=50, kw_only=True)
+    outer_rate: float = field(default=0.7, kw_only=True)
+    outer_momentum: float = field(default=0.9, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if not 0 < self.outer_rate < float("inf"):
+            raise OptionError(
+                f"{self.name}: outer_rate must be a number > 0, got {shown(self.outer_rate)}; "
+                "try 0.7"
+            )
+        if not 0 <= self.outer_momentum < 1:
+            raise OptionError(
+                f"{self.name}: outer_momentum must be a number >= 0 and < 1, got "
+                f"{shown(self.outer_momentum)}; try 0.9"
+            )
+
+    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+        """An outer step from the centre, along centre - mean."""
+        return step(centre - parcel, centre)

@@ -1,0 +1,21 @@
+"""Synchronous SGD: ranks add up their gradients and all take the same step.
+
+Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 3.2: w <- w - eta / P sum of gradients
+on every machine, by any optimizer. A rank's gradient counts as many times as it has items, so
+that P ranks do what one does with their batches in one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ampsim.data_parallel.solver import Collected, Sends
+
+
+@dataclass(frozen=True)
+class SyncSGD(Collected):
+    """All ranks read the same weights; a batch of all is one step."""
+
+    name: ClassVar[str] = "sync-sgd"
+    sends: ClassVar[Sends] = "gradient"

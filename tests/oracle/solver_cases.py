@@ -1,0 +1,127 @@
+"""What tests of solvers share: a linear model in float64, data of any size, and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ampsim
+from ampsim.data_parallel import SOLVERS
+from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware.cluster import Route
+from ampsim.ir import Graph
+from ampsim.nodes import Linear, SquaredError
+from ampsim.optim import OPTIMIZERS
+
+FREE = Link()
+
+
+class Item(NamedTuple):
+    """State of a message."""
+
+    instance: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Rows of a linear problem, cut into batches in their order."""
+
+    x: np.ndarray
+    y: np.ndarray
+    batch: int
+    name: str = "points"
+    description: str = "a linear problem"
+
+    def batches(self, split: str, *, epoch: int, seed: int) -> Iterator[Rows]:
+        count = len(self.x) if split == "train" else min(2, len(self.x))
+        for start in range(0, count, self.batch):
+            part = slice(start, min(start + self.batch, count))
+            yield Rows(self.x[part], self.y[part])
+
+    def count(self, split: str) -> int:
+        return len(self.x) if split == "train" else min(2, len(self.x))
+
+    def batch_count(self, split: str) -> int:
+        return -(-self.count(split) // self.batch)
+
+
+def graph(width: int = 3, outputs: int = 2, layers: int = 1) -> Graph:
+    made = Graph("linear")
+    wire, target = made.controller(x=("rows", width), y=("rows", outputs))
+    for layer in range(1, layers):
+        wire = made.add(Linear(f"linear-{layer}", width, width), wire)
+    made.end(
+        SquaredError("loss"), made.add(Linear(f"linear-{layers}", width, outputs), wire), target
+    )
+    return made
+
+
+def model(
+    rows: int,
+    batch: int,
+    *,
+    optimizer: str = "sgd",
+    rate: float = 0.05,
+    dtype: str = "float64",
+    layers: int = 1,
+) -> ampsim.Model:
+    """A linear model on so many rows, in batches of so many."""
+    random = np.random.default_rng(7)
+    x = random.normal(size=(rows, 3)).astype(dtype)
+    y = (x @ random.normal(size=(3, 2)) + 0.1 * random.normal(size=(rows, 2))).astype(dtype)
+    return ampsim.Model(
+        name="linear",
+        config=None,
+        make_graph=lambda: graph(layers=layers),
+        make_data=lambda _seed, _count: Points(x, y, batch),
+        pump=lambda instance, one: [("x", Item(instance), one.x), ("y", Item(instance), one.y)],
+        optimizer=OPTIMIZERS[optimizer](rate),
+        dtype=dtype,
+        metric="error",
+    )
+
+
+def cluster(
+    speeds: list[float], *, link: Link = FREE, jitter_cv: float = 0.0, **more: Any
+) -> Cluster:
+    """A worker of each speed, in FLOP per second; links to and from the host are free."""
+    devices = tuple(
+        Device(name=f"d{index}", flop_per_s=speed, jitter_cv=jitter_cv)
+        for index, speed in enumerate(speeds)
+    )
+    count = len(speeds)
+    links: tuple[Route, ...] = ()
+    if not link.is_free:
+        ends = [(s, t) for s in range(count) for t in range(count) if s != t]
+        links = tuple(Route(source=s, target=t, link=link) for s, t in ends)
+    return Cluster(name="test", devices=devices, link=FREE, links=links, **more)
+
+
+def solver(name: str, **options: Any) -> Any:
+    """A solver by name, with those options that it takes."""
+    kind = SOLVERS[name]
+    taken = {key: value for key, value in options.items() if key in kind.__dataclass_fields__}
+    return kind(**taken)
+
+
+def weights(result: ampsim.Result) -> np.ndarray:
+    """All parameters in one vector."""
+    return np.concatenate([value.ravel() for value in result.model.parameters().values()])
+
+
+__all__ = ["FREE", "cluster", "graph", "model", "replace", "solver", "weights"]
