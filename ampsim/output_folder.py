@@ -30,8 +30,9 @@ MANIFEST: Final = "manifest.toml"
 _KINDS: Final = ("run", "forecast", "report", "calibration")
 _LOCK: Final = ".ampsim.lock"
 _STAGING: Final = ".ampsim-new-"
-_SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png", ".toml")
-"""Those of files that are written; nothing else is ever removed, whatever a manifest says."""
+_SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png")
+"""Those of files that are written; nothing else is ever removed, whatever a manifest says. A
+calibration writes a device, too."""
 
 _Digests: TypeAlias = dict[str, set[str]]
 
@@ -243,13 +244,14 @@ def _read(manifest: Path, kind: Kind) -> dict[str, Any]:
 def _listed(manifest: dict[str, Any]) -> dict[str, str]:
     """Name and hash of each file that the manifest lists; of a run, tables and pages."""
     listed: dict[str, str] = {}
+    suffixes = (*_SUFFIXES, ".toml") if manifest.get("kind") == "calibration" else _SUFFIXES
     for key in ("files", "pages"):
         table = manifest.get(key)
         for name, entry in (mapping(table) if isinstance(table, dict) else {}).items():  # pyright: ignore[reportUnknownArgumentType]  # any TOML
             is_table = isinstance(entry, dict)
             digest: Any = mapping(entry).get("sha256") if is_table else entry  # pyright: ignore[reportUnknownArgumentType]  # any TOML
             own = f"{name}.parquet" if is_table else name
-            is_plain = Path(own).name == own and own.endswith(_SUFFIXES) and "\0" not in own
+            is_plain = Path(own).name == own and own.endswith(suffixes) and "\0" not in own
             if isinstance(digest, str) and is_plain:
                 listed[own] = digest
     return listed

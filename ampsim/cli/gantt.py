@@ -152,6 +152,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("transfers"),
         kept.devices,
         kept.table("outages"),
+        kept.table("memory"),
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
@@ -185,6 +186,7 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
             lambda: [result.transfers],
             [device.name for device in cluster.devices],
             result.outages,
+            result.memory,
         )
 
     traces = [

@@ -196,7 +196,7 @@ def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
         return
     if _at(manifest, "cluster", "sha256") != cluster:
         yield f"the device or cluster file of {recipe.file.cluster} has changed"
-    yield from _changed_clusters(recipe, manifest)
+    yield from dict.fromkeys(_changed_clusters(recipe, manifest))
     for file, is_same in _data(manifest):
         if is_same is False:
             yield f"the data file {file} is another one"
@@ -206,7 +206,7 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
     """Clusters of single rows that are not what they were."""
     before = sequence(manifest.get("schedules"))
     for index, entry in enumerate(recipe.file.schedules):
-        if entry.cluster is None:
+        if not entry.hardware:
             continue
         own = mapping(before[index]) if index < len(before) else {}
         try:
@@ -215,7 +215,8 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
             yield str(error)
             continue
         if _at(own, "cluster", "sha256") != now:
-            yield f"the device or cluster file of {entry.cluster} has changed"
+            name = entry.cluster or recipe.file.cluster
+            yield f"the device or cluster file of {name} has changed"
 
 
 def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:

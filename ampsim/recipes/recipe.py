@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import Field, create_model
+from pydantic import Field
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import sha256_of
 from ampsim.paths import expanded
-from ampsim.study.schedule_names import METHODS, option_types
+from ampsim.recipes.borrowed import borrowing_faults
+from ampsim.recipes.entry import Count, ModeName, ScheduleEntry
+from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
+from ampsim.study.schedule_names import METHODS
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -38,54 +42,13 @@ Figure: TypeAlias = Literal[
     "utilisation",
     "bounds",
     "peak-memory",
+    "heat-map",
+    "grid-cost",
     "gantt",
 ]
 FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)
-ModeName: TypeAlias = Literal["numeric", "sleep"]
-Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-
-
-class _Named(Record):
-    """The row's name and label."""
-
-    name: Text
-    label: Text | None = None
-
-
-_VALUES: Final[dict[type, Any]] = {int: Count, float: float, str: Text, bool: bool}
-"""What a recipe takes for an option of a schedule, by the type of its field there."""
-
-_OPTIONS: Final[dict[str, Any]] = {
-    name: (_VALUES[kind] | None, None) for name, kind in option_types().items()
-}
-_Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **_OPTIONS)
-
-
-class ScheduleEntry(_Tuned):
-    """One row of the report.
-
-    Beside these it takes every option of a schedule, as on the command line.
-
-    Args:
-        name: of the schedule.
-        label: of the row; the schedule's name unless given.
-        placement: as on the command line; a .toml file by its path from the recipe's folder.
-        cluster: instead of the recipe's, with as many workers.
-        mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
-        set: options of the model, over those of the recipe.
-    """
-
-    placement: Text | None = None
-    cluster: Text | None = None
-    mode: ModeName | None = None
-    set: dict[str, Any] = Field(default_factory=dict[str, Any])
-
-    @property
-    def title(self) -> str:
-        """What the row is called."""
-        return self.label or self.name
 
 
 class Published(Record):
@@ -116,6 +79,7 @@ class RecipeFile(Record):
         workers: how many; as `load_cluster` says unless given.
         latency_s: of the links.
         bandwidth_bytes_per_s: of the links.
+        topology: of the edges between workers, as on the command line.
         mode: "numeric" or "sleep".
         seeds: a run of each schedule for each.
         instances: training items to use; all unless given.
@@ -123,6 +87,8 @@ class RecipeFile(Record):
         max_epochs: or run until the target is reached, at most so many.
         target: value of the model's metric; needed with `max_epochs`.
         schedules: the rows.
+        grid: hardware over which the rows are multiplied; none unless given.
+        heat_map: what the figure of that name shows.
         published: numbers to compare with.
         figures: which to draw, as far as there are data for them; all unless given.
     """
@@ -135,6 +101,7 @@ class RecipeFile(Record):
     workers: Count | None = None
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
+    topology: Text | None = None
     mode: ModeName = "numeric"
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
     instances: Count | None = None
@@ -142,6 +109,8 @@ class RecipeFile(Record):
     max_epochs: Count | None = None
     target: Positive | None = None
     schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
+    grid: Grid | None = None
+    heat_map: HeatMap | None = None
     published: list[Published] = Field(default_factory=list[Published])
     figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
 
@@ -154,13 +123,15 @@ class Recipe:
         folder: where it lies.
         label: what its file is called in messages.
         sha256: of its file.
-        file: what it says.
+        file: what it says; of its entries, `schedules` has the rows that a grid makes of them.
+        cells: where each row stands.
     """
 
     folder: Path
     label: str
     sha256: str
     file: RecipeFile
+    cells: tuple[Cell, ...]
 
     @property
     def name(self) -> str:
@@ -183,11 +154,20 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     path = place / RECIPE
     table = read_table(path, str(path), KIND)
     file = validate(RecipeFile, table, str(path))
-    recipe = Recipe(place, str(path), sha256_of(path), file)
-    fault = next(_faults(file), None)
+    _require(path, _faults(file))
+    rows, cells = multiplied(file.schedules, file.grid)
+    file = file.model_copy(update={"schedules": rows})
+    has_end = file.max_epochs is not None
+    borrowing = borrowing_faults(rows, cells, file.mode, has_end=has_end)
+    _require(path, chain(_row_faults(file, cells), borrowing))
+    return Recipe(place, str(path), sha256_of(path), file, cells)
+
+
+def _require(path: Path, faults: Iterator[str]) -> None:
+    """Refuse a recipe that has a fault."""
+    fault = next(faults, None)
     if fault is not None:
         raise FileFormatError(f"{path}: {fault}")
-    return recipe
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:
@@ -199,19 +179,33 @@ def _faults(file: RecipeFile) -> Iterator[str]:
     if len(set(file.seeds)) < len(file.seeds):
         yield f"seeds must differ, got {file.seeds}"
     titles = [entry.title for entry in file.schedules]
+    yield from grid_faults(file.grid, file.schedules)
+    yield from map_faults(file.heat_map, file.grid, file.schedules)
     for index, entry in enumerate(file.schedules):
         where = f"schedules[{index}]"
         if entry.name not in METHODS:
             yield f"{where}: {one_of('schedule', entry.name, METHODS)}"
         if entry.title in titles[:index]:
-            yield f"{where}: label {entry.title!r} comes twice; give each row a label of its own"
+            yield _twice(where, entry.title)
+    yield from _wrong_settings("set", file.set)
+    for index, entry in enumerate(file.schedules):
+        yield from _wrong_settings(f"schedules[{index}].set", entry.set)
+
+
+def _row_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:
+    """What does not fit the rows that a grid made."""
+    titles = [entry.title for entry in file.schedules]
+    for place, (title, cell) in enumerate(zip(titles, cells, strict=True)):
+        if title in titles[:place]:
+            yield _twice(cell.where, title)
     for index, one in enumerate(file.published):
         if one.schedule not in titles:
             row = one_of("row", one.schedule, titles)
             yield f"published[{index}].schedule: {row}"
-    yield from _wrong_settings("set", file.set)
-    for index, entry in enumerate(file.schedules):
-        yield from _wrong_settings(f"schedules[{index}].set", entry.set)
+
+
+def _twice(where: str, title: str) -> str:
+    return f"{where}: label {title!r} comes twice; give each row a label of its own"
 
 
 def _wrong_settings(where: str, settings: dict[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from ampsim.toml_text import mapping
 
 _LAST: Final = (
     "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "model", "cluster",
-    "schedules", "data", "costs",
+    "schedules", "data", "scaled_from_flop_per_s", "costs",
 )  # fmt: skip
 """Keys of a manifest that come last, in this order, when a report is made."""
 
@@ -54,7 +54,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     _require_fit(recipe, outlines.runs)
     file = recipe.file
     table = table_of(recipe, Goal(outlines.metric, file.target), outlines.runs)
-    cluster = manifest["cluster"]
+    cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
         recipe=recipe,
         table=table,
@@ -65,6 +65,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
+        flop_per_s=None if scaled is None else float(scaled),
         manifest=_as_made({key: one for key, one in manifest.items() if key != "files"}),
     )
 

@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 
 from ampsim.metric import Goal, Metric
+from ampsim.recipes.borrowed import borrowed
+from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.ranking import rank
@@ -29,6 +31,7 @@ class Results:
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
+        flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
         manifest: where it came from, all but the hashes of what is written.
     """
 
@@ -41,7 +44,13 @@ class Results:
     model: str
     cluster: str
     workers: int
+    flop_per_s: float | None
     manifest: dict[str, Any] = field(repr=False)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Where each row of the table stands."""
+        return self.recipe.cells
 
     @property
     def failures(self) -> list[str]:
@@ -67,7 +76,15 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
         ]
     )
     rows = [_row(label, modes, goal, runs) for label in modes]
-    return pd.DataFrame(compared(goal, rows, outlines, ranking))
+    lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
+    if not lenders:  # ranks are of rows that all learned themselves
+        return pd.DataFrame(compared(goal, rows, outlines, ranking))
+    by_label = dict(zip(modes, mine, strict=True))
+    for place, row in enumerate(rows):
+        lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
+        if lender is not None and not any(run.failure for run in own):
+            rows[place] = borrowed(row, goal, own, by_label[lender])
+    return pd.DataFrame(rows)
 
 
 def _row(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,10 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.recipe import Recipe, ScheduleEntry
+from ampsim.recipes.borrowed import unfit, unlike
+from ampsim.recipes.entry import HARDWARE, ScheduleEntry
+from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.scaling import flop_rate_of
 from ampsim.study.fit import require_fit
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
@@ -34,12 +37,14 @@ class Rows:
         goal: what is measured, and the value aimed at.
         model: of the first row.
         cluster: of all rows that name none of their own.
+        flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
     """
 
     rows: tuple[Row, ...]
     goal: Goal
     model: Model
     cluster: Cluster
+    flop_per_s: float | None = None
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -69,8 +74,9 @@ def make_rows(recipe: Recipe) -> Rows:
     file = recipe.file
     cluster = cluster_of(recipe)
     rows = tuple(_row(recipe, index, cluster) for index in range(len(file.schedules)))
+    flop_per_s = _told(recipe, "heat_map.flop_per_s", lambda: _scaled_from(recipe, rows))
     goal = Goal(rows[0].plan.model.measure, file.target)
-    return Rows(rows, goal, rows[0].plan.model, cluster)
+    return Rows(rows, goal, rows[0].plan.model, cluster, flop_per_s)
 
 
 def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
@@ -79,32 +85,51 @@ def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
     Raises:
         FileFormatError: the name or an option of it does not fit.
     """
-    own = None if index is None else recipe.file.schedules[index].cluster
-    if own is None:
-        return _told(recipe, "cluster", lambda: _cluster(recipe, recipe.file.cluster))
-    return _told(recipe, f"schedules[{index}]: cluster", lambda: _cluster(recipe, own))
+    if index is None:
+        return _told(recipe, "cluster", lambda: _cluster(recipe, {}))
+    own = recipe.file.schedules[index].hardware
+    where = "cluster" if not own else f"{recipe.cells[index].where}: cluster"
+    return _told(recipe, where, lambda: _cluster(recipe, own))
 
 
-def _cluster(recipe: Recipe, name_or_path: str) -> Cluster:
+def _cluster(recipe: Recipe, own: Mapping[str, Any]) -> Cluster:
+    """The recipe's cluster, with what a row has of its own in place of it."""
     file = recipe.file
-    return load_cluster(
-        recipe.beside(name_or_path, ".toml"),
-        workers=file.workers,
-        latency_s=file.latency_s,
-        bandwidth_bytes_per_s=file.bandwidth_bytes_per_s,
-    )
+    asked = {key: own.get(key, getattr(file, key)) for key in HARDWARE}
+    path = recipe.beside(asked.pop("cluster"), ".toml")
+    return load_cluster(path, **asked)
+
+
+def _scaled_from(recipe: Recipe, rows: Sequence[Row]) -> float | None:
+    """The FLOP rate of all rows, where the heat map says what happens at others."""
+    heat_map = recipe.file.heat_map
+    if heat_map is None or heat_map.flop_per_s is None:
+        return None
+    rates: set[float] = set()
+    for row in rows:
+        try:
+            rates.add(flop_rate_of(row.plan.cluster))
+        except ValueError as error:
+            raise FileFormatError(
+                f"times at other FLOP rates follow only where devices have nothing but a FLOP "
+                f"rate and links nothing but a latency, but of {row.label!r} {error}; take "
+                "another axis"
+            ) from None
+    if len(rates) > 1:
+        raise FileFormatError(f"all rows must have one FLOP rate, got {sorted(rates)}")
+    return rates.pop()
 
 
 def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     file, entry = recipe.file, recipe.file.schedules[index]
-    where = f"schedules[{index}]"
-    own = cluster if entry.cluster is None else cluster_of(recipe, index)
-    if own.workers != cluster.workers:
-        raise FileFormatError(
-            f"{recipe.label}: {where}: cluster must have {cluster.workers} workers, as the "
-            f"recipe's has, got {own.workers}; give all rows as many"
-        )
+    where = recipe.cells[index].where
+    own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = _told(recipe, where, lambda: _schedule(entry))
+    if entry.epochs_of is not None:
+        lender = next(one for one in file.schedules if one.title == entry.epochs_of)
+        fault = unfit(schedule, own) or unlike(schedule, _schedule(lender))
+        if fault is not None:
+            raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
@@ -120,7 +145,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     )
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))
-    has_own = entry.cluster is not None
+    has_own = bool(entry.hardware)
     return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
 
 

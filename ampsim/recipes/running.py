@@ -161,6 +161,7 @@ def _gather(
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
         **rows.origin,
+        **({} if rows.flop_per_s is None else {"scaled_from_flop_per_s": rows.flop_per_s}),
         "costs": _costs(rows),
     }
     return Findings(
@@ -173,6 +174,7 @@ def _gather(
         model=rows.model.name,
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
+        flop_per_s=rows.flop_per_s,
         manifest=manifest,
         witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
         outlines=outlines_to_text(rows.goal.metric, runs),

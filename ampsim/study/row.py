@@ -66,7 +66,7 @@ def row_of(
         ),
         "messages": round(median(run.messages for run in runs)),
         "makespan_s": _median(runs, lambda run: run.makespan_s),
-        "time_to_target_formula_s": _formula(runs[0], epochs.middle, train_per_s, valid_per_s),
+        "time_to_target_formula_s": _formula(runs, epochs.middle, train_per_s, valid_per_s),
         "best_accuracy": _best(Metric("accuracy"), runs),
         "best_error": _best(Metric("error"), runs),
         "repeats": len(runs),
@@ -192,11 +192,14 @@ def _best(metric: Metric, runs: Sequence[Outline]) -> float | None:
 
 
 def _formula(
-    run: Outline, epochs: float | None, train_per_s: float | None, valid_per_s: float | None
+    runs: Sequence[Outline],
+    epochs: float | None,
+    train_per_s: float | None,
+    valid_per_s: float | None,
 ) -> float | None:
     if epochs is None or not train_per_s or not valid_per_s:
         return None
-    first = run.epochs.iloc[0]
+    first = next(run.epochs.iloc[0] for run in runs if len(run.epochs))  # one may have failed
     train = (int(first["instances"]), train_per_s)
     return time_by_formula(epochs, train, (int(first["valid_instances"]), valid_per_s))
 

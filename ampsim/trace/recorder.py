@@ -228,10 +228,10 @@ class Recorder:
 
     def latest_steps(self, count: int) -> list[Step]:
         """Return what workers computed last and is no column yet, in the order of the ends."""
-        kinds = self.kinds.all
+        kinds: list[tuple[int, ...]] = self.kinds.all
         steps: list[Step] = []
         for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
-            kind: tuple[int, ...] = kinds[number]
+            kind = kinds[int(number)]
             worker, direction, lane = kind[0], kind[2], kind[-1]
             if worker >= 0 and lane == COMPUTE_LANE:
                 steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))

@@ -31,7 +31,7 @@ def rejection(tmp_path, monkeypatch):
             load_cluster("bad.toml")
         text = str(caught.value)
         assert len(text.splitlines()) == 1
-        assert len(text) < 400
+        assert len(text) < 420
         with pytest.raises(FileFormatError, match=f"^{re.escape(text)}$"):
             load_device("bad.toml")
         return text
@@ -182,7 +182,7 @@ def test_source_that_is_no_table_is_rejected(rejection):
             "memory_bandwidth_bytes_per_s, cache_bytes, cache_bandwidth_bytes_per_s, efficiency, "
             "step_overhead_s, light_bandwidth_bytes_per_s, matrix_efficiency, memory_bytes, "
             "jitter_cv, idle_power_w, busy_power_w, price_usd_per_h, message_overhead_s, "
-            "dispatch_s, copy_bandwidth_bytes_per_s, copy_latency_s, sources",
+            "dispatch_s, copy_bandwidth_bytes_per_s, copy_latency_s, measured_on, sources",
         ),
     ],
 )
@@ -219,8 +219,8 @@ def test_source_without_number_is_rejected(rejection):
 
 def test_unknown_kind_of_source_gets_the_known_ones(rejection):
     said = (
-        "bad.toml: sources.flop_per_s.kind must be 'assumed', 'measured', 'formula' or "
-        "'datasheet', got 'guessed'"
+        "bad.toml: sources.flop_per_s.kind must be 'assumed', 'measured', 'formula', "
+        "'datasheet' or 'fitted', got 'guessed'"
     )
     assert rejection(GOOD.replace('"assumed"', '"guessed"')) == said
 

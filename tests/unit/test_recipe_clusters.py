@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.errors import FileFormatError
 from ampsim.recipes.checking import check_report, read_manifest
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.rows import make_rows
 
 SLOW = """
 flop_per_s = 5e11
@@ -49,9 +47,8 @@ def test_a_row_runs_on_its_own_cluster_and_the_manifest_says_so(folder, make_rep
     assert "schedules[1]: cluster: no " in fault
 
 
-def test_a_row_whose_cluster_has_other_workers_is_refused(folder):
+def test_a_row_may_have_as_many_workers_as_it_likes(folder, make_report):
     (folder / "slow.toml").write_text('[[device]]\nname = "tflops-1"\ncount = 3\n')
-    with pytest.raises(FileFormatError) as caught:
-        make_rows(read_recipe(folder))
-    said = "schedules[1]: cluster must have 16 workers, as the recipe's has, got 3; give all rows"
-    assert said in str(caught.value)
+    assert make_report(folder).table["workers"].tolist() == [16, 3]
+    page = (folder / "report.md").read_text(encoding="utf-8")
+    assert "3 or 16 workers, 1 repeat of each schedule." in page

@@ -20,6 +20,7 @@ from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
+from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
 from ampsim.report.page.text import (
     LEGEND,
     Picture,
@@ -58,8 +59,13 @@ _WORDS = {
 }
 
 
+_DRAWN_MAX = 40  # chosen: figures with a panel or line a row cannot be read with more
 _SHOWN = ("replicas", "min_update_interval", "max_active_keys")
-_OF_ROW = ("name", "label", "mode", "set")
+_OF_ROW = (
+    "name", "label", "mode", "set", "epochs_of", "cluster", "workers", "latency_s",
+    "bandwidth_bytes_per_s", "topology",
+)  # fmt: skip
+"""Keys of a row that are no options of its schedule."""
 
 
 class File(Protocol):
@@ -196,17 +202,18 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     """The page in Markdown; the recipe's own text is taken as it is."""
     model, cluster = markdown.escape(findings.model), markdown.escape(findings.cluster)
     compared = _comparison(findings.comparison)
+    of_grid = grid_parts(findings, file)
+    ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
-        f"**{markdown.escape(verdict(_judged(findings), findings.target, findings.metric))}**",
-        f"{model} on {cluster}: {setting(findings)}",
-        _table(findings),
-        LEGEND,
+        f"**{markdown.escape(ruled)}**",
+        f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
+        *(of_grid.tables or [_table(findings), LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
         *assumptions(findings.manifest),
-        *origin(findings.manifest, TABLE),
+        *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -265,9 +272,14 @@ def _line(record: Row) -> list[str]:
 def _figures(findings: Results, file: File) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
     wanted = set(file.figures)
+    if len(findings.table) > _DRAWN_MAX:
+        wanted &= {"heat-map", "grid-cost"}
     figures = list(result_figures(findings, wanted=wanted, names=line_names(file)))
-    together = gantt_together(findings, runs_by_row(findings)) if "gantt" in wanted else []
-    return [*figures, *together]
+    of_grid = grid_figures(findings, file, wanted)
+    are_equal = len({number(row, "workers") for row in rows(findings.table)}) < 2
+    is_drawn = "gantt" in wanted and are_equal
+    together = gantt_together(findings, runs_by_row(findings)) if is_drawn else []
+    return [*of_grid, *figures, *together]
 
 
 def line_names(file: File) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Final
 from ampsim.report.frames import DataFrame, floats, integers, texts
 from ampsim.report.hosts import Hosts, some_of
 from ampsim.report.perfetto.event_json import in_microseconds, in_nanoseconds, quoted, track_names
+from ampsim.report.perfetto.lanes import Lanes
 from ampsim.report.words import plain
 
 _CHUNK_ROWS: Final = 1 << 15
@@ -21,21 +22,10 @@ _CHUNK_ROWS: Final = 1 << 15
 
 @dataclass(slots=True)
 class _Link:
-    """A directed pair of workers: its name, and of each lane the track and its last slice's end."""
+    """A directed pair of workers: its name and its lanes."""
 
     words: str
-    tids: list[int] = field(default_factory=list[int])
-    free_at_ns: list[int] = field(default_factory=list[int])
-
-    def track(self, start_ns: int, end_ns: int, tids: Iterator[int]) -> int:
-        """The first lane that is free at `start_ns`, a new one if none is; it is then taken."""
-        for lane, free_at_ns in enumerate(self.free_at_ns):
-            if free_at_ns <= start_ns:
-                self.free_at_ns[lane] = end_ns
-                return self.tids[lane]
-        self.free_at_ns.append(end_ns)
-        self.tids.append(next(tids))
-        return self.tids[-1]
+    lanes: Lanes = field(default_factory=Lanes)
 
 
 class Links:
@@ -76,7 +66,7 @@ class Links:
             if (source, target) not in labels:
                 labels[source, target] = _label(plain(source), plain(target))
             label, ends = labels[source, target]
-            tid = self._link(sender, receiver).track(begin, end, self._tids)
+            tid = self._link(sender, receiver).lanes.track(begin, end, self._tids)
             shape = f'"ph":"X","dur":{dur!r}' if end > begin else '"ph":"i","s":"t"'
             place = f'"pid":{self._pid},"tid":{tid}'
             lines.append(
@@ -101,8 +91,8 @@ class Links:
         """Names and order of the tracks, by sender, receiver and lane."""
         order = count()
         for _ends, link in sorted(self._links.items()):
-            for lane, tid in enumerate(link.tids, 1):
-                name = link.words if len(link.tids) == 1 else f"{link.words}, lane {lane}"
+            for lane, tid in enumerate(link.lanes.tids, 1):
+                name = link.words if len(link.lanes.tids) == 1 else f"{link.words}, lane {lane}"
                 yield from track_names(self._pid, tid, name, next(order))
 
 

@@ -1,11 +1,12 @@
 """A run as a trace that ui.perfetto.dev and chrome://tracing open.
 
 A schedule is a process with one track per worker, and for each other lane of a device and the host
-if they take time, and, if it has transfers, a second process with
-one track per link. A step that takes time is a slice; a free step is an instant. Arrows lead from a
-forward step to the backward step that used its activation, and from there to the update that used
-the gradient; counters show instances in flight, staleness, weight versions, bytes of stashed
-weights and loss. Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
+if they take time, and, if it has transfers, a second process with one track per link. A worker
+whose device was slow or down has a track more, which says when. A step that takes time is a slice;
+a free step is an instant. Arrows lead from a forward step to the backward step that used its
+activation, and from there to the update that used the gradient; counters show instances in flight,
+staleness, weight versions, bytes of stashed weights, what lies in each worker's memory, and loss.
+Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
 
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
@@ -34,6 +35,7 @@ from ampsim.report.perfetto.event_json import (
     track_names,
 )
 from ampsim.report.perfetto.flows import Flows, Step
+from ampsim.report.perfetto.hardware import memory_events, outage_events
 from ampsim.report.perfetto.links import Links
 from ampsim.report.words import plain
 
@@ -54,7 +56,8 @@ class Trace:
         stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
         transfers: gives the trace's transfers in chunks, each link's in the order of their starts.
         devices: a device's name for each worker; empty where it is unknown.
-        outages: when which device was not as usual, for charts; a trace for Perfetto has none.
+        outages: when which device was not as usual; None where nobody says.
+        memory: what lay in each worker's memory when; None likewise.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Trace:
     transfers: Callable[[], Iterable[DataFrame]] = tuple
     devices: Sequence[str] = ()
     outages: DataFrame | None = None
+    memory: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ class _Tracks:
         pid: of the schedule's process; schedules stand in this order.
         links_pid: of the process of its links.
         first_tid: of its first worker's track; the other workers' follow.
-        link_tids: of tracks of links, and of the host and of other lanes, each given once.
+        link_tids: of tracks of links, outages, the host and other lanes, each given once.
         lane_tids: those of the host and of other lanes, by their rows, as far as they are known.
     """
 
@@ -155,15 +159,24 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
     for chunk in _sliced(trace.stashes()):
         yield stash_events(chunk, tracks.pid, held), 0
     yield loss_events(trace.epochs, tracks.pid), 0
-    in_flight = InFlight()
+    in_flight, end_s = InFlight(), 0.0
     flows.start(nodes)
     for chunk in _sliced(trace.spans()):
         in_flight.take(chunk)
+        end_s = max(end_s, float(floats(chunk, "end_s").max(initial=0.0)))
         yield _steps(chunk, tracks, flows), len(chunk)
     for lines in in_flight.events(tracks.pid):
         yield lines, 0
-    for lines in _transfers(trace, tracks):
+    for lines in chain(_of_devices(trace, tracks, end_s), _transfers(trace, tracks)):
         yield lines, 0
+
+
+def _of_devices(trace: Trace, tracks: _Tracks, end_s: float) -> Iterator[list[str]]:
+    """Lines of outages and of memories, as far as they are known."""
+    if trace.outages is not None and len(trace.outages):
+        yield from outage_events(trace.outages, tracks.pid, tracks.link_tids, end_s)
+    if trace.memory is not None and len(trace.memory):
+        yield from memory_events(trace.memory, tracks.pid)
 
 
 def _transfers(trace: Trace, tracks: _Tracks) -> Iterator[list[str]]:

@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from matplotlib.ticker import EngFormatter, NullFormatter
 
-from ampsim.report.frames import DataFrame
 from ampsim.report.style import LINES, marker_pt, new_figure, styled
 from ampsim.report.words import plain
 
@@ -35,14 +34,14 @@ class Curves(Protocol):
 
 
 @styled
-def curves(table: DataFrame, drawn: Curves) -> Any:
+def curves(table: Any, drawn: Curves) -> Any:
     """The figure."""
     (x, y, by), (title, x_label, y_label) = drawn.columns, drawn.words
     figure = new_figure(7.2, 4.0)
     axes: Any = figure.add_subplot()
     values: Sequence[Any] = list(dict.fromkeys(table[by]))
     for index, value in enumerate(values):
-        rows: Any = table[table[by] == value]
+        rows: Any = table.loc[table[by] == value]
         line = LINES[index % len(LINES)]
         label = plain(value if isinstance(value, str) else f"{by.replace('_', ' ')} {value:g}", 40)
         axes.plot(

@@ -1,0 +1,74 @@
+"""A row of a recipe: its schedule, and what it has of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import Field, create_model
+
+from ampsim.study.schedule_names import option_types
+from ampsim.toml_file import Record, Text
+
+ModeName: TypeAlias = Literal["numeric", "sleep"]
+Count = Annotated[int, Field(ge=1)]
+
+HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
+"""Keys of a row that say what it runs on, each instead of the recipe's."""
+
+
+class _Named(Record):
+    """The row's name and label."""
+
+    name: Text
+    label: Text | None = None
+
+
+_VALUES: Final[dict[type, Any]] = {int: Count, float: float, str: Text, bool: bool}
+"""What a recipe takes for an option of a schedule, by the type of its field there."""
+
+_OPTIONS: Final[dict[str, Any]] = {
+    name: (_VALUES[kind] | None, None) for name, kind in option_types().items()
+}
+_Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **_OPTIONS)
+
+
+class ScheduleEntry(_Tuned):
+    """One row of the report.
+
+    Beside these it takes every option of a schedule, as on the command line.
+
+    Args:
+        name: of the schedule.
+        label: of the row; the schedule's name unless given.
+        placement: as on the command line; a .toml file by its path from the recipe's folder.
+        cluster: instead of the recipe's.
+        workers: likewise.
+        latency_s: likewise, of the links.
+        bandwidth_bytes_per_s: likewise, of the links.
+        topology: likewise.
+        mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
+        set: options of the model, over those of the recipe.
+        epochs_of: label of a row that learns the same whatever it runs on; see
+            `ampsim.recipes.borrowed`.
+    """
+
+    placement: Text | None = None
+    cluster: Text | None = None
+    workers: Count | None = None
+    latency_s: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    topology: Text | None = None
+    mode: ModeName | None = None
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])
+    epochs_of: Text | None = None
+
+    @property
+    def title(self) -> str:
+        """What the row is called."""
+        return self.label or self.name
+
+    @property
+    def hardware(self) -> dict[str, Any]:
+        """What it says of what it runs on, by key."""
+        named = {key: getattr(self, key) for key in HARDWARE}
+        return {key: value for key, value in named.items() if value is not None}

@@ -1,0 +1,175 @@
+"""What a report over a grid of hardware has in place of one long table: a verdict, tables, maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ampsim.report import markdown
+from ampsim.report.columns import format_count, format_ratio
+from ampsim.report.contest import (
+    Best,
+    Bout,
+    Contest,
+    contest,
+    value_words,
+)
+from ampsim.report.contest_verdict import contest_verdict
+from ampsim.report.frames import DataFrame, number, rows
+from ampsim.report.grid_costs import Costs, costs_cells, costs_verdict, grid_costs
+from ampsim.report.page.text import Picture
+from ampsim.report.plot.grid_cost import grid_cost
+from ampsim.report.plot.heat_map import heat_map
+from ampsim.units import UNKNOWN
+
+_MAP = Picture(
+    "heat-map.png",
+    "Who is first where",
+    "For each point of the grid, who is first and by how much",
+    "A cell has the best row there, how many times as good it is as the best of the other side, "
+    "and its median time to the target (or, where nothing was learned, its training throughput). "
+    "Hatched: the intervals of both medians meet, so that the repeats leave open who is first. "
+    "The thick line parts the cells where ours are first in the median from the others.",
+)
+_COST = Picture(
+    "grid-cost.png",
+    "What it costs",
+    "Throughput, time and energy to the target of each schedule, against the first column",
+    "The first column has the value, the others how many times that theirs is; orange where it "
+    "is worse. A dash: the target was not reached, or the number is not known.",
+)
+_DRAWN = ("train_per_s", "time_to_target_s", "energy_to_target_j")
+
+
+@dataclass(frozen=True, slots=True)
+class GridParts:
+    """The parts of a page over a grid; all empty where there is none.
+
+    Attributes:
+        verdict: sentences of plain text.
+        tables: headings, tables and legends in Markdown.
+    """
+
+    verdict: str = ""
+    tables: list[str] = field(default_factory=list[str])
+
+
+def grid_parts(findings: Any, file: Any) -> GridParts:
+    """Verdict and tables of a recipe with a grid."""
+    if getattr(file, "grid", None) is None:
+        return GridParts()
+    found = _contest(findings, file)
+    if found is not None:
+        return GridParts(contest_verdict(found), _bouts(found, findings, file))
+    costs = grid_costs(findings.table, findings.cells)
+    return GridParts(costs_verdict(costs), [*_costs(costs), _PLACE])
+
+
+def with_all_workers(said: str, table: DataFrame) -> str:
+    """A sentence that begins with how many workers there are, with all counts of rows that differ.
+
+    >>> import pandas as pd
+    >>> with_all_workers("4 workers, 1 repeat.", pd.DataFrame({"workers": [4, 2, 4]}))
+    '2 or 4 workers, 1 repeat.'
+    """
+    counts = sorted({number(row, "workers") for row in rows(table)})
+    if len(counts) < 2:
+        return said
+    several = " or ".join([", ".join(map(format_count, counts[:-1])), format_count(counts[-1])])
+    return re.sub(r"^\d+ workers?", f"{several} workers", said)
+
+
+def without_rows(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without what it says of each row, of which a grid makes very many."""
+    return {key: value for key, value in manifest.items() if key != "schedules"}
+
+
+def grid_figures(findings: Any, file: Any, wanted: Collection[str]) -> list[tuple[Picture, Figure]]:
+    """The maps of a recipe with a grid, those that it names."""
+    if getattr(file, "grid", None) is None:
+        return []
+    figures: list[tuple[Picture, Figure]] = []
+    found = _contest(findings, file)
+    if "heat-map" in wanted and found is not None and found.played:
+        figures.append((_MAP, heat_map(found)))
+    costs = [one for one in grid_costs(findings.table, findings.cells)
+             if one.measure.column in _DRAWN]  # fmt: skip
+    if "grid-cost" in wanted and costs and len(costs[0].points) > 1:
+        figures.append((_COST, grid_cost(costs)))
+    return figures
+
+
+_PLACE = (
+    "Times, epochs and throughputs are medians of the repeats; in brackets, how many times that of "
+    "the first column. Every row with all its numbers stands in report.csv."
+)
+
+
+_TIMES = (
+    "Times to the target are medians, with intervals as in report.csv, where every row stands with "
+    "all its numbers. Ours / others: how many times as soon. A tie: the intervals meet."
+)
+_RATES = (
+    "Ours / others: how many times as fast. A tie: less than 5 % apart. Every row with all its "
+    "numbers stands in report.csv."
+)
+
+
+def _contest(findings: Any, file: Any) -> Contest | None:
+    if file.heat_map is None:
+        return None
+    return contest(findings.table, findings.cells, file.heat_map, findings.flop_per_s)
+
+
+def _costs(costs: list[Costs]) -> list[str]:
+    """A heading and a table for each measure."""
+    parts: list[str] = []
+    for one in costs:
+        headings, *lines = costs_cells(one)
+        table = markdown.table(headings, lines, left=("schedule",)).rstrip("\n")
+        parts += [f"## {one.measure.heading.capitalize()}", table]
+    return parts
+
+
+def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
+    """A table with a line for each point that was run; those that only follow are on the map."""
+    ran = found
+    if findings.flop_per_s is not None:
+        own = file.heat_map.model_copy(update={"down": file.heat_map.panels or "latency_s",
+                                               "panels": None, "flop_per_s": None})  # fmt: skip
+        ran = contest(findings.table, findings.cells, own, None)
+    value = "time to the target" if found.is_time else "training throughput"
+    known = ["epochs", value, "interval"] if found.is_time else [value]
+    headings = [
+        "at", "best of ours", *known, "best of the others", *(f"{one} " for one in known),
+        "ours / others", "first",
+    ]  # fmt: skip
+    seen: dict[str, list[str]] = {}
+    for place, bout in ran.played:
+        seen.setdefault(place, _line(place, bout))
+    left = ("at", "best of ours", "best of the others", "first")
+    told = _TIMES if found.is_time else _RATES
+    return ["## Point by point", markdown.table(headings, seen.values(), left=left).rstrip("\n"),
+            told]  # fmt: skip
+
+
+def _line(place: str, bout: Bout) -> list[str]:
+    first = "nobody" if bout.winner is None else bout.winner.label
+    if bout.is_tie:
+        first = f"a tie, {first} in the median"
+    sides = [*_side(bout.ours, bout), *_side(bout.others, bout)]
+    return [place, *sides, format_ratio(bout.ratio), first]
+
+
+def _side(best: Best | None, bout: Bout) -> list[str]:
+    if best is None:
+        return ["not reached", *[UNKNOWN] * (3 if bout.is_time else 1)]
+    if not bout.is_time:
+        return [best.label, value_words(best.value, is_time=False)]
+    value, low, high = (value_words(one, is_time=True) for one in (best.value, best.low, best.high))
+    interval = f"[{low}, {high}]" if best.low < best.high else UNKNOWN
+    return [best.label, format_count(best.epochs), value, interval]

@@ -1,0 +1,61 @@
+"""What each point of a grid costs each schedule, against a table made by hand."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ampsim.report.grid_costs import costs_cells, costs_verdict, grid_costs
+from ampsim.report.plot.grid_cost import grid_cost
+
+RATES = {"amp": (200.0, 150.0), "pipeline": (100.0, 50.0), "alone": (7.0,)}
+TIMES = {"amp": (2.0, 3.0), "pipeline": (None, None), "alone": (1.0,)}
+
+
+@pytest.fixture
+def costs() -> Any:
+    cells, records = [], []
+    for label, rates in RATES.items():
+        for place, rate in enumerate(rates):
+            point = {"cluster": ("usual", "./one-slow.toml")[place]}
+            whole = label != "alone"
+            cells.append(SimpleNamespace(label=label, point=point, is_whole=whole))
+            records.append({"train_per_s": rate, "time_to_target_s": TIMES[label][place]})
+    return grid_costs(pd.DataFrame(records), cells)
+
+
+def test_only_rows_over_the_whole_grid_and_schedules_with_a_number_are_shown(costs):
+    rates, times = costs
+    assert (rates.labels, rates.points) == (["amp", "pipeline"], ["usual", "one-slow"])
+    assert rates.values == [[200.0, 150.0], [100.0, 50.0]]
+    assert (times.measure.column, times.labels) == ("time_to_target_s", ["amp"])
+    assert [rates.ratio(0, 1), rates.ratio(1, 1), times.ratio(0, 1)] == [0.75, 0.5, 1.5]
+
+
+def test_cells_have_the_value_and_the_ratio_to_the_first_point(costs):
+    assert costs_cells(costs[0]) == [
+        ["schedule", "usual", "one-slow"],
+        ["amp", "200 /s", "150 /s (0.75×)"],
+        ["pipeline", "100 /s", "50.0 /s (0.50×)"],
+    ]
+
+
+def test_the_verdict_names_who_loses_most_and_least(costs):
+    assert costs_verdict(costs) == (
+        "With one-slow, training throughput is 0.50 (pipeline) to 0.75 times (amp) as before. "
+        "With one-slow, time to the target of amp is 1.50 times as before."
+    )
+
+
+def test_what_is_worse_is_orange_and_what_is_better_blue(costs):
+    panels: Any = grid_cost(costs).axes
+    texts = [text.get_text() for axes in panels for text in axes.texts]
+    assert texts == ["200 /s", "0.75×", "100 /s", "0.50×", "2.00 s", "1.50×"]
+    slow = panels[0].patches[1].get_facecolor()
+    late = panels[1].patches[1].get_facecolor()
+    assert slow[0] > slow[2] and late[0] > late[2]
+    assert not math.isnan(sum(slow))

@@ -1,0 +1,158 @@
+"""A row that takes its epochs from another, and what is said where it must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ampsim
+from ampsim.errors import FileFormatError
+from ampsim.metric import Goal
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.rows import make_rows
+from ampsim.study.row import row_of
+
+GOOD = """
+title = "A test"
+model = "mlp"
+set = { hidden = 64, data = "synthetic", batch = 20, learning_rate = 0.03 }
+cluster = "a100"
+workers = 4
+instances = 400
+max_epochs = 9
+target = 0.8
+seeds = [0, 1, 2]
+figures = []
+
+[[schedules]]
+name = "pipeline"
+label = "lender"
+max_active_keys = 4
+
+[[schedules]]
+name = "gpipe"
+max_active_keys = 4
+latency_s = 1e-5
+mode = "sleep"
+epochs_of = "lender"
+
+[[schedules]]
+name = "gpipe"
+label = "itself"
+max_active_keys = 4
+latency_s = 1e-5
+"""
+EVENTS = """
+[[device]]
+name = "tflops-1"
+count = 4
+
+[[events]]
+kind = "pause"
+worker = 0
+from_s = 0.0
+until_s = 1e-6
+source = { kind = "assumed", text = "a test" }
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """`write(GOOD)` puts a recipe into a folder and gives the folder."""
+
+    def put(content: str) -> Path:
+        (tmp_path / "recipe.toml").write_text(content)
+        (tmp_path / "events.toml").write_text(EVENTS)
+        return tmp_path
+
+    return put
+
+
+def test_epochs_that_are_borrowed_give_what_the_row_itself_would(write, make_report):
+    table = make_report(write(GOOD)).table.set_index("schedule")
+    lender, borrower, itself = (table.loc[name] for name in ("lender", "gpipe", "itself"))
+    assert lender["time_to_target_s"] < itself["time_to_target_s"]
+    assert borrower["note"] == "epochs as lender"
+    assert itself["repeats_reached"] == borrower["repeats_reached"] == 3
+    assert itself["epochs_to_target"] == borrower["epochs_to_target"] > 1
+    for column in (
+        "time_to_target_s", "time_to_target_low_s", "time_to_target_high_s", "train_per_s",
+        "best_accuracy",
+    ):  # fmt: skip
+        assert borrower[column] == pytest.approx(itself[column], rel=1e-9), column
+    for column in ("energy_to_target_j", "cost_to_target_usd"):  # the last message of each epoch
+        assert borrower[column] == pytest.approx(itself[column], rel=5e-3), column
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('mode = "sleep"\n', "", 'schedules[1]: epochs_of belongs to mode "sleep", in which noth'),
+        (
+            '_of = "lender"',
+            '_of = "x"',
+            "schedules[1]: epochs_of: no row named 'x'; known: gpipe, itself, l",
+        ),
+        (
+            "max_epochs = 9",
+            "epochs = 9",
+            "schedules[1]: epochs_of needs max_epochs and a target; give them instead of epochs",
+        ),
+        (
+            'label = "lender"',
+            'label = "lender"\nmode = "sleep"',
+            "schedules[1]: epochs_of: 'lender' must learn; let its mode be \"numeric\"",
+        ),
+        (
+            'label = "lender"',
+            'label = "lender"\nset = { learning_rate = 0.1 }',
+            "schedules[1]: epochs_of: 'lender' must have the same set, {}, got {'learning_rate': ",
+        ),
+        (
+            'label = "lender"\nmax_active_keys = 4',
+            'label = "lender"\nmax_active_keys = 2',
+            "schedules[1]: epochs_of must name a row with the same admission: GPipe(",
+        ),
+        (
+            'name = "gpipe"\nmax_active_keys = 4',
+            'name = "amp"\nmax_active_keys = 4',
+            "schedules[1]: epochs_of has no sense for amp, whose learning depends on what it runs",
+        ),
+        (
+            'name = "gpipe"\nmax_active_keys = 4',
+            'name = "pipedream"\nmax_active_keys = 4',
+            "schedules[1]: epochs_of must name a row of the same schedule where it does not drain",
+        ),
+        (
+            "latency_s = 1e-5\nmode",
+            'cluster = "./events.toml"\nmode',
+            "schedules[1]: epochs_of has no sense on events, whose events at set times are not th",
+        ),
+        (
+            "[[schedules]]",
+            "[grid]\nworkers = [4, 5]\n\n[[schedules]]",
+            "schedules[1] at 4 workers: epochs_of must name one row, but the grid makes 2 of 'len",
+        ),
+    ],
+)
+def test_epochs_must_not_be_borrowed_where_learning_differs(before, after, said, write):
+    assert before in GOOD
+    folder = write(GOOD.replace(before, after, 1))
+    with pytest.raises(FileFormatError) as caught:
+        make_rows(read_recipe(folder))
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)
+
+
+def test_a_row_whose_first_repeat_failed_at_once_is_still_summed_up():
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic")
+    outline = ampsim.simulate(model, "tflops-1", "sequential", instances=200).outline()
+    failed = replace(outline, epochs=outline.epochs[:0])
+    goal = Goal(model.measure, 1e-9)
+    made = row_of("a", goal, [failed, outline, outline], ["it failed"])
+    whole = row_of("a", goal, [outline, outline, outline])
+    assert made["time_to_target_formula_s"] == whole["time_to_target_formula_s"] > 0
+    assert made["note"] == "1 of 3 runs failed: it failed"
