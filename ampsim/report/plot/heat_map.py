@@ -126,7 +126,8 @@ def _draw_cell(axes: Axes, place: tuple[int, int], bout: Bout | None, scale: Nor
     winner = None if bout is None else bout.winner
     colour: Any = IDLE
     if bout is not None and winner is not None:
-        octaves = math.log2(min(max(bout.ratio, 2.0**scale.vmin), 2.0**scale.vmax))  # type: ignore[operator]
+        low, high = (2.0 ** float(one or 0.0) for one in (scale.vmin, scale.vmax))
+        octaves = math.log2(min(max(bout.ratio, low), high))
         colour = COLOURS(scale(octaves))
     is_tie = bout is not None and bout.is_tie
     axes.add_patch(Rectangle((x, y), 1.0, 1.0, facecolor=colour, edgecolor="white", linewidth=1.5))
