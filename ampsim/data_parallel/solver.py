@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import check_fields
 from ampsim.data_parallel.collectives import COLLECTIVES
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
@@ -29,6 +30,8 @@ Meets: TypeAlias = Literal["all", "server"]
 Sends: TypeAlias = Literal["gradient", "weights"]
 Waits: TypeAlias = Literal["all", "turn", "reply", "bound"]
 Locks: TypeAlias = Literal["exchange", "update", "nothing"]
+
+_VALUES: Final = ("admission", "order", "updates", "weights")  # of every schedule
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,20 @@ class Solver:
 
     def __post_init__(self) -> None:
         """Check the options."""
+        check_fields(self)
         if self.ranks is not None:
             require_count("ranks", self.ranks)
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
 
     def _require_inner(self) -> None:
-        inner = self.inner
+        inner: Any = self.inner
+        is_schedule = not isinstance(inner, type | Solver)
+        if not (is_schedule and all(hasattr(inner, value) for value in _VALUES)):
+            raise OptionError(
+                f"inner of {self.name} must be a schedule such as ampsim.Pipeline(), got "
+                f"{shown(inner)}"
+            )
         fault = None
         if not inner.admission.drains:
             fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"

@@ -70,7 +70,7 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
         OptionError: so few runs could never be that sure, or there is nothing to compare.
 
     >>> looks_of(3, 1, 0.9, 40).counts
-    (8, 16, 40)
+    (7, 14, 40)
     """
     if sure is None:
         return Looks((repeats,), Sureness())

@@ -55,7 +55,7 @@ def test_misspelled_name_gets_the_nearest_and_all(tmp_path, monkeypatch):
 
 def test_name_like_no_other_gets_all_names():
     with pytest.raises(
-        UnknownNameError, match=r"^no device named 'xyz'; shipped: a100, cpu-core, "
+        UnknownNameError, match=r"^no device named 'xyz'; shipped: a100, ampnet-core, "
     ):
         assets.locate("devices", "xyz")
 

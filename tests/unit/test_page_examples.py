@@ -102,8 +102,8 @@ def run(command: Command, folder: Path) -> None:
 def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
-        "dependency-engine", "device-and-cluster", "model", "node", "placement", "schedule",
-        "solvers",
+        "calibration", "command-line", "dependency-engine", "device-and-cluster", "model", "node",
+        "placement", "schedule", "solvers",
     }  # fmt: skip
 
 

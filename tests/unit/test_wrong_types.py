@@ -17,6 +17,7 @@ import ampsim.figures
 from ampsim.arguments import checked, fitting
 from ampsim.clock import WallClock
 from ampsim.data import ArrayDataset
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.model_parallel import SCHEDULES
 
@@ -55,7 +56,13 @@ def right(model, cluster, result):
             ampsim.Model,
             {name: getattr(model, name) for name in inspect.signature(ampsim.Model).parameters},
         ),
+        "DependencyEngine": (ampsim.DependencyEngine, {"cluster": cluster}),
+        "Work": (ampsim.Work, {}),
+        "Naive": (ampsim.Naive, {}),
+        "Pooled": (ampsim.Pooled, {}),
+        "PerDevice": (ampsim.PerDevice, {}),
         **{kind.__name__: (kind, {}) for kind in SCHEDULES.values()},
+        **{kind.__name__: (kind, {}) for kind in SOLVERS.values()},
     }  # fmt: skip
     for name in ("gantt", "staleness", "utilisation"):
         made[f"figures.{name}"] = (getattr(ampsim.figures, name), {"results": result})
@@ -99,7 +106,7 @@ def test_every_public_callable_says_in_one_line_what_it_was_given(right):
 
 def test_every_public_callable_is_tried(right):
     public = {name for name in dir(ampsim) if callable(getattr(ampsim, name))}
-    not_made_by_users = {"AmpsimError", "Forecast", "Result", "load_model"}
+    not_made_by_users = {"AmpsimError", "EngineResult", "Forecast", "Result", "load_model"}
     assert public - not_made_by_users <= set(right)
 
 
@@ -161,7 +168,10 @@ UNTYPED: Any = ampsim  # a user's mistakes, which a type checker would see
             lambda: UNTYPED.Amp(2**63),
             "max_active_keys must be at most 1,000,000,000, got 9223372036854775808",
         ),
-        (lambda: UNTYPED.figures.gantt(3), "results must be a Result or a LoadedRun, got 3"),
+        (
+            lambda: UNTYPED.figures.gantt(3),
+            "results must be a Result, a LoadedRun or an EngineResult, got 3",
+        ),
         (lambda: UNTYPED.Link(latency_s="1"), "Link: latency_s must be a number, got '1'"),
         (lambda: UNTYPED.forecast("rnn"), "forecast: missing a required argument: 'cluster'"),
     ],
