@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +24,15 @@ CLASSES = 2
 QUIET = pytest.mark.skip(reason="needs a processor of its own: pytest -m quiet")
 
 
+THOROUGH = ("property", "validation")
+"""Folders of tests that are tables of pairs, or long runs."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out tests that really wait where others run beside them."""
+    """Mark thorough tests; leave out those that really wait where others run beside them."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in THOROUGH:
+            item.add_marker("thorough")
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
             if item.get_closest_marker("quiet"):

@@ -22,6 +22,7 @@ import pytest
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 WITH_EXAMPLES = [page for page in PAGES if "```" in page.read_text(encoding="utf-8")]
+pytestmark = pytest.mark.thorough
 TIME_LIMIT_S = 300  # chosen: several times what the longest command takes
 
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
