@@ -45,7 +45,6 @@ class Array(Operand):
     Attributes:
         variable: what operations that use it read or mutate; of rows, that of the whole.
         shape: once something has been assigned.
-        value: the numbers, as far as the operations have run; None before.
         layer_input: of a weight, what its last forward step was applied to.
     """
 
