@@ -123,6 +123,11 @@ class Solver:
     weights = LATEST
 
     @property
+    def averaged_ranks(self) -> int | None:
+        """Ranks whose mean gradient is one step; 1 where each rank's is a step of its own."""
+        return self.ranks if self.meets == "all" and self.sends == "gradient" else 1
+
+    @property
     def server_count(self) -> int:
         """Workers that are servers."""
         return 0

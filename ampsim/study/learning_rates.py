@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from ampsim.data_parallel import Solver
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.model_parallel import Schedule
 from ampsim.optim import LearningRate
@@ -61,6 +62,9 @@ def averaged(schedule: Schedule) -> int | None:
         1 where gradients are summed; None where the number differs by node or is not known
         without the graph.
     """
+    if isinstance(schedule, Solver):
+        inside, ranks = averaged(schedule.inner), schedule.averaged_ranks
+        return None if inside is None or ranks is None else inside * ranks
     updates, admission = schedule.updates, schedule.admission
     if not updates.averages:
         return 1

@@ -58,6 +58,13 @@ class Mine:
         (ampsim.PipeDream(), 1),
         (ampsim.PipeDream2BW(min_update_interval=7), 7),
         (Mine(9), 9),
+        (ampsim.SyncSGD(ranks=4), 4),
+        (ampsim.SyncSGD(ranks=4, inner=ampsim.Pipeline(3)), 12),
+        (ampsim.SyncSGD(), None),
+        (ampsim.SyncEASGD(ranks=4), 1),
+        (ampsim.LocalSGD(ranks=4), 1),
+        (ampsim.AsyncSGD(ranks=4, inner=ampsim.Pipeline(3)), 3),
+        (ampsim.EAWild(ranks=4), 1),
     ],
 )
 def test_what_an_update_averages_follows_from_the_schedules_values(schedule, count):
