@@ -23,7 +23,7 @@ from ampsim.dependency.refusals import (
     size_of,
     variables_of,
 )
-from ampsim.dependency.result import EngineResult
+from ampsim.dependency.result import EngineResult, result_of
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir.work import Work
@@ -257,7 +257,7 @@ class DependencyEngine:
             raise OptionError(
                 f"{pending} operations have not ended; call wait_for_all() before result"
             )
-        return EngineResult.of(self._execution.operations, self._places, self.policy)
+        return result_of(self._execution.operations, self._places, self.policy)
 
     def _operation(
         self,

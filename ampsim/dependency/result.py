@@ -70,19 +70,6 @@ class EngineResult:
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
 
-    @classmethod
-    def of(cls, operations: Sequence[Operation], places: Places, policy: Policy) -> EngineResult:
-        """Read off what has ended."""
-        known = {one.number: one.name for op in operations for one in (*op.reads, *op.mutates)}
-        uses = tuple(
-            Use(tuple(v.number for v in one.reads), tuple(v.number for v in one.mutates))
-            for one in operations
-        )
-        names = {number: known[number] for number in sorted(known)}
-        columns = columns_of(operations)
-        transfers = places.recorder.columns("transfers")
-        return cls(policy, tuple(places.rows), uses, names, columns, transfers, memory_of(places))
-
     @property
     def operations(self) -> pd.DataFrame:
         """One row a push, in push order.
@@ -273,3 +260,18 @@ def _path_kinds(path: Columns) -> np.ndarray:
 
 
 _WORDS: Final = {"device queue": "queue"}
+
+
+def result_of(operations: Sequence[Operation], places: Places, policy: Policy) -> EngineResult:
+    """Read off what has ended."""
+    known = {one.number: one.name for op in operations for one in (*op.reads, *op.mutates)}
+    uses = tuple(
+        Use(tuple(v.number for v in one.reads), tuple(v.number for v in one.mutates))
+        for one in operations
+    )
+    names = {number: known[number] for number in sorted(known)}
+    columns = columns_of(operations)
+    transfers = places.recorder.columns("transfers")
+    return EngineResult(
+        policy, tuple(places.rows), uses, names, columns, transfers, memory_of(places)
+    )

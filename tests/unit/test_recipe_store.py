@@ -51,6 +51,7 @@ EDITS = {
     "time_by_node.parquet": lambda path: edit_parquet(path, "busy_s", 2.0),
     "transfers.parquet": lambda path: path.write_bytes(b""),
     "spans.parquet": lambda path: edit_parquet(path, "end_s", 2.0),
+    "validations.parquet": lambda path: path.write_bytes(b""),
     "outages.parquet": lambda path: path.write_bytes(b""),
     "peak_memory.parquet": lambda path: edit_parquet(path, "bytes", 2),
     "memory.parquet": lambda path: edit_parquet(path, "activations", 2),
