@@ -13,6 +13,7 @@ import pandas as pd
 from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
+from ampsim.data_parallel import Solver
 from ampsim.errors import OptionError
 from ampsim.html_table import html_table
 from ampsim.metric import ACCURACY, Goal, Metric
@@ -38,7 +39,7 @@ from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.ranking import Ranking, Sureness, rank
 from ampsim.study.repeats import MAX_REPEATS, Entry, looks_of, run_rows
-from ampsim.study.row import compared, row_of, table_of, times_of
+from ampsim.study.row import compared, note_validation, row_of, table_of, times_of
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
@@ -59,8 +60,7 @@ class Forecast:
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
-        manifest: origin: command, versions, seeds, hashes, costs, and the placement, of the first
-            run where chance decides it.
+        manifest: command, versions, seeds, hashes, costs, and the placement of the first run.
         metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
         lost: one sentence for each run whose process died; what the others gave is here.
@@ -224,7 +224,9 @@ def forecast(
             "sure compares times to a target, and there is none; give a target, or repeats instead"
         )
     require_fit(plan, schedules, seed)
-    advice = _advice_on(plan, schedules, seed) if placement is None else None
+    advice = None
+    if placement is None:
+        advice = advice_on(model, cluster, schedules, seed=seed, instances=instances)
     warn(advice)
     entries = [
         Entry(label, schedule, replace(plan, rate=rate_of(model, schedule, scale_rate)))
@@ -247,10 +249,6 @@ def _ranking(goal: Goal, rows: Sequence[Sequence[Run]], sureness: Sureness) -> R
     return rank(times, sureness)
 
 
-def _advice_on(plan: Plan, schedules: Sequence[Schedule], seed: int) -> Advice | None:
-    return advice_on(plan.model, plan.cluster, schedules, seed=seed, instances=plan.instances)
-
-
 def _collect(
     plan: Plan,
     schedules: Sequence[Schedule],
@@ -262,10 +260,12 @@ def _collect(
     advice: Advice | None,
 ) -> Forecast:
     goal = Goal(plan.model.measure, plan.stop_at)
-    outlines = [[run.outline for run in of] for of in made.rows]
-    rates = {one.label: one.plan.rate for one in tuned.entries}
+    outlines, entries = [[run.outline for run in of] for of in made.rows], tuned.entries
+    rates = {one.label: one.plan.rate for one in entries}
+    solvers = {one.label for one in entries if isinstance(one.schedule, Solver)}
     rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
+    note_validation(rows, [of[0].label in solvers for of in made.rows])
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached]
