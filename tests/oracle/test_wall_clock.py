@@ -81,7 +81,8 @@ def require_kept(virtual: Any, run: Callable[[WallClock], Any], runs: int = RUNS
             real = run(clock)
         assert real.digest == virtual.digest
         assert real.makespan_s == virtual.makespan_s
-        ratios.append(clock.elapsed_s / virtual.makespan_s)
+        assert clock.now >= real.makespan_s * (1 - 1e-9)  # the last word to the host comes after it
+        ratios.append(clock.elapsed_s / clock.now)
         late_s = clock.late_max_s
     assert min(ratios) >= 1.0 - 1e-6
     if (ratio := statistics.median(ratios)) > KEPT:
