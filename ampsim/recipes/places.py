@@ -51,9 +51,9 @@ def recipe_folder(name_or_path: str) -> Path:
             f"checkout of ampsim, or give the path of a folder with {RECIPE}"
         )
     if name_or_path not in recipe_names():
+        known = sorted([*recipe_names(), *program_names()])
         raise UnknownNameError(
-            f"{one_of('recipe', name_or_path, recipe_names())}; or give the path of a folder "
-            f"with {RECIPE}"
+            f"{one_of('recipe', name_or_path, known)}; or give the path of a folder with {RECIPE}"
         )
     return folder / name_or_path
 
