@@ -10,7 +10,6 @@ from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Dealer, Later
 from ampsim.data_parallel.fitting import (
     BARE,
-    observer,
     optimizer_of,
     outer_of,
     require_fit,
@@ -26,7 +25,7 @@ from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
-from ampsim.model_parallel import Job, PassReport, PassTotals
+from ampsim.model_parallel import Job, Observer, PassReport, PassTotals
 from ampsim.model_parallel.worker_memories import WorkerMemories
 from ampsim.trace import START, Cause, Recorder
 
@@ -103,8 +102,8 @@ class SolverEngine:
         self._visits: Visits | None = None
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors(seed)
-        self._observer = observer(job, is_abstract)
-        self._observer.controller.on_finish = self._tell
+        self._observer = Observer(job, is_abstract)
+        self._observer.tell_items(self._tell)
 
     def _begin_empty(self) -> None:
         """Have trained nothing."""
@@ -175,8 +174,7 @@ class SolverEngine:
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""
-        report = self._observer.run_pass(batches, is_training=False)
-        return PassReport(self._last_end_s, self._last_end_s, report.totals)
+        return self._observer.validate(batches, self._last_end_s)
 
     def _make_ranks(
         self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int], seed: int | None

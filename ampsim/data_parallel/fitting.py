@@ -4,34 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from ampsim.clock import SimClock
 from ampsim.data_parallel.outer import nesterov
 from ampsim.data_parallel.solver import Solver
 from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
 from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Engine, Job, Sequential
 from ampsim.optim import Optimizer, momentum, sgd
-from ampsim.trace import Recorder
 
 BARE: Final = sgd(1.0)
 """Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
-
-
-def observer(job: Job, is_abstract: bool) -> Engine:
-    """What measures the centre's weights, on a clock of its own."""
-    nodes = [node.name for node in job.graph.nodes]
-    return Engine(
-        job,
-        load_cluster("tflops-1", workers=1),
-        [HOST, *[0] * (len(nodes) - 1)],
-        Sequential(),
-        clock=SimClock(),
-        recorder=Recorder(nodes, 1, 0),
-        is_abstract=is_abstract,
-    )
 
 
 def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:

@@ -3,6 +3,7 @@
 from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.observer import Observer
 from ampsim.model_parallel.passes import PassReport, PassTotals
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
@@ -46,6 +47,7 @@ __all__ = [
     "GPipe",
     "InterleavedOneFOneB",
     "Job",
+    "Observer",
     "OneFOneB",
     "Order",
     "PassReport",

@@ -39,11 +39,12 @@ from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.ranking import Ranking, Sureness, rank
 from ampsim.study.repeats import MAX_REPEATS, Entry, looks_of, run_rows
-from ampsim.study.row import compared, note_validation, row_of, table_of, times_of
+from ampsim.study.row import compared, row_of, table_of, times_of
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
 from ampsim.study.tuning import Tuned, Tuner, no_trials
+from ampsim.study.validation_time import ASSUMPTION, note_validation, times_validation
 from ampsim.units import UNKNOWN, format_percent, format_seconds
 
 MAX_EPOCHS: Final = 40
@@ -229,7 +230,14 @@ def forecast(
         advice = advice_on(model, cluster, schedules, seed=seed, instances=instances)
     warn(advice)
     entries = [
-        Entry(label, schedule, replace(plan, rate=rate_of(model, schedule, scale_rate)))
+        Entry(
+            label,
+            schedule,
+            replace(
+                times_validation(plan, schedule, schedules),
+                rate=rate_of(model, schedule, scale_rate),
+            ),
+        )
         for schedule, label in zip(schedules, labels_of(schedules), strict=True)
     ]
     goal, maker = Goal(model.measure, target), RunMaker(jobs, on_progress, keeping)
@@ -269,6 +277,8 @@ def _collect(
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached]
+    if any(not one.plan.times_validation for one in entries):
+        said.append(ASSUMPTION)
     manifest = {
         **manifest_of(plan, schedules, [*rates.values()], runs),
         **sureness_of(sureness, len(rows)),

@@ -55,6 +55,7 @@ class Simulation:
         on_items: called with the number of items of each instance that finishes.
         counts_memory: as of `simulate`.
         validate_every: as of `simulate`.
+        times_validation: as of `Training`.
 
     Attributes:
         epoch: epochs that have ended.
@@ -82,6 +83,7 @@ class Simulation:
         on_items: OnItems | None = None,
         counts_memory: bool | None = None,
         validate_every: int | None = None,
+        times_validation: bool = True,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
@@ -109,6 +111,7 @@ class Simulation:
             is_abstract=mode == "sleep",
             counts_memory=_counts_memory(cluster, mode) if counts_memory is None else counts_memory,
             seed=seed,
+            times_validation=times_validation,
         )
         if on_items is not None:
             self._training.tell_items(on_items)

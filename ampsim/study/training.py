@@ -16,7 +16,7 @@ from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Engine, PassReport, Schedule, average_replicas
+from ampsim.model_parallel import Engine, Observer, PassReport, Schedule, average_replicas
 from ampsim.study.model import Model
 from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
@@ -47,23 +47,34 @@ class ModelParallel:
 
     Args:
         engine: makes the passes.
+        graph: what it trains.
+        observer: what validates, on a graph of its own, so that no virtual time passes; None for
+            the engine itself.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, graph: Graph, observer: Observer | None) -> None:
+        self._engine, self._graph, self._observer = engine, graph, observer
+        self._end_s = 0.0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
         self._engine.controller.on_finish = on_items
+        if self._observer is not None:
+            self._observer.tell_items(on_items)
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; the pass ends before the next epoch begins."""
         self._engine.updater.start_epoch(epoch)
-        return self._engine.run_pass(batches, is_training=True)
+        report = self._engine.run_pass(batches, is_training=True)
+        self._end_s = report.end_s
+        return report
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Method`, on the same devices and clock."""
-        return self._engine.run_pass(batches, is_training=False)
+        """As of `Method`, on the same devices and clock unless there is an observer."""
+        if self._observer is None:
+            return self._engine.run_pass(batches, is_training=False)
+        self._observer.adopt(self._graph.parameterized)
+        return self._observer.validate(batches, self._end_s)
 
 
 class DataParallel:
@@ -104,6 +115,8 @@ class Training:
             does not read values.
         counts_memory: whether what lies in the workers' memories is counted.
         seed: of what varies on the cluster; None for a trial in which nothing does.
+        times_validation: whether validation takes its time on the cluster; under a solver it never
+            does.
 
     Attributes:
         recorder: what has happened.
@@ -127,6 +140,7 @@ class Training:
         is_abstract: bool | None = None,
         counts_memory: bool = False,
         seed: int | None = None,
+        times_validation: bool = True,
     ) -> None:
         """Put everything together; no time passes yet."""
         if is_abstract is None:
@@ -154,7 +168,10 @@ class Training:
                 self._engine: Any = made
             else:
                 self._engine = Engine(job, *place, schedule, **how)
-                self._method = ModelParallel(self._engine)
+                observer = None
+                if not times_validation:
+                    observer = Observer(job_of(model, model.bare_graph()), is_abstract)
+                self._method = ModelParallel(self._engine, graph, observer)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
