@@ -16,27 +16,33 @@ from ampsim.recipes.programs import Curves
 
 TITLE = "Synchronous and asynchronous steps from 64 to 3,200 nodes"
 TEXT = """
-What one step costs as nodes are added: the 4-layer perceptron of 784 units (7.4 MB of weights) on KNL 7250, timing alone, with
-256 images a node (weak scaling). A link between any two nodes carries 10 GB/s; a message takes 30 microseconds, which is
-what software adds on slow days, not what a fast network takes. Both are assumed; nothing is fitted to a published time.
+What one step costs as nodes are added: the 4-layer perceptron of 784 units (7.4 MB of weights) on
+KNL 7250, timing alone, with 256 images a node (weak scaling). A link between any two nodes
+carries 10 GB/s; a message takes 30 microseconds, which is what software adds on slow days, not
+what a fast network takes. Both are assumed; nothing is fitted to a published time.
 
-**A ring takes 193 ms on 3,200 nodes, a hierarchy of groups of 16 a tenth of that.** The runs take what the formulae say:
-2 (P - 1) (a + n / (P B)) for a ring, and for groups of G two trees of 2 log2 G (a + n / B) in all and a ring of P / G. On 64
-nodes the ring is faster, as it sends fewer bytes; from 256 on the hierarchy is. Wongpanich, You and Demmel (HPC Asia 2020),
-Section 3.2, found that a ring "performs poorly when we increase the number of machines beyond 1K". The table `threshold` has, by
-the formulae and by doubling, from how many nodes on a hierarchy is faster: over 2 microseconds 2,048, over 30 and 100 128
-and 64; of a model of 100 MB, 32,768, 2,048 and 512. So their remark fits a large model over links of tens of
-microseconds, and is not to be expected of every network.
+**A ring takes 193 ms on 3,200 nodes, a hierarchy of groups of 16 a tenth of that.** The runs take
+what the formulae say: 2 (P - 1) (a + n / (P B)) for a ring, and for groups of G two trees of 2
+log2 G (a + n / B) in all and a ring of P / G. On 64 nodes the ring is faster, as it sends fewer
+bytes; from 256 on the hierarchy is. Wongpanich, You and Demmel (HPC Asia 2020), Section 3.2,
+found that a ring "performs poorly when we increase the number of machines beyond 1K". The table
+`threshold` has, by the formulae and by doubling, from how many nodes on a hierarchy is faster:
+over 2 microseconds 2,048, over 30 and 100 128 and 64; of a model of 100 MB, 32,768, 2,048 and
+512. So their remark fits a large model over links of tens of microseconds, and is not to be
+expected of every network.
 
-**Weak scaling is poor in either way**, as this perceptron has little to compute for its bytes (two FLOP a weight and image,
-forward): with 256 images a node a step on one node takes 1.4 ms, and an all-reduce of 64 nodes 5. The paper trains ResNet-50, with about 150 times as many
-operations a weight, on 3,200 nodes (217,600 cores of 68; its Figure 2 says 72) in 15 minutes. That is one number,
-without a network or the time of a step: it can be divided by, not derived, and it is not compared here.
+**Weak scaling is poor in either way**, as this perceptron has little to compute for its bytes
+(two FLOP a weight and image, forward): with 256 images a node a step on one node takes 1.4 ms,
+and an all-reduce of 64 nodes 5. The paper trains ResNet-50, with about 150 times as many
+operations a weight, on 3,200 nodes (217,600 cores of 68; its Figure 2 says 72) in 15 minutes.
+That is one number, without a network or the time of a step: it can be divided by, not derived,
+and it is not compared here.
 
-**One server is full at 1,350 exchanges a second**, which is 10 GB/s over 7.4 MB, whatever the number of ranks; a synchronous step of 64 nodes by
-a ring is 64 gradients in 6.6 ms, 9,700 a second. Links are shared fairly here, so that ranks which come at once all wait for
-each other: throughput bends before the port is full, between 2 and 16 ranks. More ranks than that only make gradients older.
-The paper's asynchronous runs on ResNet-50 have one server and 16 to 64 workers.
+**One server is full at 1,350 exchanges a second**, which is 10 GB/s over 7.4 MB, whatever the
+number of ranks; a synchronous step of 64 nodes by a ring is 64 gradients in 6.6 ms, 9,700 a
+second. Links are shared fairly here, so that ranks which come at once all wait for each other:
+throughput bends before the port is full, between 2 and 16 ranks. More ranks than that only make
+gradients older. The paper's asynchronous runs on ResNet-50 have one server and 16 to 64 workers.
 """
 RANKS = (64, 256, 1024, 3200)
 SERVED = (1, 2, 4, 8, 16, 32, 64)
