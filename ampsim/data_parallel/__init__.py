@@ -3,7 +3,17 @@
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solver import (
+    Collected,
+    Locks,
+    Meets,
+    Sends,
+    Served,
+    Solver,
+    Step,
+    Vector,
+    Waits,
+)
 from ampsim.data_parallel.solvers import (
     EASGD,
     SOLVERS,
@@ -34,10 +44,16 @@ __all__ = [
     "Hogwild",
     "Hop",
     "LocalSGD",
+    "Locks",
+    "Meets",
+    "Sends",
     "Served",
     "Solver",
     "SolverEngine",
+    "Step",
     "SyncEASGD",
     "SyncSGD",
+    "Vector",
+    "Waits",
     "cluster_of_rank",
 ]
