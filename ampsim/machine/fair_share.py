@@ -26,11 +26,13 @@ class _Message:
 
     Attributes:
         row: its record, once its last byte has left.
+        is_noted: whether it was recorded while it was under way.
         latency_s: from its last byte sent to its arrival.
     """
 
     __slots__ = (
-        "arrive", "cause", "latency_s", "nodes", "number", "row", "sent_s", "size_bytes", "start_s",
+        "arrive", "cause", "is_noted", "latency_s", "nodes", "number", "row", "sent_s",
+        "size_bytes", "start_s",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +44,7 @@ class _Message:
     ) -> None:
         self.size_bytes, self.nodes, self.cause, self.arrive = size_bytes, nodes, cause, arrive
         self.row: tuple[Any, ...] | None = None
+        self.is_noted = False
         self.number = 0
         self.sent_s = self.start_s = self.latency_s = 0.0
 
@@ -151,7 +154,9 @@ class FairShares:
         """
         message, sent = channel.queue.popleft(), self._sent
         row = _row(channel, message, now_s)
-        if message is sent[0]:
+        if message.is_noted:
+            pass
+        elif message is sent[0]:
             sent.popleft()
             self._recorder.transfers.append(row)
             while sent and sent[0].row is not None:
@@ -162,6 +167,27 @@ class FairShares:
 
     def note_unfinished(self) -> None:
         """Record what has not left yet, with the times that its channel's rate would give it."""
+        rows = self._rows_under_way()
+        for message in self._sent:
+            self._recorder.transfers.append(rows.get(message.number, message.row))  # pyright: ignore[reportArgumentType]  # all have one
+        self._sent.clear()
+
+    def note_overtaken(self) -> None:
+        """Record likewise what later messages have overtaken that have left, and these.
+
+        For a run that is cut while messages are under way: what a later one led to is recorded, and
+        names it by its row. What was recorded as under way is not recorded again when it leaves.
+        """
+        sent, rows = self._sent, self._rows_under_way()
+        while any(message.row is not None for message in sent):
+            message = sent.popleft()
+            if message.row is None:
+                message.row, message.is_noted = rows[message.number], True
+            self._recorder.transfers.append(message.row)
+
+    def _rows_under_way(self) -> dict[int, tuple[Any, ...]]:
+        """The rows of what has not left, by number, as things are."""
+        rows: dict[int, tuple[Any, ...]] = {}
         for channel in self._channels:
             end_s = 0.0
             for message in channel.queue:
@@ -171,10 +197,8 @@ class FairShares:
                 else:
                     message.start_s = end_s
                     end_s += message.size_bytes / channel.limit_bytes_per_s
-                message.row = _row(channel, message, end_s)
-        for message in self._sent:
-            self._recorder.transfers.append(message.row)  # pyright: ignore[reportArgumentType]  # all have one
-        self._sent.clear()
+                rows[message.number] = _row(channel, message, end_s)
+        return rows
 
     def _deliver(self, message: _Message) -> None:
         message.arrive(of_transfer(message.number))

@@ -20,6 +20,7 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
+from ampsim.trace.causes import record_of
 
 SLOW = Link(latency_s=1e-8, bandwidth_bytes_per_s=1e10)
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]
@@ -75,6 +76,21 @@ def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
     assert path["start_s"].iloc[0] == 0
     assert path["end_s"].iloc[-1] == result.makespan_s
     assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["async-easgd", "ea-wild", "async-sgd"])
+def test_a_run_that_is_cut_while_one_message_overtakes_another_has_a_critical_path(name):
+    """Fair shares record transfers in the order of sending, and a cut leaves some under way."""
+    hosts = cluster(SPEEDS + [1e9, 2e9]).model_copy(
+        update={"ports": Ports(ingress_bytes_per_s=2e9, egress_bytes_per_s=2e9)}
+    )
+    for rows in range(30, 37):
+        chosen = solver(name, ranks=5)
+        result = ampsim.simulate(model(rows, 1, layers=2), hosts, chosen, mode="sleep", epochs=2)
+        assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
+        causes = [record_of(int(cause)) for cause in result.spans["cause"]]
+        numbers = [number for table, number in causes if table == "transfer"]
+        assert max(numbers) < len(result.transfers)
 
 
 @pytest.mark.parametrize("on", CLUSTERS)
