@@ -81,7 +81,7 @@ def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
 @pytest.mark.parametrize("name", ["async-easgd", "ea-wild", "async-sgd"])
 def test_a_run_that_is_cut_while_one_message_overtakes_another_has_a_critical_path(name):
     """Fair shares record transfers in the order of sending, and a cut leaves some under way."""
-    hosts = cluster(SPEEDS + [1e9, 2e9]).model_copy(
+    hosts = cluster([*SPEEDS, 1e9, 2e9]).model_copy(
         update={"ports": Ports(ingress_bytes_per_s=2e9, egress_bytes_per_s=2e9)}
     )
     for rows in range(30, 37):
