@@ -50,8 +50,9 @@ class Solver:
 
     Args:
         ranks: copies of the model; None for as many as the workers have room for.
-        inner: the schedule inside each copy. It must drain, for there is a gradient of a batch only
-            then.
+        inner: the schedule inside each copy. Where gradients are sent it must drain, for there is a
+            gradient of a batch only then. One that does not, such as `Amp`, is let drain at each
+            exchange; `period` then counts instances.
         workers_per_rank: workers that a copy is spread over.
 
     Raises:
@@ -93,7 +94,7 @@ class Solver:
                 f"{shown(inner)}"
             )
         fault = None
-        if not inner.admission.drains:
+        if not inner.admission.drains and self.sends == "gradient":
             fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
         elif inner.order.holds_gradients:
             fault = (
@@ -102,7 +103,8 @@ class Solver:
         elif inner.order.turns is not None or inner.weights.versions is not None:
             fault = f"{inner.name} has turns for the instances of one copy, which others number too"
         if fault is not None:
-            raise OptionError(f"inner of {self.name}: {fault}; take Sequential() or Pipeline()")
+            known = "Sequential()" if self.sends == "gradient" else "Sequential(), Amp()"
+            raise OptionError(f"inner of {self.name}: {fault}; take {known} or Pipeline()")
 
     @property
     def admission(self) -> Admission:
@@ -136,6 +138,17 @@ class Solver:
     def exchange_period(self) -> int:
         """Local steps from one exchange to the next."""
         return 1
+
+    @property
+    def deals_per_exchange(self) -> int:
+        """Times that a rank takes batches from one exchange to the next."""
+        return self.exchange_period if self.inner.admission.drains else 1
+
+    @property
+    def batches_per_deal(self) -> int:
+        """Batches that a rank takes at once: all up to an exchange, where it never drains."""
+        admission = self.inner.admission
+        return (admission.in_flight_max or 1) if admission.drains else self.exchange_period
 
     @property
     def bound(self) -> int | None:

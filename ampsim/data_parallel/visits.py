@@ -102,7 +102,7 @@ class Visits:
         return None if centre is None else ELASTIC
 
     def _is_exchanging(self, rank: Rank) -> bool:
-        return (rank.steps + 1) % self._setting.solver.exchange_period == 0
+        return (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
 
     def _go_on(self, rank: Rank, cause: Cause) -> None:
         self._pending[rank.number] = None
