@@ -1,9 +1,11 @@
 """Data parallelism: copies of a model, and the solvers between them."""
 
+from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
+from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solver import Solver, name_of
 from ampsim.data_parallel.solvers import (
     EASGD,
     SOLVERS,
@@ -40,4 +42,5 @@ __all__ = [
     "SyncEASGD",
     "SyncSGD",
     "cluster_of_rank",
+    "name_of",
 ]

@@ -85,7 +85,7 @@ class Rank:
         self._setting = setting
         self._totals = totals
         solver = setting.solver
-        drains = solver.inner.admission.drains
+        drains = solver.inside.admission.drains
         shared = SharedMachine(
             setting.instant,
             setting.fabric,
@@ -98,7 +98,7 @@ class Rank:
             job,
             setting.cluster,
             list(placement),
-            solver.inner,
+            solver.inside,
             clock=setting.clock,
             recorder=_recorder_of(setting),
             is_abstract=setting.is_abstract,
@@ -111,7 +111,7 @@ class Rank:
         placed = self.assembly.placed_nodes
         self.learners: list[PlacedNode] = [placed[place] for place in setting.places]
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
-        self._averages = solver.inner.updates.averages
+        self._averages = solver.inside.updates.averages
         self._updater = None if drains else _updater(setting, job, averages=self._averages)
         self._is_inside = False
         vectors = range(len(self.learners))

@@ -92,6 +92,12 @@ def elastic_work(node: ParameterizedNode) -> Work:
     return Work(ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes, ELASTIC_FLOP)
 
 
+def addition_work(node: ParameterizedNode) -> Work:
+    """What adding a vector to the parameters of a node takes."""
+    size_bytes = node.parameter_count * node.theta.itemsize
+    return Work(node.parameter_count, ELASTIC_ARRAYS * size_bytes, 1)
+
+
 def work_in_rank(node: ParameterizedNode, own: WorkOf) -> WorkOf:
     """What steps of a node cost, by what they cost alone and what an update's shape says."""
 

@@ -10,7 +10,8 @@ from solver_cases import Link, cluster, model, solver, weights
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
+from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import Simulation
 
 OF_WEIGHTS = [name for name, kind in SOLVERS.items() if kind.sends == "weights"]
@@ -103,4 +104,31 @@ def test_every_epoch_ends_and_counts_each_item_once_and_sleep_has_the_same_trace
 def test_what_sends_gradients_refuses_a_schedule_that_never_drains(name):
     with pytest.raises(OptionError, match=f"inner of {name}: amp never drains") as caught:
         solver(name, inner=ampsim.Amp(4))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_inner_schedule_may_be_named():
+    assert ampsim.DiLoCo(inner="amp:4") == ampsim.DiLoCo(inner=ampsim.Amp(4))
+    assert ampsim.SyncSGD(inner="pipeline").inside == ampsim.Pipeline()
+    made, one = schedules_of("local-sgd,diloco", inner="amp:4", ranks=2)
+    assert (made.inner, one.inner) == (ampsim.Amp(4), ampsim.Amp(4))
+    labels = labels_of([ampsim.DiLoCo(inner="amp:4"), ampsim.DiLoCo()])
+    assert labels == ["diloco, inner amp:4", "diloco, inner sequential"]
+
+
+@pytest.mark.parametrize(
+    ("inner", "words"),
+    [
+        ("ampp", "no inner schedule named 'ampp'"),
+        ("amp:", "as amp:8, got 'amp:'"),
+        ("amp:x", "as amp:8, got 'amp:x'"),
+        ("amp:0", "max_active_keys must be"),
+        ("sequential:4", "as amp:8, got 'sequential:4'"),
+        ("gpipe", "gpipe holds gradients"),
+        ("pipedream", "pipedream has turns"),
+    ],
+)
+def test_an_inner_schedule_that_cannot_be_is_refused_in_one_line(inner, words):
+    with pytest.raises(AmpsimError, match=words) as caught:
+        ampsim.DiLoCo(inner=inner)
     assert "\n" not in str(caught.value)
