@@ -90,6 +90,14 @@ class Tuning:
     workers_per_rank: Annotated[
         int | None, optional("N", "Workers of each copy, of a solver.  [default: 1]")
     ] = None
+    inner: Annotated[
+        str | None,
+        optional(
+            "NAME[:N]",
+            "The schedule inside each copy, of a solver, and its --max-active-keys: such as "
+            "pipeline:4, or, where weights are exchanged, amp:8.  [default: sequential]",
+        ),
+    ] = None
     collective: Annotated[
         str | None,
         optional(
@@ -126,6 +134,15 @@ class Tuning:
             "N",
             "Steps of a rank from one exchange to the next, under easgd and its kin, local-sgd and "
             "diloco.  [default: 1; local-sgd: 8; diloco: 50]",
+        ),
+    ] = None
+    elastic: Annotated[
+        str | None,
+        optional(
+            "SIDE",
+            "Who takes the difference of elastic averaging, under easgd, async-easgd and ea-wild: "
+            "server or worker.  [default: server]",
+            autocompletion=completion.one_of(*completion.SIDES),
         ),
     ] = None
     staleness_bound: Annotated[

@@ -1,18 +1,19 @@
 """Data parallelism: copies of a model, and the solvers between them."""
 
+from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
+from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.setting import CENTRE
 from ampsim.data_parallel.solver import (
-    Collected,
     Locks,
     Meets,
     Sends,
-    Served,
     Solver,
     Step,
     Vector,
     Waits,
+    name_of,
 )
 from ampsim.data_parallel.solvers import (
     EASGD,
@@ -56,4 +57,5 @@ __all__ = [
     "Vector",
     "Waits",
     "cluster_of_rank",
+    "name_of",
 ]

@@ -76,7 +76,7 @@ class SolverEngine:
         names = [node.name for node in nodes]
         thetas = [node.theta for node in nodes]
         instant = Instant(clock)
-        together = solver.inner.admission.in_flight_max or 1
+        together = solver.batches_per_deal
         is_together = solver.meets == "all"
         dealer = Dealer(self._count, together, in_rounds=is_together, on_epoch=self._end_epoch)
         self._setting = Setting(

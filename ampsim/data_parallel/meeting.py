@@ -118,7 +118,7 @@ class Meeting:
         return stepped
 
     def _is_meeting(self, rank: Rank) -> bool:
-        return (rank.steps + 1) % self._setting.solver.exchange_period == 0
+        return (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
 
     def _go_on(self, rank: Rank, cause: Cause) -> None:
         """Take the next deal."""

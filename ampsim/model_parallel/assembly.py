@@ -62,7 +62,7 @@ class SharedMachine:
         memories: of all workers.
         workers: those that are its own.
         updater: applies gradients.
-        work_of: what steps of a node with parameters cost; None for the node's own `work`.
+        work_of: what steps of a node with parameters cost, as of `Asked`.
     """
 
     instant: Instant
@@ -70,7 +70,7 @@ class SharedMachine:
     memories: WorkerMemories
     workers: range
     updater: Applies
-    work_of: Callable[[ParameterizedNode], WorkOf] | None = None
+    work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
 
 
 class Assembly:

@@ -224,6 +224,8 @@ class Controller:
         self.on_finish(items)
         if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
+            if self.between is not None and not self._alive:
+                self.between.drained(cause)
         elif self._alive:
             return
         elif self.between is not None:

@@ -63,7 +63,7 @@ def averaged(schedule: Schedule) -> int | None:
         without the graph.
     """
     if isinstance(schedule, Solver):
-        inside, ranks = averaged(schedule.inner), schedule.averaged_ranks
+        inside, ranks = averaged(schedule.inside), schedule.averaged_ranks
         return None if inside is None or ranks is None else inside * ranks
     updates, admission = schedule.updates, schedule.admission
     if not updates.averages:

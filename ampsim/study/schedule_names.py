@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, get_args, get_type_hints
 
-from ampsim.data_parallel import SOLVERS
+from ampsim.data_parallel import SOLVERS, name_of
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
 
@@ -58,7 +58,7 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
     """
     labels = [schedule.name for schedule in schedules]
     for option in option_names():
-        values = [repr(getattr(schedule, option, None)) for schedule in schedules]
+        values = [_text_of(getattr(schedule, option, None)) for schedule in schedules]
         pairs = set(zip(labels, values, strict=True))
         namesakes = Counter(name for name, _value in pairs)
         labels = [
@@ -103,6 +103,11 @@ def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:
     return [option for option in options if option not in taken]
 
 
+def _text_of(value: Any) -> str:
+    """A value of an option in a label."""
+    return name_of(value) if hasattr(value, "admission") else repr(value)
+
+
 def _split(names: str) -> list[str]:
     parts = [part.strip().casefold() for part in names.split(",")]
     for part in parts:
@@ -136,5 +141,5 @@ def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
 
 
 def _options_of(kind: type) -> list[str]:
-    """Its options that are a value; the schedule inside a solver is none."""
-    return [field.name for field in dataclasses.fields(kind) if field.name != "inner"]
+    """Its options."""
+    return [field.name for field in dataclasses.fields(kind)]

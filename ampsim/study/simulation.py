@@ -93,8 +93,7 @@ class Simulation:
         placed = placement_of(DEFAULT if placement is None else placement)
         schedule = resolved(schedule, cluster, self._every)
         self._model, self.workers = model, cluster.workers
-        self._schedule = schedule
-        self._seed, self._cluster = seed, cluster
+        self._schedule, self._seed, self._cluster = schedule, seed, cluster
         self._graph = model.graph(seed)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)

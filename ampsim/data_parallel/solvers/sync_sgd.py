@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Collected, Sends
+from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.solver import Sends
 
 
 @dataclass(frozen=True)
