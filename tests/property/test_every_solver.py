@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,22 @@ def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
     assert path["start_s"].iloc[0] == 0
     assert path["end_s"].iloc[-1] == result.makespan_s
     assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
+
+
+def test_ranks_that_agree_hold_their_weights_once():
+    """A rank more is a gradient more until ranks meet, not weights and a gradient."""
+
+    def peak_bytes(ranks: int) -> int:
+        made = ampsim.load_model("mlp", data="synthetic", batch=1, hidden=300)
+        hosts = ampsim.load_cluster("tflops-1", workers=ranks)
+        tracemalloc.start()
+        ampsim.simulate(made, hosts, ampsim.SyncSGD(ranks=ranks), instances=2 * ranks)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    copy = 4 * (784 * 300 + 2 * 300 * 300 + 10 * 300 + 3 * 300 + 10)
+    assert peak_bytes(16) - peak_bytes(2) < (14 + 6) * copy
 
 
 @pytest.mark.parametrize("name", ["async-easgd", "ea-wild", "async-sgd"])
