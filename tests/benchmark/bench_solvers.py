@@ -68,7 +68,7 @@ def main() -> None:
     copy = sum(values.nbytes for values in model(1).parameters().values())
     one, many = peak_bytes(1), peak_bytes(MANY)
     print(
-        f"memory of {MANY} ranks over 1: {(many - one) / copy:.1f} times the weights; each rank has "
+        f"memory of {MANY} ranks over 1: {(many - one) / copy:.1f} times the weights; a rank has "
         "a gradient until they meet, and copies of weights would be as many again"
     )
     made, hosts = model(1), cluster(MOST)
