@@ -15,38 +15,11 @@ from typing import Any, Final, cast
 
 from ampsim.clock import Clock
 from ampsim.hardware import Way
+from ampsim.machine.fair_message import FairMessage
 from ampsim.machine.max_min import ROUNDING, Capacity, Flow, shares_of, undisturbed
 from ampsim.trace import Cause, Recorder, of_transfer
 
 _TICK_S: Final = 1e-18  # to which the clock rounds
-
-
-class _Message:
-    """What is sent.
-
-    Attributes:
-        row: its record, once its last byte has left.
-        is_noted: whether it was recorded while it was under way.
-        latency_s: from its last byte sent to its arrival.
-    """
-
-    __slots__ = (
-        "arrive", "cause", "is_noted", "latency_s", "nodes", "number", "row", "sent_s",
-        "size_bytes", "start_s",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        size_bytes: int,
-        nodes: tuple[int, int],
-        cause: Cause,
-        arrive: Callable[[Cause], None],
-    ) -> None:
-        self.size_bytes, self.nodes, self.cause, self.arrive = size_bytes, nodes, cause, arrive
-        self.row: tuple[Any, ...] | None = None
-        self.is_noted = False
-        self.number = 0
-        self.sent_s = self.start_s = self.latency_s = 0.0
 
 
 class FairChannel(Flow):
@@ -71,7 +44,7 @@ class FairChannel(Flow):
         self._shares = shares
         self.latency_s = way.latency_s
         self.workers = workers
-        self.queue: deque[_Message] = deque()
+        self.queue: deque[FairMessage] = deque()
         self.remaining_bytes = self.since_s = 0.0
         self.entry: tuple[float, int, FairChannel] | None = None
         shares.add(self)
@@ -84,7 +57,7 @@ class FairChannel(Flow):
         arrive: Callable[[Cause], None],
     ) -> None:
         """Send so many bytes, as `Channel.send`; the transfer has its number from now on."""
-        self._shares.send(self, _Message(size_bytes, nodes, cause, arrive))
+        self._shares.send(self, FairMessage(size_bytes, nodes, cause, arrive))
 
 
 class FairShares:
@@ -103,7 +76,7 @@ class FairShares:
         self._ends: list[tuple[float, int, FairChannel]] = []
         self._entries = self._divisions = 0
         self._alarm: tuple[float, Callable[[], None]] | None = None
-        self._sent: deque[_Message] = deque()
+        self._sent: deque[FairMessage] = deque()
         self._count = 0
 
     def add(self, channel: FairChannel) -> None:
@@ -116,7 +89,7 @@ class FairShares:
             self._capacities[of] = Capacity(bytes_per_s)
         return self._capacities[of]
 
-    def send(self, channel: FairChannel, message: _Message) -> None:
+    def send(self, channel: FairChannel, message: FairMessage) -> None:
         """Let a message follow what its channel has to send."""
         now_s = self._clock.now
         message.sent_s = now_s
@@ -153,7 +126,7 @@ class FairShares:
         transfer's number is that of its row.
         """
         message, sent = channel.queue.popleft(), self._sent
-        row = _row(channel, message, now_s)
+        row = message.row_of(channel.workers, now_s)
         if message.is_noted:
             pass
         elif message is sent[0]:
@@ -197,10 +170,10 @@ class FairShares:
                 else:
                     message.start_s = end_s
                     end_s += message.size_bytes / channel.limit_bytes_per_s
-                rows[message.number] = _row(channel, message, end_s)
+                rows[message.number] = message.row_of(channel.workers, end_s)
         return rows
 
-    def _deliver(self, message: _Message) -> None:
+    def _deliver(self, message: FairMessage) -> None:
         message.arrive(of_transfer(message.number))
         self._settle()
 
@@ -302,9 +275,3 @@ class FairShares:
         left = channel.remaining_bytes - rate * (end_s - channel.since_s)
         rounding = ROUNDING * channel.queue[0].size_bytes + rate * 4 * math.ulp(end_s)
         assert -rounding <= left <= rounding, f"{left} bytes were lost on the way"
-
-
-def _row(channel: FairChannel, message: _Message, held_s: float) -> tuple[Any, ...]:
-    """The record of a message whose last byte leaves then."""
-    times = (message.start_s, held_s + message.latency_s, message.sent_s, held_s)
-    return (*message.nodes, message.size_bytes, *times, *channel.workers, message.cause)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
-from ampsim.trace.causes import record_of
 
 SLOW = Link(latency_s=1e-8, bandwidth_bytes_per_s=1e10)
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]
@@ -77,38 +75,6 @@ def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
     assert path["start_s"].iloc[0] == 0
     assert path["end_s"].iloc[-1] == result.makespan_s
     assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
-
-
-@pytest.mark.slow
-def test_ranks_that_agree_hold_their_weights_once():
-    """A rank more is a gradient more until ranks meet, not weights and a gradient."""
-
-    def peak_bytes(ranks: int) -> int:
-        made = ampsim.load_model("mlp", data="synthetic", batch=1, hidden=300)
-        hosts = ampsim.load_cluster("tflops-1", workers=ranks)
-        tracemalloc.start()
-        ampsim.simulate(made, hosts, ampsim.SyncSGD(ranks=ranks), instances=2 * ranks)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
-
-    copy = 4 * (784 * 300 + 2 * 300 * 300 + 10 * 300 + 3 * 300 + 10)
-    assert peak_bytes(8) - peak_bytes(2) < (6 + 3) * copy
-
-
-@pytest.mark.parametrize("name", ["async-easgd", "ea-wild", "async-sgd"])
-def test_a_run_that_is_cut_while_one_message_overtakes_another_has_a_critical_path(name):
-    """Fair shares record transfers in the order of sending, and a cut leaves some under way."""
-    hosts = cluster([*SPEEDS, 1e9, 2e9]).model_copy(
-        update={"ports": Ports(ingress_bytes_per_s=2e9, egress_bytes_per_s=2e9)}
-    )
-    for rows in range(30, 37):
-        chosen = solver(name, ranks=5)
-        result = ampsim.simulate(model(rows, 1, layers=2), hosts, chosen, mode="sleep", epochs=2)
-        assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
-        causes = [record_of(int(cause)) for cause in result.spans["cause"]]
-        numbers = [number for table, number in causes if table == "transfer"]
-        assert max(numbers) < len(result.transfers)
 
 
 @pytest.mark.parametrize("on", CLUSTERS)
