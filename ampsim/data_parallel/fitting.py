@@ -11,6 +11,7 @@ from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
+from ampsim.model_parallel import stages_of
 from ampsim.optim import Optimizer, momentum, sgd
 
 BARE: Final = sgd(1.0)
@@ -44,7 +45,8 @@ def require_fit(graph: Graph, solver: Solver) -> None:
     """Check that copies of a network can be trained.
 
     Raises:
-        OptionError: an update writes weights in place, or nodes are replicas of each other.
+        OptionError: an update writes weights in place, nodes are replicas of each other, or layers
+            are no chain where gradients are sent as soon as they are there.
     """
     for node in graph.parameterized:
         if node.is_sparse:
@@ -52,6 +54,8 @@ def require_fit(graph: Graph, solver: Solver) -> None:
                 f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
+    if solver.overlaps_backward:
+        stages_of(graph, f"{solver.name} with overlap", "leave overlap out")
     if graph.replica_groups:
         names = ", ".join(node.name for node in graph.replica_groups[0])
         raise OptionError(

@@ -185,6 +185,16 @@ class Solver:
         """Ranks in a group of a hierarchical collective."""
         return None
 
+    @property
+    def bytes_per_bucket(self) -> int | None:
+        """How large a message of a collective is at least; None for one of all layers."""
+        return None
+
+    @property
+    def overlaps_backward(self) -> bool:
+        """Whether a collective begins while ranks still compute gradients of other layers."""
+        return False
+
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""
         return 0.0

@@ -17,7 +17,7 @@ from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
-from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.placed_node import Accept, PlacedNode
 from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
@@ -58,11 +58,10 @@ class SharedMachine:
 
     Args:
         instant: what is done at once.
-        fabric: the links.
-        memories: of all workers.
-        workers: those that are its own.
-        updater: applies gradients.
+        fabric, memories: the links, and the memories of all workers.
+        workers, updater: those that are its own, and what applies gradients there.
         work_of: what steps of a node with parameters cost, as of `Asked`.
+        accept_update: takes the update messages that nodes send themselves; None to serve them.
     """
 
     instant: Instant
@@ -71,6 +70,7 @@ class SharedMachine:
     workers: range
     updater: Applies
     work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
+    accept_update: Accept | None = None
 
 
 class Assembly:
@@ -139,7 +139,7 @@ class Assembly:
         self.workers = self._workers(schedule)
         self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder, workers=shared.workers)
         for worker in self.workers:
-            worker.accept_update = self.lanes.update_acceptor(worker)
+            worker.accept_update = shared.accept_update or self.lanes.update_acceptor(worker)
         self._host = self._host_lane()
         self._far: dict[PlacedNode, FarPorts] = {}
         self.tasks = self._tasks(seed)

@@ -19,7 +19,7 @@ from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt_comparison
 from ampsim.report.gantt.chart import gantt as gantt_of_one
 from ampsim.report.gantt.operations import operations_gantt
-from ampsim.report.gantt.outages import outages_of
+from ampsim.report.gantt.outages import instances_of, outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.figures import result_figures
 from ampsim.report.plot.queues import queues_drawing
@@ -83,7 +83,7 @@ def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float]
     kept = {name: kept_of(result) for name, result in named.items()}
     if window_s is None:
         known_s = min((one.until_s for one in kept.values() if one), default=math.inf)
-        window_s = choose_window(spans, known_until_s=known_s)
+        window_s = choose_window(spans, instances_of(map(outages_of, results)), known_s)
     sent = {name: [result.transfers] for name, result in named.items()}
     if len(spans) > 1:
         drawn = {

@@ -21,6 +21,7 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
+from ampsim.study.waits import waits_of
 from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
@@ -129,6 +130,15 @@ class Result(WithTotals, WithMemory):
         different versions.
         """
         return self._frame("exchanges")
+
+    @property
+    def waits(self) -> pd.DataFrame:
+        """When ranks could do nothing for an exchange: worker, kind, start_s, end_s.
+
+        The kind says what held a rank up first: "waits for all", "turn", "lock", "reply" or
+        "bound". Empty without a solver.
+        """
+        return waits_of(self.exchanges, getattr(self.schedule, "workers_per_rank", 1))
 
     @property
     def collectives(self) -> pd.DataFrame:
@@ -367,4 +377,5 @@ class Result(WithTotals, WithMemory):
             cost_usd=self.cost_usd,
             outages=self.outages,
             validations=self._within_epochs,
+            waits=self.waits,
         )
