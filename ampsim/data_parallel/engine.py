@@ -65,7 +65,7 @@ class SolverEngine:
         seed: int | None,
     ) -> None:
         """Put everything together; no time passes yet."""
-        require_fit(job.graph, solver)
+        require_fit(job.graph, solver, is_abstract=is_abstract)
         require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver

@@ -41,7 +41,7 @@ def outer_of(solver: Solver) -> Optimizer:
     return nesterov(solver.outer_rate, solver.outer_momentum)
 
 
-def require_fit(graph: Graph, solver: Solver) -> None:
+def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
     """Check that copies of a network can be trained.
 
     Raises:
@@ -54,6 +54,10 @@ def require_fit(graph: Graph, solver: Solver) -> None:
                 f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
+    if is_abstract and solver.reads_values:
+        raise OptionError(
+            f"mode 'sleep' has no numbers, but {solver.name} decides by them; use mode 'numeric'"
+        )
     if solver.overlaps_backward:
         stages_of(graph, f"{solver.name} with overlap", "leave overlap out")
     if graph.replica_groups:

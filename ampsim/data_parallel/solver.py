@@ -77,6 +77,8 @@ class Solver:
     """Whether a rank sends when it takes a batch, beside computing the gradient."""
     steps_first: ClassVar[bool] = False
     """Whether ranks meet after their own steps, instead of before."""
+    reads_values: ClassVar[bool] = False
+    """Whether who exchanges what, or when, depends on weights or gradients."""
     has_outer_step: ClassVar[bool] = False
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
