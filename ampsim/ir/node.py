@@ -99,6 +99,13 @@ class Node(ABC):
         """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
         return NO_WORK
 
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """Rows of the matrix that a step on a payload of `shape` multiplies: the payload's rows.
+
+        On them depends how efficient a device is.
+        """
+        return shape[0]
+
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """Bytes that a forward step of training has kept for its backward step.
 

@@ -12,6 +12,8 @@ from ampsim.assets import names
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "replicas": 2},
     "mlp": {"hidden": 8, "data": "synthetic"},
+    "lenet": {"filters": 2, "more_filters": 3, "hidden": 8, "data": "synthetic"},
+    "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "tree_lstm, composed": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "composed"},
     "tree_lstm, by-gate": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "by-gate"},
@@ -22,7 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "bilstm_tagger, composed": {"data": "synthetic", "cell": "composed"},
     "bilstm_tagger, by-gate": {"data": "synthetic", "cell": "by-gate"},
 }
-INSTANCES = {"rnn": 300, "mlp": 300}
+INSTANCES = {"rnn": 300, "mlp": 300, "lenet": 300, "lstm_mnist": 600}
 TABLES = ("spans", "transfers", "updates")
 
 
