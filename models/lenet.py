@@ -10,7 +10,7 @@ What is chosen here:
 
 * The rate stays: Caffe's decays by (1 + 0.0001 · step)^-0.75, to 0.6 of it in ten epochs.
 * The weights start as PyTorch's layers do, uniformly from ±1/√(inputs of a sum); Caffe's start from
-  √3 times that, and biases at 0. The weights' decay is that of the biases too.
+  √3 times that, and biases at 0. Biases have the rate of weights; Caffe's have twice that.
 * Pixels are scaled to [0, 1]. Validation is on the 10,000 test images.
 """
 
@@ -25,7 +25,7 @@ import ampsim
 from ampsim.data import ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Conv2d, Flatten, Linear, MaxPool, ReLU, SoftmaxCrossEntropy
-from ampsim.optim import momentum
+from ampsim.optim import Learning, OptimizerName
 
 SIDE = 28
 CLASSES = 10
@@ -35,10 +35,12 @@ SIDE_LEFT = ((SIDE - KERNEL + 1) // POOL - KERNEL + 1) // POOL
 """Height and width of an image after both pools: 4."""
 
 Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Learning):
     """Options of LeNet.
 
     Args:
@@ -46,7 +48,14 @@ class Config:
         more_filters: of the second.
         hidden: units of the layer before the classifier.
         batch: images in an instance.
-        learning_rate: of gradient descent with momentum.
+        optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
+        learning_rate: of the method; in two-stage of gradient descent.
+        momentum: of momentum, nesterov and lars; None for 0.9.
+        weight_decay: times the weights is added to the gradient.
+        rate_policy: constant, exponential:FACTOR, polynomial:EPOCHS[:POWER] or
+            multistep:EPOCH,EPOCH,…[:FACTOR].
+        warmup_epochs: in which the rate grows from a tenth; in two-stage those of gradient descent.
+        second_rate: of Adam in two-stage; None for 0.001.
         min_update_interval: gradients between updates under AMP.
         data: "mnist", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
@@ -57,7 +66,9 @@ class Config:
     more_filters: Count = 50
     hidden: Count = 500
     batch: Count = 64
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.01
+    optimizer: OptimizerName = "momentum"
+    learning_rate: Rate = 0.01
+    weight_decay: Amount = 0.0005
     min_update_interval: Count = 1
     data: Literal["mnist", "synthetic"] = "mnist"
     folder: str = ""
@@ -109,7 +120,7 @@ def build(config: Config) -> ampsim.Model:
         make_graph=lambda: lenet(config),
         make_data=data,
         pump=pump,
-        optimizer=momentum(config.learning_rate),
+        optimizer=config.make_optimizer(),
         target=0.98,
         min_update_interval=config.min_update_interval,
         items="images",

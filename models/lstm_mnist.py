@@ -36,7 +36,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Ungroup,
 )
-from ampsim.optim import adam
+from ampsim.optim import Learning, OptimizerName
 
 STEPS = 28
 PIXELS = 28
@@ -45,16 +45,24 @@ WITHIN_THE_LOOP = ("linear-1", "lstm")
 FORGET_BIAS = 1.0
 
 Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Learning):
     """Options of the LSTM.
 
     Args:
         hidden: width of the LSTM's state, and of what it reads.
         batch: images in an instance.
-        learning_rate: of Adam.
+        optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
+        learning_rate: of the method; in two-stage of gradient descent.
+        momentum: of momentum, nesterov and lars; None for 0.9.
+        weight_decay: times the weights is added to the gradient.
+        rate_policy: constant, exponential:FACTOR, polynomial:EPOCHS[:POWER] or
+            multistep:EPOCH,EPOCH,…[:FACTOR].
+        warmup_epochs: in which the rate grows from a tenth; in two-stage those of gradient descent.
+        second_rate: of Adam in two-stage; None for 0.001.
         min_update_interval: batches between updates under AMP; nodes within the loop, which meet a
             batch once a step, count 28 messages for each.
         data: "mnist", from files, or "synthetic", generated from the seed.
@@ -64,7 +72,8 @@ class Config:
 
     hidden: Count = 128
     batch: Count = 256
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-3
+    optimizer: OptimizerName = "adam"
+    learning_rate: Rate = 1e-3
     min_update_interval: Count = 1
     data: Literal["mnist", "synthetic"] = "mnist"
     folder: str = ""
@@ -149,7 +158,7 @@ def build(config: Config) -> ampsim.Model:
         make_graph=lambda: reader(config),
         make_data=data,
         pump=pump,
-        optimizer=adam(config.learning_rate),
+        optimizer=config.make_optimizer(),
         target=0.97,
         min_update_interval=config.min_update_interval,
         node_update_intervals=dict.fromkeys(WITHIN_THE_LOOP, messages),

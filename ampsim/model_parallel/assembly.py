@@ -184,6 +184,12 @@ class Assembly:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
+            if node.is_sparse and job.optimizer.touches_all:
+                raise OptionError(
+                    f"{node.describe()} updates the rows of its table that were looked up, and "
+                    f"{job.optimizer.name} as given, with all of it at once, cannot; take no "
+                    "weight decay and another optimizer than lars, or is_sparse=False"
+                )
 
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""

@@ -51,10 +51,10 @@ class Flatten(Node):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require known extents but for the rows; return (rows, their product)."""
         (shape,) = known(shapes)
-        extents = [extent for extent in shape[1:] if isinstance(extent, int)]
-        fits = len(shape) >= 2 and len(extents) == len(shape) - 1
-        require(fits, self, "(rows, …) with all other extents known", shape)
-        return ((shape[0], math.prod(extents)),)
+        rows, *others = shape if len(shape) > 1 else ("rows", "unknown")
+        extents = [extent for extent in others if isinstance(extent, int)]
+        require(extents == others, self, "(rows, …) with all other extents known", shape)
+        return ((rows, math.prod(extents)),)
 
     def pending(self) -> Iterable[State]:
         """States whose backward message has not come."""

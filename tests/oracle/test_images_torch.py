@@ -18,7 +18,6 @@ class State(NamedTuple):
 
 
 CONVOLUTIONS = [
-    # channels, filters, kernel, stride, padding, (rows, height, width)
     (1, 20, 5, 1, 0, (3, 28, 28)),
     (20, 50, 5, 1, 0, (2, 12, 12)),
     (3, 8, 3, 2, 1, (4, 9, 8)),
@@ -29,7 +28,6 @@ CONVOLUTIONS = [
     (64, 4, 7, 1, 3, (40, 14, 14)),  # more images than columns are laid out of at once
 ]
 POOLS = [
-    # kernel, stride, padding, (rows, channels, height, width)
     (2, 2, 0, (3, 4, 8, 8)),
     (2, 2, 0, (3, 4, 9, 7)),
     (3, 2, 1, (2, 5, 8, 7)),
