@@ -61,6 +61,9 @@ class Node(ABC):
     reads_values: ClassVar[bool] = False
     """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
 
+    is_shape_only: ClassVar[bool] = False
+    """Whether the node can be served in `sleep` mode alone, for it has no numbers."""
+
     def __init__(self, name: str) -> None:
         """Name the node."""
         self.name = name

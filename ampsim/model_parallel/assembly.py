@@ -178,6 +178,11 @@ class Assembly:
                     f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
                     "use mode 'numeric'"
                 )
+            if node.is_shape_only and not is_abstract:
+                raise OptionError(
+                    f"mode 'numeric' computes with weights, but {node.describe()} has shapes "
+                    "alone; use mode 'sleep'"
+                )
             node.is_abstract = is_abstract
         require_sound(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
