@@ -133,7 +133,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
             in_columns(fields, indent="  "),
             "",
             f"Graph: {len(graph.nodes)} nodes, {parameter_count(graph):,} parameters; CC ratio "
-            + ("unknown without the data" if ratio is None else f"{ratio:.3g} FLOP each"),
+            + ("unknown without the data" if ratio is None else f"{ratio:.3g}"),
             in_columns(nodes, indent="  "),
         ]
     )

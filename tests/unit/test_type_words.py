@@ -38,6 +38,7 @@ def test_types_and_bounds_are_said_in_words():
         "only": "x",
         "name": "text",
         "is_open": "true or false",
+        "maybe": "integer, or not given",
     }  # what cannot be told in words is printed as it was written
 
 
