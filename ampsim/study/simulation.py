@@ -13,6 +13,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.crossings import crossings_of
 from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.named import (
@@ -206,6 +207,7 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+            crossings=crossings_of(self._cluster),
         )
 
 
