@@ -1,6 +1,6 @@
 """Waiting times at a load of 0.95 over runs long enough to know them within 1 %; too long for CI.
 
-    python tests/validation/queueing_long_run.py [--millions 600]
+    python tests/benchmark/bench_queueing.py [--millions 600]
 
 The recursions are those of `test_queueing.py`, which holds processors to them customer by customer.
 Prints the mean over that of theory, and its standard error; it takes some
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
 
 from test_queueing import SERVICES, batches_of, erlang_c, long_run_of_several
 
