@@ -255,8 +255,8 @@ def test_as_many_as_cores(monkeypatch):
 @forks
 def test_joules_and_outages_are_the_same_however_many_runs_are_made_at_a_time(model):
     """A process gives back its trace; what held up steps follows from cluster and seed."""
-    device = Device(name="d", flop_per_s=1e9, idle_power_w=1.0, busy_power_w=10.0)
-    pause = Event(kind="pause", worker=(0, 1), from_s=1e-6, until_s=9e-6)
+    device = Device(name="d", flop_per_s=1e7, idle_power_w=1.0, busy_power_w=10.0)
+    pause = Event(kind="pause", worker=(0, 1), from_s=0.5e-6, until_s=9e-6)
     cluster = Cluster(name="c", devices=(device,) * 2, events=(pause,))
     alone, beside = (
         forecast(model, cluster, schedules=ALL, mode="sleep", target=0.99, repeats=1, jobs=jobs)
