@@ -12,7 +12,8 @@ from typing import Any
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.operation import Copy, Operation, Variable
+from ampsim.dependency.operation import Copy, Cost, Operation, Variable
+from ampsim.dependency.log import variable_name
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (
@@ -72,7 +73,7 @@ class DependencyEngine:
         self._clock: Clock = SimClock() if clock is None else clock
         self._places = Places(self.cluster, host, policy, self._clock, seed=seed)
         self._execution = Execution(self._clock, self._places, policy, push_s)
-        self._variables = 0
+        self._names: list[str | None] = []
 
     @property
     def now_s(self) -> float:
@@ -89,9 +90,9 @@ class DependencyEngine:
             OptionError: the name is no text.
         """
         require_name(name)
-        number = self._variables
-        self._variables += 1
-        return Variable(name or f"variable {number}", number, self)
+        number = len(self._names)
+        self._names.append(name)
+        return Variable(name or variable_name(number), number, self)
 
     def push(
         self,
@@ -130,8 +131,7 @@ class DependencyEngine:
         require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
-            operation.seconds = self._places.seconds(work, lane.place, rows, matrix_elements)
-            operation.work = work
+            operation.cost = self._places.cost(work, lane.place, rows, matrix_elements)
         self._push(operation, name, priority)
 
     def push_copy(
@@ -173,7 +173,8 @@ class DependencyEngine:
         lane = self._places.copy_lane(*places)
         operation = self._operation(function, reads, mutates, lane)
         channel = self._places.fabric.channel(*places)
-        operation.copy = Copy(*places, size_of(size_bytes), channel)
+        operation.copy = Copy(*places, channel)
+        operation.cost = Cost(bytes=size_of(size_bytes))
         self._push(operation, name, priority)
 
     def delete_variable(
@@ -210,7 +211,7 @@ class DependencyEngine:
         operation.is_tolerant = operation.is_wait = True
         self._push(operation, f"wait for {variable.name}", 0)
         self._execution.run(signal)
-        assert operation.end_s >= 0, f"the wait for {variable.name} never ended"
+        assert operation.function is None, f"the wait for {variable.name} never ended"
         self._execution.after = operation.row
         if variable.failure is not None:
             raise error_of(variable.failure)
@@ -257,7 +258,7 @@ class DependencyEngine:
             raise OptionError(
                 f"{pending} operations have not ended; call wait_for_all() before result"
             )
-        return result_of(self._execution.operations, self._places, self.policy)
+        return result_of(self._execution.log, self._names, self._places, self.policy)
 
     def _operation(
         self,
@@ -280,7 +281,7 @@ class DependencyEngine:
             count = -1
         if count < 0:
             require_usable(self, variables_of(reads, "reads"), variables_of(mutates, "mutates"))
-        return Operation("", function, reads, mutates, lane)
+        return Operation(function, reads, mutates, lane)
 
     def _push(self, operation: Operation, name: str | None, priority: float) -> None:
         if priority:
@@ -288,5 +289,5 @@ class DependencyEngine:
             operation.priority = priority
         if name is not None:
             require_name(name)
-            operation.name = name
+            operation.given_name = name
         self._execution.push(operation)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.host import Host
+from ampsim.dependency.log import OperationLog
 from ampsim.dependency.operation import Failure, Operation, Variable
 from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
@@ -26,7 +27,7 @@ class Execution:
         push_s: what a push costs the host.
 
     Attributes:
-        operations: all that were pushed, in push order.
+        log: what is kept of all operations that were pushed.
         pending: how many of them have not ended.
         failures: those whose function raised.
         running: whose function runs at the moment.
@@ -34,13 +35,13 @@ class Execution:
     """
 
     def __init__(self, clock: Clock, places: Places, policy: Policy, push_s: float) -> None:
-        self.operations: list[Operation] = []
+        self.log = OperationLog()
         self.pending = 0
         self.failures: list[Failure] = []
         self.running: Operation | None = None
         self.after: Cause = START
         self._clock, self._places = clock, places
-        self._last: Operation | None = None
+        self._last: Cause = START
         self._is_interrupted = False
         self._dispatcher = policy.dispatcher(clock, places.instant)
         self._dispatch = self._dispatcher.ready
@@ -64,10 +65,8 @@ class Execution:
 
     def _number(self, operation: Operation, cause: Cause) -> None:
         """Give an operation its place in the order of pushes, and let the host push it."""
-        operation.number = number = len(self.operations)
-        operation.name = operation.name or f"operation {number}"
+        self.log.number(operation)
         operation.push_cause = cause
-        self.operations.append(operation)
         self.pending += 1
         self._host.put(operation)
 
@@ -102,9 +101,9 @@ class Execution:
 
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now, and give others their turn."""
-        operation.end_s = self._clock.now
+        self.log.end(operation, self._clock.now)
         operation.function = None
-        self._last = operation
+        self._last = operation.row
         self.pending -= 1
         release(operation, self._ready)
         self._dispatcher.ended(operation)
@@ -112,7 +111,8 @@ class Execution:
             for pushed in operation.pushes:
                 self._number(pushed, operation.row)
             operation.pushes = None
-        self._host.note_end(operation)
+        if operation is self._host.awaited:
+            self._host.go_on()
 
     def run(self, until: Signal | None = None) -> None:
         """Let time pass, until a signal fires or everything has ended."""
@@ -126,8 +126,8 @@ class Execution:
             raise
         if until is None:
             assert not self.pending, f"{self.pending} operations never ended"
-            if self._last is not None:
-                self.after = self._last.row
+            if self._last != START:
+                self.after = self._last
 
     def require_outside(self) -> None:
         """A wait is the program's own.

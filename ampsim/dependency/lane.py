@@ -66,7 +66,7 @@ class Lane:
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready and may have a thread."""
         copy = operation.copy
-        if operation.seconds or (copy is not None and copy.channel is not None):
+        if operation.cost.seconds or (copy is not None and copy.channel is not None):
             heappush(self.waiting, entry(operation))
             for processor in self.processors:
                 if processor.is_idle:
@@ -101,7 +101,7 @@ class Computing:
         """Start the most urgent operation; one that fails occupies nothing."""
         operation: Operation = heappop(queue)[3]
         operation.thread = self._row
-        return (operation.seconds if self._runs.start(operation) else 0.0), operation
+        return (operation.cost.seconds if self._runs.start(operation) else 0.0), operation
 
     def end(self, task: Begun) -> None:
         """Finish it."""
@@ -145,7 +145,7 @@ class Copying:
         heappop(self._rows)
         nodes = (operation.number, operation.number)
         arrive = partial(self._arrive, operation)
-        copy.channel.send(copy.size_bytes, nodes, operation.ready_cause, arrive)
+        copy.channel.send(operation.cost.bytes, nodes, operation.ready_cause, arrive)
         return 0.0, None
 
     def _arrive(self, operation: Operation, transfer: Cause) -> None:

@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from ampsim.ir.work import NO_WORK, Work
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
+
+ALONE: Final = None
+"""In a queue of a variable: what stands behind this mutates it, alone."""
+
+
+class Cost(NamedTuple):
+    """What an operation is charged for.
+
+    Args:
+        seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
+        flop, bytes: what it computes, and what it reads and writes, or sends.
+    """
+
+    seconds: float = 0.0
+    flop: int = 0
+    bytes: int = 0
+
+
+FREE: Final = Cost()
 
 
 class Variable:
@@ -24,8 +42,8 @@ class Variable:
         is_deleted: whether `delete_variable` was called with it; nothing more can be pushed then.
         readers: how many operations have their turn to read.
         writer: the operation that has its turn to mutate.
-        queue: (operation, whether it mutates) of those whose turn has not come, in push order. It
-            is empty, or begins with a mutation, or somebody mutates at the moment.
+        queue: operations whose turn has not come, in push order; `ALONE` stands before each that
+            mutates. It is empty, or begins with a mutation, or somebody mutates at the moment.
         failure: why its value is missing; None while it has one.
     """
 
@@ -42,7 +60,7 @@ class Variable:
         self.is_deleted = False
         self.readers = 0
         self.writer: Operation | None = None
-        self.queue: deque[tuple[Operation, bool]] = deque()
+        self.queue: deque[Operation | None] = deque()
         self.failure: Failure | None = None
 
     def __repr__(self) -> str:
@@ -73,13 +91,11 @@ class Copy:
 
     Attributes:
         source, target: the places; the host is -1.
-        size_bytes: what is sent.
         channel: over which link; None where that takes no time.
     """
 
     source: int
     target: int
-    size_bytes: int
     channel: Channel | None
 
 
@@ -102,17 +118,16 @@ class Waiting(Protocol):
 
 
 class Operation:
-    """One push.
+    """One push, from then until it has ended; what is kept of it after that is a row of `Log`.
 
     Attributes:
         number: its place in the order of pushes.
-        name: what messages and records call it.
+        given_name: what its push called it; None for "operation N".
         function: what runs when it starts; None once it has ended.
         reads, mutates: its variables.
         lane: where it runs.
-        seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
+        cost: what it is charged for.
         priority: of two that are ready the one with more starts first.
-        work: what it was priced for.
         copy: what makes it a copy; None for an operation that computes.
         is_tolerant: whether it runs although a variable of its has no value: deletions and waits.
         is_wait: whether it is a wait of the program's, which costs the host no push.
@@ -120,50 +135,58 @@ class Operation:
         push_start_s: when the host began to push it.
         pushed_s: when that had ended, and it stood in all its queues.
         ready_s: when all its variables had given it its turn.
-        start_s, end_s: from when to when it ran.
+        start_s: when it started.
         push_cause: what the host pushed it after (`Recorder`'s causes, see `records`).
-        waited_for: the operation whose end gave it its last turn; None where its push did.
-        waited_variable: through which variable.
+        waited_for: number of the operation whose end gave it its last turn; `START` where its push
+            did.
+        waited_variable: number of the variable through which it waited; `START` likewise.
         thread: row of the thread that ran it.
-        transfer: its transfer as a cause; None where it crossed no link.
+        transfer: its transfer as a cause; `START` where it crossed no link.
         failure: what it failed on, or another one on whose outcome it depends.
         pushes: what its function pushed, until it ends.
     """
 
     __slots__ = (
-        "copy", "end_s", "failure", "function", "is_tolerant", "is_wait", "lane", "mutates",
-        "name", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
-        "reads", "ready_s", "seconds", "start_s", "thread", "transfer", "waited_for",
-        "waited_variable", "waits", "work",
+        "copy", "cost", "failure", "function", "given_name", "is_tolerant", "is_wait", "lane",
+        "mutates", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
+        "reads", "ready_s", "start_s", "thread", "transfer", "waited_for", "waited_variable",
+        "waits",
     )  # fmt: skip
+
+    number: int
+    waits: int
+    push_cause: Cause
+    push_start_s: float
+    pushed_s: float
+    ready_s: float
+    start_s: float
 
     def __init__(
         self,
-        name: str,
         function: Callable[[], Any] | None,
         reads: Sequence[Variable],
         mutates: Sequence[Variable],
         lane: Waiting,
+        cost: Cost = FREE,
     ) -> None:
-        self.number = -1
-        self.name = name
+        self.given_name: str | None = None
         self.function = function
         self.reads, self.mutates = reads, mutates
         self.lane = lane
-        self.seconds = 0.0
+        self.cost = cost
         self.priority: float = 0
-        self.work: Work = NO_WORK
         self.copy: Copy | None = None
         self.is_tolerant = self.is_wait = False
-        self.waits = 0
-        self.push_start_s = self.pushed_s = self.ready_s = self.start_s = self.end_s = -1.0
-        self.push_cause: Cause = START
-        self.waited_for: Operation | None = None
-        self.waited_variable: Variable | None = None
+        self.waited_for = self.waited_variable = START
         self.thread = lane.first_row
-        self.transfer: Cause | None = None
+        self.transfer: Cause = START
         self.failure: Failure | None = None
         self.pushes: list[Operation] | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages and records call it."""
+        return self.given_name or default_name(self.number)
 
     @property
     def push_row(self) -> Cause:
@@ -178,4 +201,9 @@ class Operation:
     @property
     def ready_cause(self) -> Cause:
         """What made it ready: the end of another one, or its push."""
-        return self.push_row if self.waited_for is None else self.waited_for.row
+        return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
+
+
+def default_name(number: int) -> str:
+    """What an operation is called whose push does not say."""
+    return f"operation {number}"

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
 from ampsim.dependency.lane import Computing, Copying, Lane, Runs
+from ampsim.dependency.operation import Cost
 from ampsim.dependency.policies.base import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
@@ -25,6 +26,9 @@ CATEGORIES: Final = ("arrays", "workspace")
 """What bytes in a place's memory are counted as."""
 
 ARRAYS, WORKSPACE = range(len(CATEGORIES))
+
+_COSTS_MAX: Final = 1 << 14
+"""How many costs are known at a time (chosen: more than a program repeats)."""
 
 _WORK_FIELDS: Final = ("flop", "bytes", "operations", "weight_bytes")
 
@@ -78,7 +82,7 @@ class Places:
         self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
         self._compute: dict[Any, Lane] = {}
         self._copies: dict[tuple[int, LaneKind], Lane] = {}
-        self._prices: dict[Any, float] = {}
+        self._costs: dict[Any, Cost] = {}
 
     def wire(self, runs: Runs) -> None:
         """Make the lanes and start their threads."""
@@ -98,7 +102,8 @@ class Places:
         Raises:
             OptionError: there is no such place.
         """
-        return self._compute[self.index(on, "on")]
+        lane = self._compute.get(on) if on.__class__ is int else None
+        return self._compute[self.index(on, "on")] if lane is None else lane
 
     def index(self, on: object, word: str) -> int:
         """A place as a worker's index or `HOST`.
@@ -121,23 +126,27 @@ class Places:
             return self._copies[target, "copy-in"]
         return self._copies[source, "copy-out"]
 
-    def seconds(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> float:
-        """How long work occupies a thread of a place.
+    def cost(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> Cost:
+        """What a place is charged for work.
 
         Raises:
             OptionError: the work, or the size of what it works on, is none.
         """
         key = (work, place, rows, matrix_elements)
         try:
-            known = self._prices.get(key)
+            known = self._costs.get(key)
         except TypeError:
             known = None
         if known is None:
-            known = self._price(work, place, rows, matrix_elements)
-            self._prices[key] = known
+            seconds = self._seconds(work, place, rows, matrix_elements)
+            known = Cost(seconds, int(work.flop), int(work.bytes))
+            if len(self._costs) >= _COSTS_MAX:
+                self._costs.clear()
+            self._costs[key] = known
         return known
 
-    def _price(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+    def _seconds(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+        """How long work occupies a thread of a place."""
         if not isinstance(work, Work):
             raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
         for name in _WORK_FIELDS:

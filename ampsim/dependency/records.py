@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ampsim.dependency.operation import Operation
-from ampsim.dependency.places import CATEGORIES, Places
+from ampsim.dependency.log import OperationLog, variable_name
+from ampsim.dependency.places import CATEGORIES, Places, Row
 from ampsim.trace import START, Records, read_only
 from ampsim.trace.records import log_of
 from ampsim.trace.table import Columns
@@ -26,32 +26,28 @@ PUSH_ROW: Final = 0
 Known: TypeAlias = "dict[str, np.ndarray]"
 
 
-def columns_of(operations: Sequence[Operation]) -> Known:
-    """The columns of the operations' table, and those that the path needs."""
-    whole: dict[str, list[int]] = {
-        "number": [one.number for one in operations],
-        "place": [one.lane.place for one in operations],
-        "thread": [one.thread for one in operations],
-        "waited_for": [_number(one.waited_for) for one in operations],
-        "push_cause": [one.push_cause for one in operations],
-        "ready_cause": [one.ready_cause for one in operations],
-        "transfer": [START if one.transfer is None else one.transfer for one in operations],
-        "flop": [int(one.work.flop) for one in operations],
-        "bytes": [int(one.copy.size_bytes if one.copy else one.work.bytes) for one in operations],
-    }
-    words = {
-        "name": [one.name for one in operations],
-        "kind": [one.lane.kind for one in operations],
-        "variable": [one.waited_variable.name if one.waited_variable else "" for one in operations],
-        "state": [_state(one) for one in operations],
-    }
-    times = {
-        name: np.array([getattr(one, name) for one in operations], np.float64)
-        for name in ("push_start_s", *TIMES)
-    }
-    counts = {name: np.array(values, np.int64) for name, values in whole.items()}
-    texts = {name: np.array(values, dtype=object) for name, values in words.items()}
-    return {**counts, **texts, **times}
+def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Row]) -> Known:
+    """The columns of the operations' table, and those that the path needs.
+
+    Args:
+        log: what was kept of the operations.
+        names: of the variables, by number; None of those without one.
+        rows: every thread.
+    """
+    columns = log.columns()
+    number, waited_for = np.arange(log.count), columns["waited_for"]
+    places, kinds, _threads = zip(*rows, strict=True)
+    is_waiting = waited_for != START
+    variables = columns["variable"].tolist()
+    columns["number"] = number
+    columns["ready_cause"] = np.where(is_waiting, 2 * waited_for + 1, 2 * number)
+    columns["place"] = np.array(places, np.int64)[columns["thread"]]
+    columns["kind"] = np.array(kinds, dtype=object)[columns["thread"]]
+    columns["variable"] = np.array(
+        ["" if one == START else names[one] or variable_name(one) for one in variables],
+        dtype=object,
+    )
+    return columns
 
 
 def memory_of(places: Places) -> pd.DataFrame:
@@ -108,16 +104,6 @@ def records_of(columns: Known, transfers: Columns) -> Records:
         log_of(nobody, "admissions"),
         closures=(),
     )
-
-
-def _number(operation: Operation | None) -> int:
-    return START if operation is None else operation.number
-
-
-def _state(operation: Operation) -> str:
-    if operation.failure is None:
-        return "done"
-    return "failed" if operation.failure.operation is operation else "skipped"
 
 
 def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:

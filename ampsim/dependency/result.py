@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
-from ampsim.dependency.operation import Operation
+from ampsim.dependency.log import OperationLog, Uses, variable_name
 from ampsim.dependency.places import Places, Row
 from ampsim.dependency.policies import Policy
-from ampsim.dependency.queues import Use, Waiter, queues_at, text_of
+from ampsim.dependency.queues import Use, Waiter, queues_at, text_of, uses_of
 from ampsim.dependency.records import (
     PUSH_ROW,
     TIMES,
@@ -58,17 +58,26 @@ class EngineResult:
         policy: who ran what.
         rows: every thread: place (-1 for the host), kind, number within its lane. The first is the
             host's that pushes.
-        uses: for each operation, the numbers of the variables that it reads and mutates.
-        variables: names of the variables that were used, by number.
     """
 
     policy: Policy
     rows: tuple[Row, ...] = field(repr=False)
-    uses: tuple[Use, ...] = field(repr=False)
-    variables: dict[int, str] = field(repr=False)
     _columns: dict[str, Any] = field(repr=False)
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
+    _uses: Uses = field(repr=False)
+    _names: Sequence[str | None] = field(repr=False)
+
+    @cached_property
+    def uses(self) -> tuple[Use, ...]:
+        """For each operation, the numbers of the variables that it reads and mutates."""
+        return uses_of(self._uses)
+
+    @cached_property
+    def variables(self) -> dict[int, str]:
+        """Names of the variables that were used, by number."""
+        used: list[int] = np.unique(self._uses.variables).tolist()
+        return {number: self._names[number] or variable_name(number) for number in used}
 
     @property
     def operations(self) -> pd.DataFrame:
@@ -229,14 +238,14 @@ class EngineResult:
     def __repr__(self) -> str:
         """Say how much ran, and how long it took."""
         return (
-            f"EngineResult({len(self.uses)} operations, {self.policy.name}, "
+            f"EngineResult({len(self._columns['number'])} operations, {self.policy.name}, "
             f"makespan_s={self.makespan_s:.6g})"
         )
 
     def _repr_html_(self) -> str:
         """The run in a few numbers."""
         busy = (self.busy["busy_s"] > 0).tolist()
-        rows = [["operations", f"{len(self.uses):,}"], ["time", format_seconds(self.makespan_s)]]
+        rows = [["operations", f"{len(self._columns['number']):,}"], ["time", format_seconds(self.makespan_s)]]
         names = [row_name(row) for row, is_busy in zip(self.rows, busy, strict=True) if is_busy]
         shares = self.busy["share"][busy]
         rows += [[name, format_percent(share)] for name, share in zip(names, shares, strict=True)]
@@ -262,16 +271,18 @@ def _path_kinds(path: Columns) -> np.ndarray:
 _WORDS: Final = {"device queue": "queue"}
 
 
-def result_of(operations: Sequence[Operation], places: Places, policy: Policy) -> EngineResult:
-    """Read off what has ended."""
-    known = {one.number: one.name for op in operations for one in (*op.reads, *op.mutates)}
-    uses = tuple(
-        Use(tuple(v.number for v in one.reads), tuple(v.number for v in one.mutates))
-        for one in operations
-    )
-    names = {number: known[number] for number in sorted(known)}
-    columns = columns_of(operations)
+def result_of(
+    log: OperationLog, names: Sequence[str | None], places: Places, policy: Policy
+) -> EngineResult:
+    """Read off what has ended.
+
+    Args:
+        log: what was kept of the operations.
+        names: of the variables, by number; None of those without one.
+        places: where they ran.
+        policy: who ran them.
+    """
+    columns = columns_of(log, names, places.rows)
     transfers = places.recorder.columns("transfers")
-    return EngineResult(
-        policy, tuple(places.rows), uses, names, columns, transfers, memory_of(places)
-    )
+    rows, memory = tuple(places.rows), memory_of(places)
+    return EngineResult(policy, rows, columns, transfers, memory, log.uses(), names)

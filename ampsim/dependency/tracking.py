@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ampsim.dependency.operation import Operation, Variable
+from ampsim.dependency.operation import ALONE, Operation, Variable
 
 Ready: TypeAlias = Callable[[Operation], None]
 
@@ -25,13 +25,14 @@ def enqueue(operation: Operation, ready: Ready) -> None:
     waits = len(operation.reads) + len(operation.mutates)
     for variable in operation.reads:
         if variable.writer is not None or variable.queue:
-            variable.queue.append((operation, False))
+            variable.queue.append(operation)
         else:
             variable.readers += 1
             waits -= 1
     for variable in operation.mutates:
         if variable.writer is not None or variable.readers or variable.queue:
-            variable.queue.append((operation, True))
+            variable.queue.append(ALONE)
+            variable.queue.append(operation)
         else:
             variable.writer = operation
             waits -= 1
@@ -50,16 +51,19 @@ def release(operation: Operation, ready: Ready) -> None:
         variable.version += 1
         variable.writer = None
         queue = variable.queue
-        while queue and not queue[0][1]:
+        while queue and (reader := queue[0]) is not ALONE:
+            queue.popleft()
             variable.readers += 1
-            _give_turn(queue.popleft()[0], operation, variable, ready)
+            _give_turn(reader, operation, variable, ready)
         if queue and not variable.readers:
             _let_mutate(variable, operation, ready)
 
 
 def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
     """The first in the queue mutates, alone."""
-    variable.writer = following = variable.queue.popleft()[0]
+    alone, following = variable.queue.popleft(), variable.queue.popleft()
+    assert alone is ALONE and following is not ALONE, f"{variable}: its queue begins with a reader"
+    variable.writer = following
     _give_turn(following, ended, variable, ready)
 
 
@@ -67,6 +71,6 @@ def _give_turn(operation: Operation, ended: Operation, variable: Variable, ready
     """One variable fewer to wait for."""
     operation.waits -= 1
     if not operation.waits:
-        operation.waited_for = ended
-        operation.waited_variable = variable
+        operation.waited_for = ended.number
+        operation.waited_variable = variable.number
         ready(operation)
