@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from heapq import heapify
+from heapq import heapify, heappush
 from typing import Any, Final, cast
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
-from simpy.events import Event, EventPriority, Timeout
+from simpy.events import NORMAL, Event, EventPriority, Timeout
 
 from ampsim.clock.protocol import Signal
 
@@ -45,12 +45,27 @@ class SimSignal(Event):
         return _once(self)
 
 
-class SimSleep(Timeout):
-    """A SimPy timeout that a coroutine can await."""
+class SimSleep(Event):
+    """A SimPy timeout of whole ticks that a coroutine can await.
+
+    Args:
+        environment: SimPy's.
+        ticks: for how long, 0 or more.
+    """
+
+    def __init__(self, environment: simpy.Environment, ticks: int) -> None:
+        # As `Timeout`, in half the calls: one is made for each step.
+        assert ticks >= 0, f"sleeps for {ticks} ticks"
+        self.env = environment
+        self.callbacks = []
+        self._ok = True
+        self._value = None
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
+        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the time is over."""
-        return _once(self)
+        return iter((self,))  # pyright: ignore[reportReturnType]  # as `_once`
 
 
 class SimClock:

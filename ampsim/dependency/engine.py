@@ -7,12 +7,12 @@ settled as in MXNet's source. docs/decisions/0017-dependency-engine.md has the r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.operation import Copy, Cost, Operation, Variable
+from ampsim.dependency.operation import Copy, Cost, Deletion, Operation, Variable, Wait
 from ampsim.dependency.log import variable_name
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
@@ -29,6 +29,9 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir.work import Work
 from ampsim.machine import Memory
+
+
+_LISTS: Final = (tuple, list)
 
 
 class DependencyEngine:
@@ -128,7 +131,8 @@ class DependencyEngine:
                 deleted, or is named twice.
         """
         lane = self._places.compute_lane(on)
-        require_function(function, is_optional=True)
+        if function is not None:
+            require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
             operation.cost = self._places.cost(work, lane.place, rows, matrix_elements)
@@ -171,9 +175,8 @@ class DependencyEngine:
             )
         require_function(function, is_optional=True)
         lane = self._places.copy_lane(*places)
-        operation = self._operation(function, reads, mutates, lane)
-        channel = self._places.fabric.channel(*places)
-        operation.copy = Copy(*places, channel)
+        operation = self._operation(function, reads, mutates, lane, Copy)
+        operation.channel = self._places.fabric.channel(*places)
         operation.cost = Cost(bytes=size_of(size_bytes))
         self._push(operation, name, priority)
 
@@ -188,8 +191,7 @@ class DependencyEngine:
             OptionError: the variable is not this engine's, or was deleted already.
         """
         require_function(function, is_optional=True)
-        operation = self._operation(function, (), [variable], self._places.engine)
-        operation.is_tolerant = True
+        operation = self._operation(function, (), [variable], self._places.engine, Deletion)
         variable.is_deleted = True
         self._push(operation, f"delete {variable.name}", 0)
 
@@ -207,8 +209,7 @@ class DependencyEngine:
         """
         self._execution.require_outside()
         signal = self._clock.signal()
-        operation = self._operation(signal.fire, [variable], (), self._places.engine)
-        operation.is_tolerant = operation.is_wait = True
+        operation = self._operation(signal.fire, [variable], (), self._places.engine, Wait)
         self._push(operation, f"wait for {variable.name}", 0)
         self._execution.run(signal)
         assert operation.function is None, f"the wait for {variable.name} never ended"
@@ -266,22 +267,20 @@ class DependencyEngine:
         reads: Sequence[Variable],
         mutates: Sequence[Variable],
         lane: Any,
+        kind: type[Operation] = Operation,
     ) -> Operation:
         """An operation on variables that are fit to be used."""
-        if reads.__class__ is not tuple:
-            reads = variables_of(reads, "reads") if reads.__class__ is not list else tuple(reads)
-        if mutates.__class__ is not tuple:
-            is_list = mutates.__class__ is list
-            mutates = tuple(mutates) if is_list else variables_of(mutates, "mutates")
-        count = len(reads) + len(mutates)
-        for one in (*reads, *mutates):
+        if reads.__class__ not in _LISTS or mutates.__class__ not in _LISTS:
+            reads, mutates = variables_of(reads, "reads"), variables_of(mutates, "mutates")
+        reads, mutates = tuple(reads), tuple(mutates)
+        used = reads + mutates
+        is_usable = True
+        for one in used:
             if one.__class__ is not Variable or one.engine is not self or one.is_deleted:
-                count = -1
-        if count > 1 and len({*reads, *mutates}) < count:
-            count = -1
-        if count < 0:
+                is_usable = False
+        if not is_usable or (len(used) > 1 and len(set(used)) < len(used)):
             require_usable(self, variables_of(reads, "reads"), variables_of(mutates, "mutates"))
-        return Operation(function, reads, mutates, lane)
+        return kind(function, reads, mutates, lane)
 
     def _push(self, operation: Operation, name: str | None, priority: float) -> None:
         if priority:

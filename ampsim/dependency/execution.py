@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.host import Host
@@ -44,17 +45,18 @@ class Execution:
         self._last: Cause = START
         self._is_interrupted = False
         self._dispatcher = policy.dispatcher(clock, places.instant)
-        self._dispatch = self._dispatcher.ready
         places.wire(self)
         processor = Processor(0, clock, places.instant)
         is_synchronous = policy.is_synchronous
-        self._host = Host(processor, clock, push_s, self._enqueue, is_synchronous=is_synchronous)
+        put = partial(enqueue, ready=self._ready)
+        self._host = Host(processor, clock, push_s, put, is_synchronous=is_synchronous)
         clock.start(processor.work(self._host), "push")
         clock.run()
 
     def push(self, operation: Operation) -> None:
         """Let the host push an operation; within a function, when that operation ends."""
-        self.require_whole()
+        if self._is_interrupted:
+            self.require_whole()
         running = self.running
         if running is None:
             self._number(operation, self.after)
@@ -70,12 +72,12 @@ class Execution:
         self.pending += 1
         self._host.put(operation)
 
-    def _enqueue(self, operation: Operation) -> None:
-        enqueue(operation, self._ready)
-
     def _ready(self, operation: Operation) -> None:
         operation.ready_s = self._clock.now
-        self._dispatch(operation)
+        if self._dispatcher is None:
+            operation.lane.put(operation)
+        else:
+            self._dispatcher.ready(operation)
 
     def start(self, operation: Operation) -> bool:
         """Run the function of an operation now; tell whether it did what it should."""
@@ -106,7 +108,8 @@ class Execution:
         self._last = operation.row
         self.pending -= 1
         release(operation, self._ready)
-        self._dispatcher.ended(operation)
+        if self._dispatcher is not None:
+            self._dispatcher.ended(operation)
         if operation.pushes is not None:
             for pushed in operation.pushes:
                 self._number(pushed, operation.row)

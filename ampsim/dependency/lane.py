@@ -65,8 +65,7 @@ class Lane:
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready and may have a thread."""
-        copy = operation.copy
-        if operation.cost.seconds or (copy is not None and copy.channel is not None):
+        if operation.cost.seconds or operation.channel is not None:
             heappush(self.waiting, entry(operation))
             for processor in self.processors:
                 if processor.is_idle:
@@ -109,7 +108,8 @@ class Computing:
 
     def do_free(self, now_s: float) -> None:
         """Do what takes no time, in the order in which it became ready."""
-        do_free(self._lane, self._row, self._runs)
+        if self._lane.free:
+            do_free(self._lane, self._row, self._runs)
 
 
 class Copying:
@@ -137,15 +137,15 @@ class Copying:
         """Let a thread start the most urgent copy."""
         operation = heappop(self._lane.waiting)[3]
         operation.thread = self._rows[0]
-        copy = operation.copy
-        assert copy is not None and copy.channel is not None, f"{operation.name} crosses no link"
+        channel = operation.channel
+        assert channel is not None, f"{operation.name} crosses no link"
         if not self._runs.start(operation):
             self._runs.finish(operation)
             return 0.0, None
         heappop(self._rows)
         nodes = (operation.number, operation.number)
         arrive = partial(self._arrive, operation)
-        copy.channel.send(operation.cost.bytes, nodes, operation.ready_cause, arrive)
+        channel.send(operation.cost.bytes, nodes, operation.ready_cause, arrive)
         return 0.0, None
 
     def _arrive(self, operation: Operation, transfer: Cause) -> None:

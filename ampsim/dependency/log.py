@@ -45,8 +45,12 @@ ROW: Final = np.dtype([(name, kind) for name, (_letter, kind) in _FIELDS.items()
 many variables the operation reads and mutates; a code of `STATES`."""
 
 _STRUCT: Final = struct.Struct("<" + "".join(letter for letter, _kind in _FIELDS.values()))
-_EMPTY: Final = bytes(_STRUCT.size)
 assert _STRUCT.size == ROW.itemsize
+_pack_into = _STRUCT.pack_into
+
+_ROW_BYTES: Final = ROW.itemsize
+_FIRST_ROWS, _GROWTH = 64, 8
+"""Room for so many rows at first, and for an eighth more where it ends (chosen)."""
 
 _number_of = attrgetter("number")
 
@@ -82,7 +86,8 @@ class OperationLog:
         """Give an operation the next number, and keep which variables it uses."""
         operation.number = self.count
         self.count += 1
-        self._rows += _EMPTY
+        if self.count * _ROW_BYTES > len(self._rows):
+            self._rows += bytes(_ROW_BYTES * (self.count // _GROWTH + _FIRST_ROWS))
         self._variables.extend(map(_number_of, operation.reads))
         self._variables.extend(map(_number_of, operation.mutates))
 
@@ -90,9 +95,9 @@ class OperationLog:
         """Write the row of an operation that has ended."""
         number, name, failure = operation.number, operation.given_name, operation.failure
         _seconds, flop, size_bytes = operation.cost
-        _STRUCT.pack_into(
+        _pack_into(
             self._rows,
-            number * ROW.itemsize,
+            number * _ROW_BYTES,
             operation.push_start_s,
             operation.pushed_s,
             operation.ready_s,
@@ -113,7 +118,7 @@ class OperationLog:
 
     def columns(self) -> dict[str, Any]:
         """A copy of the rows as columns; `name` and `state` are words."""
-        rows = np.frombuffer(self._rows, ROW)
+        rows = np.frombuffer(self._rows, ROW)[: self.count]
         columns: dict[str, Any] = {
             name: rows[name].astype(np.float64 if letter == "d" else np.int64)
             for name, (letter, _kind) in _FIELDS.items()
@@ -128,7 +133,7 @@ class OperationLog:
 
     def uses(self) -> Uses:
         """A copy of which variables are used."""
-        rows = np.frombuffer(self._rows, ROW)
+        rows = np.frombuffer(self._rows, ROW)[: self.count]
         variables = np.array(self._variables, np.int64)
         return Uses(variables, rows["reads"].astype(np.int64), rows["mutates"].astype(np.int64))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
@@ -85,20 +85,6 @@ class Failure:
     is_told: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """What makes an operation a copy from one place to another.
-
-    Attributes:
-        source, target: the places; the host is -1.
-        channel: over which link; None where that takes no time.
-    """
-
-    source: int
-    target: int
-    channel: Channel | None
-
-
 class Waiting(Protocol):
     """Where an operation runs: a lane.
 
@@ -128,7 +114,8 @@ class Operation:
         lane: where it runs.
         cost: what it is charged for.
         priority: of two that are ready the one with more starts first.
-        copy: what makes it a copy; None for an operation that computes.
+        channel: the link that a copy crosses; None where that takes no time.
+        transfer: its transfer as a cause; `START` where it crossed no link.
         is_tolerant: whether it runs although a variable of its has no value: deletions and waits.
         is_wait: whether it is a wait of the program's, which costs the host no push.
         waits: how many of its variables have not given it its turn.
@@ -141,18 +128,20 @@ class Operation:
             did.
         waited_variable: number of the variable through which it waited; `START` likewise.
         thread: row of the thread that ran it.
-        transfer: its transfer as a cause; `START` where it crossed no link.
         failure: what it failed on, or another one on whose outcome it depends.
         pushes: what its function pushed, until it ends.
     """
 
     __slots__ = (
-        "copy", "cost", "failure", "function", "given_name", "is_tolerant", "is_wait", "lane",
-        "mutates", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
-        "reads", "ready_s", "start_s", "thread", "transfer", "waited_for", "waited_variable",
-        "waits",
+        "cost", "failure", "function", "given_name", "lane", "mutates", "number", "priority",
+        "push_cause", "push_start_s", "pushed_s", "pushes", "reads", "ready_s", "start_s",
+        "thread", "waited_for", "waited_variable", "waits",
     )  # fmt: skip
 
+    channel: Channel | None = None
+    transfer: Cause = START
+    is_tolerant: ClassVar[bool] = False
+    is_wait: ClassVar[bool] = False
     number: int
     waits: int
     push_cause: Cause
@@ -175,11 +164,8 @@ class Operation:
         self.lane = lane
         self.cost = cost
         self.priority: float = 0
-        self.copy: Copy | None = None
-        self.is_tolerant = self.is_wait = False
         self.waited_for = self.waited_variable = START
         self.thread = lane.first_row
-        self.transfer: Cause = START
         self.failure: Failure | None = None
         self.pushes: list[Operation] | None = None
 
@@ -202,6 +188,38 @@ class Operation:
     def ready_cause(self) -> Cause:
         """What made it ready: the end of another one, or its push."""
         return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
+
+
+class Copy(Operation):
+    """One that sends bytes from a place to another."""
+
+    __slots__ = ("channel", "transfer")
+
+    def __init__(
+        self,
+        function: Callable[[], Any] | None,
+        reads: Sequence[Variable],
+        mutates: Sequence[Variable],
+        lane: Waiting,
+        cost: Cost = FREE,
+    ) -> None:
+        super().__init__(function, reads, mutates, lane, cost)
+        self.channel = None
+        self.transfer = START
+
+
+class Deletion(Operation):
+    """The end of a variable."""
+
+    __slots__ = ()
+    is_tolerant = True
+
+
+class Wait(Operation):
+    """A wait of the program's."""
+
+    __slots__ = ()
+    is_tolerant = is_wait = True
 
 
 def default_name(number: int) -> str:

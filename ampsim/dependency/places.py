@@ -132,7 +132,12 @@ class Places:
         Raises:
             OptionError: the work, or the size of what it works on, is none.
         """
-        key = (work, place, rows, matrix_elements)
+        if work.__class__ is not Work:
+            self._seconds(work, place, rows, matrix_elements)
+        # the fields one by one: a dataclass takes longer to be hashed
+        key = (
+            work.flop, work.bytes, work.operations, work.weight_bytes, place, rows, matrix_elements
+        )  # fmt: skip
         try:
             known = self._costs.get(key)
         except TypeError:

@@ -54,7 +54,9 @@ def release(operation: Operation, ready: Ready) -> None:
         while queue and (reader := queue[0]) is not ALONE:
             queue.popleft()
             variable.readers += 1
-            _give_turn(reader, operation, variable, ready)
+            reader.waits -= 1
+            if not reader.waits:
+                _note_ready(reader, operation, variable, ready)
         if queue and not variable.readers:
             _let_mutate(variable, operation, ready)
 
@@ -64,13 +66,13 @@ def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
     alone, following = variable.queue.popleft(), variable.queue.popleft()
     assert alone is ALONE and following is not ALONE, f"{variable}: its queue begins with a reader"
     variable.writer = following
-    _give_turn(following, ended, variable, ready)
+    following.waits -= 1
+    if not following.waits:
+        _note_ready(following, ended, variable, ready)
 
 
-def _give_turn(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
-    """One variable fewer to wait for."""
-    operation.waits -= 1
-    if not operation.waits:
-        operation.waited_for = ended.number
-        operation.waited_variable = variable.number
-        ready(operation)
+def _note_ready(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
+    """The last variable has given an operation its turn."""
+    operation.waited_for = ended.number
+    operation.waited_variable = variable.number
+    ready(operation)
