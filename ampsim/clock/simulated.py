@@ -46,22 +46,10 @@ class SimSignal(Event):
 
 
 class SimSleep(Event):
-    """A SimPy timeout of whole ticks that a coroutine can await.
+    """A SimPy timeout that a coroutine can await, which happens whatever comes."""
 
-    Args:
-        environment: SimPy's.
-        ticks: for how long, 0 or more.
-    """
-
-    def __init__(self, environment: simpy.Environment, ticks: int) -> None:
-        # As `Timeout`, in half the calls: one is made for each step.
-        assert ticks >= 0, f"sleeps for {ticks} ticks"
-        self.env = environment
-        self.callbacks = []
-        self._ok = True
-        self._value = None
-        entry = (environment._now + ticks, NORMAL, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
-        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
+    _ok = True
+    _value = None
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the time is over."""
@@ -91,7 +79,14 @@ class SimClock:
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
-        return SimSleep(self._environment, round(delay_s * TICKS_PER_SECOND))
+        # As `Timeout`, in one call for four: one is made for each step.
+        ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
+        assert ticks >= 0, f"sleeps for {delay_s} s"
+        sleep = SimSleep.__new__(SimSleep)
+        sleep.env, sleep.callbacks = environment, []
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), sleep)  # pyright: ignore[reportPrivateUsage]  # see above
+        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
+        return sleep
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""

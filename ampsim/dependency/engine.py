@@ -7,7 +7,7 @@ settled as in MXNet's source. docs/decisions/0017-dependency-engine.md has the r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
@@ -29,9 +29,6 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir.work import Work
 from ampsim.machine import Memory
-
-
-_LISTS: Final = (tuple, list)
 
 
 class DependencyEngine:
@@ -131,12 +128,14 @@ class DependencyEngine:
                 deleted, or is named twice.
         """
         lane = self._places.compute_lane(on)
-        if function is not None:
+        if function is not None and not callable(function):
             require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
             operation.cost = self._places.cost(work, lane.place, rows, matrix_elements)
-        self._push(operation, name, priority)
+        if name is not None or priority:
+            _label(operation, name, priority)
+        self._execution.push(operation)
 
     def push_copy(
         self,
@@ -178,7 +177,9 @@ class DependencyEngine:
         operation = self._operation(function, reads, mutates, lane, Copy)
         operation.channel = self._places.fabric.channel(*places)
         operation.cost = Cost(bytes=size_of(size_bytes))
-        self._push(operation, name, priority)
+        if name is not None or priority:
+            _label(operation, name, priority)
+        self._execution.push(operation)
 
     def delete_variable(
         self, variable: Variable, function: Callable[[], Any] | None = None
@@ -192,8 +193,9 @@ class DependencyEngine:
         """
         require_function(function, is_optional=True)
         operation = self._operation(function, (), [variable], self._places.engine, Deletion)
-        variable.is_deleted = True
-        self._push(operation, f"delete {variable.name}", 0)
+        variable.engine = None
+        operation.given_name = f"delete {variable.name}"
+        self._execution.push(operation)
 
     def wait_for(self, variable: Variable) -> None:
         """Let time pass until everything has ended that was pushed before and mutates a variable.
@@ -210,7 +212,8 @@ class DependencyEngine:
         self._execution.require_outside()
         signal = self._clock.signal()
         operation = self._operation(signal.fire, [variable], (), self._places.engine, Wait)
-        self._push(operation, f"wait for {variable.name}", 0)
+        operation.given_name = f"wait for {variable.name}"
+        self._execution.push(operation)
         self._execution.run(signal)
         assert operation.function is None, f"the wait for {variable.name} never ended"
         self._execution.after = operation.row
@@ -270,23 +273,26 @@ class DependencyEngine:
         kind: type[Operation] = Operation,
     ) -> Operation:
         """An operation on variables that are fit to be used."""
-        if reads.__class__ not in _LISTS or mutates.__class__ not in _LISTS:
-            reads, mutates = variables_of(reads, "reads"), variables_of(mutates, "mutates")
-        reads, mutates = tuple(reads), tuple(mutates)
-        used = reads + mutates
+        if reads.__class__ is not list and reads.__class__ is not tuple:
+            reads = variables_of(reads, "reads")
+        if mutates.__class__ is not list and mutates.__class__ is not tuple:
+            mutates = variables_of(mutates, "mutates")
+        used = (*reads, *mutates)
         is_usable = True
         for one in used:
-            if one.__class__ is not Variable or one.engine is not self or one.is_deleted:
+            if one.__class__ is not Variable or one.engine is not self:
                 is_usable = False
         if not is_usable or (len(used) > 1 and len(set(used)) < len(used)):
             require_usable(self, variables_of(reads, "reads"), variables_of(mutates, "mutates"))
-        return kind(function, reads, mutates, lane)
+        return kind(function, used, len(reads), lane)
 
-    def _push(self, operation: Operation, name: str | None, priority: float) -> None:
-        if priority:
-            require_priority(priority)
-            operation.priority = priority
-        if name is not None:
-            require_name(name)
-            operation.given_name = name
-        self._execution.push(operation)
+
+def _label(operation: Operation, name: str | None, priority: float) -> None:
+    """Give an operation its name and its priority.
+
+    Raises:
+        OptionError: one of them is none.
+    """
+    require_priority(priority)
+    require_name(name)
+    operation.priority, operation.given_name = priority, name

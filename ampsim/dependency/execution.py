@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.host import Host
@@ -47,9 +46,10 @@ class Execution:
         self._dispatcher = policy.dispatcher(clock, places.instant)
         places.wire(self)
         processor = Processor(0, clock, places.instant)
-        is_synchronous = policy.is_synchronous
-        put = partial(enqueue, ready=self._ready)
-        self._host = Host(processor, clock, push_s, put, is_synchronous=is_synchronous)
+        self._host = Host(
+            processor, clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
+        )
+        self._is_immediate = self._host.is_immediate
         clock.start(processor.work(self._host), "push")
         clock.run()
 
@@ -70,7 +70,14 @@ class Execution:
         self.log.number(operation)
         operation.push_cause = cause
         self.pending += 1
-        self._host.put(operation)
+        if self._is_immediate:
+            operation.push_start_s = operation.pushed_s = self._clock.now
+            enqueue(operation, self._ready)
+        else:
+            self._host.put(operation)
+
+    def _enqueue(self, operation: Operation) -> None:
+        enqueue(operation, self._ready)
 
     def _ready(self, operation: Operation) -> None:
         operation.ready_s = self._clock.now
@@ -105,7 +112,7 @@ class Execution:
         """Note that an operation has ended now, and give others their turn."""
         self.log.end(operation, self._clock.now)
         operation.function = None
-        self._last = operation.row
+        self._last = 2 * operation.number + 1
         self.pending -= 1
         release(operation, self._ready)
         if self._dispatcher is not None:
@@ -179,7 +186,7 @@ def _names(variables: Sequence[Variable]) -> str:
 
 def _is_spoilt(operation: Operation) -> bool:
     """Whether a value is missing that an operation uses; what it mutates is then missing too."""
-    for variable in (*operation.reads, *operation.mutates):
+    for variable in operation.used:
         if variable.failure is not None:
             _spoil(operation, variable.failure)
             return True

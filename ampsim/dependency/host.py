@@ -24,6 +24,7 @@ class Host:
         is_synchronous: whether a push returns only when its operation has ended.
 
     Attributes:
+        is_immediate: whether pushes take no time and never wait.
         awaited: the operation whose end it waits for.
     """
 
@@ -50,11 +51,7 @@ class Host:
         return self.awaited is None
 
     def put(self, operation: Operation) -> None:
-        """Take an operation to push."""
-        if self.is_immediate:
-            operation.push_start_s = operation.pushed_s = self._clock.now
-            self._enqueue(operation)
-            return
+        """Take an operation to push; not called where that `is_immediate`."""
         self._pushes.append(operation)
         self._processor.wake()
 

@@ -66,7 +66,9 @@ class Lane:
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready and may have a thread."""
         if operation.cost.seconds or operation.channel is not None:
-            heappush(self.waiting, entry(operation))
+            # as `entry`, without the call
+            place = (-operation.priority, operation.ready_s, operation.number, operation)
+            heappush(self.waiting, place)
             for processor in self.processors:
                 if processor.is_idle:
                     processor.wake()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -52,8 +51,6 @@ _ROW_BYTES: Final = ROW.itemsize
 _FIRST_ROWS, _GROWTH = 64, 8
 """Room for so many rows at first, and for an eighth more where it ends (chosen)."""
 
-_number_of = attrgetter("number")
-
 
 class Uses(NamedTuple):
     """Which variables operations use.
@@ -80,6 +77,7 @@ class OperationLog:
         self.count = 0
         self._rows = bytearray()
         self._variables = array("i")
+        self._append_variable = self._variables.append
         self._names: dict[str, int] = {}
 
     def number(self, operation: Operation) -> None:
@@ -88,8 +86,9 @@ class OperationLog:
         self.count += 1
         if self.count * _ROW_BYTES > len(self._rows):
             self._rows += bytes(_ROW_BYTES * (self.count // _GROWTH + _FIRST_ROWS))
-        self._variables.extend(map(_number_of, operation.reads))
-        self._variables.extend(map(_number_of, operation.mutates))
+        append = self._append_variable
+        for variable in operation.used:
+            append(variable.number)
 
     def end(self, operation: Operation, end_s: float) -> None:
         """Write the row of an operation that has ended."""
@@ -110,8 +109,8 @@ class OperationLog:
             size_bytes,
             operation.waited_variable,
             operation.thread,
-            len(operation.reads),
-            len(operation.mutates),
+            operation.read_count,
+            len(operation.used) - operation.read_count,
             UNNAMED if name is None else self._names.setdefault(name, len(self._names)),
             0 if failure is None else 1 if failure.operation is operation else 2,
         )

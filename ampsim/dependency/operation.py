@@ -39,7 +39,8 @@ class Variable:
         name: what messages and records call it.
         number: its place among the engine's variables.
         version: how many mutations of it have ended.
-        is_deleted: whether `delete_variable` was called with it; nothing more can be pushed then.
+        engine: whose variable it is; None once `delete_variable` was called with it, and nothing
+            more can be pushed that uses it.
         readers: how many operations have their turn to read.
         writer: the operation that has its turn to mutate.
         queue: operations whose turn has not come, in push order; `ALONE` stands before each that
@@ -48,16 +49,14 @@ class Variable:
     """
 
     __slots__ = (
-        "engine", "failure", "is_deleted", "name", "number", "queue", "readers", "version",
-        "writer",
+        "engine", "failure", "name", "number", "queue", "readers", "version", "writer",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, engine: object) -> None:
         self.name = name
         self.number = number
-        self.engine = engine
+        self.engine: object = engine
         self.version = 0
-        self.is_deleted = False
         self.readers = 0
         self.writer: Operation | None = None
         self.queue: deque[Operation | None] = deque()
@@ -66,6 +65,11 @@ class Variable:
     def __repr__(self) -> str:
         """Name it."""
         return f"Variable({self.name!r})"
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether `delete_variable` was called with it."""
+        return self.engine is None
 
 
 @dataclass(slots=True)
@@ -110,7 +114,8 @@ class Operation:
         number: its place in the order of pushes.
         given_name: what its push called it; None for "operation N".
         function: what runs when it starts; None once it has ended.
-        reads, mutates: its variables.
+        used: its variables: first those that it reads, then those that it mutates.
+        read_count: how many of them it reads.
         lane: where it runs.
         cost: what it is charged for.
         priority: of two that are ready the one with more starts first.
@@ -133,9 +138,9 @@ class Operation:
     """
 
     __slots__ = (
-        "cost", "failure", "function", "given_name", "lane", "mutates", "number", "priority",
-        "push_cause", "push_start_s", "pushed_s", "pushes", "reads", "ready_s", "start_s",
-        "thread", "waited_for", "waited_variable", "waits",
+        "cost", "failure", "function", "given_name", "lane", "number", "priority", "push_cause",
+        "push_start_s", "pushed_s", "pushes", "read_count", "ready_s", "start_s", "thread", "used",
+        "waited_for", "waited_variable", "waits",
     )  # fmt: skip
 
     channel: Channel | None = None
@@ -153,14 +158,14 @@ class Operation:
     def __init__(
         self,
         function: Callable[[], Any] | None,
-        reads: Sequence[Variable],
-        mutates: Sequence[Variable],
+        used: tuple[Variable, ...],
+        read_count: int,
         lane: Waiting,
         cost: Cost = FREE,
     ) -> None:
         self.given_name: str | None = None
         self.function = function
-        self.reads, self.mutates = reads, mutates
+        self.used, self.read_count = used, read_count
         self.lane = lane
         self.cost = cost
         self.priority: float = 0
@@ -168,6 +173,16 @@ class Operation:
         self.thread = lane.first_row
         self.failure: Failure | None = None
         self.pushes: list[Operation] | None = None
+
+    @property
+    def reads(self) -> tuple[Variable, ...]:
+        """The variables that it reads."""
+        return self.used[: self.read_count]
+
+    @property
+    def mutates(self) -> tuple[Variable, ...]:
+        """The variables that it mutates."""
+        return self.used[self.read_count :]
 
     @property
     def name(self) -> str:
@@ -198,12 +213,12 @@ class Copy(Operation):
     def __init__(
         self,
         function: Callable[[], Any] | None,
-        reads: Sequence[Variable],
-        mutates: Sequence[Variable],
+        used: tuple[Variable, ...],
+        read_count: int,
         lane: Waiting,
         cost: Cost = FREE,
     ) -> None:
-        super().__init__(function, reads, mutates, lane, cost)
+        super().__init__(function, used, read_count, lane, cost)
         self.channel = None
         self.transfer = START
 

@@ -22,14 +22,15 @@ def enqueue(operation: Operation, ready: Ready) -> None:
     One more than its variables is counted until it stands in all of the queues, so that it never
     starts half registered.
     """
-    waits = len(operation.reads) + len(operation.mutates)
-    for variable in operation.reads:
+    used, reads = operation.used, operation.read_count
+    waits = len(used)
+    for variable in used[:reads]:
         if variable.writer is not None or variable.queue:
             variable.queue.append(operation)
         else:
             variable.readers += 1
             waits -= 1
-    for variable in operation.mutates:
+    for variable in used[reads:]:
         if variable.writer is not None or variable.readers or variable.queue:
             variable.queue.append(ALONE)
             variable.queue.append(operation)
@@ -43,11 +44,12 @@ def enqueue(operation: Operation, ready: Ready) -> None:
 
 def release(operation: Operation, ready: Ready) -> None:
     """Take an operation that has ended out of its queues, and give others their turn."""
-    for variable in operation.reads:
+    used, reads = operation.used, operation.read_count
+    for variable in used[:reads]:
         variable.readers -= 1
         if variable.queue and not variable.readers:
             _let_mutate(variable, operation, ready)
-    for variable in operation.mutates:
+    for variable in used[reads:]:
         variable.version += 1
         variable.writer = None
         queue = variable.queue
