@@ -12,8 +12,8 @@ from typing import Any
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.operation import Copy, Cost, Deletion, Operation, Variable, Wait
 from ampsim.dependency.log import variable_name
+from ampsim.dependency.operation import Copy, Cost, Deletion, Operation, Variable, Wait
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (
@@ -175,7 +175,7 @@ class DependencyEngine:
         require_function(function, is_optional=True)
         lane = self._places.copy_lane(*places)
         operation = self._operation(function, reads, mutates, lane, Copy)
-        operation.channel = self._places.fabric.channel(*places)
+        operation.channel = self._places.channel(*places)
         operation.cost = Cost(bytes=size_of(size_bytes))
         if name is not None or priority:
             _label(operation, name, priority)

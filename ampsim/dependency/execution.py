@@ -108,12 +108,18 @@ class Execution:
             self.running = None
         return True
 
+    def will_skip(self, operation: Operation) -> bool:
+        """Whether a value is missing that an operation uses."""
+        return any(variable.failure is not None for variable in operation.used)
+
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now, and give others their turn."""
         self.log.end(operation, self._clock.now)
         operation.function = None
         self._last = 2 * operation.number + 1
         self.pending -= 1
+        if operation.transfer != START:
+            self._places.recorder.transfers.flush_if_full()
         release(operation, self._ready)
         if self._dispatcher is not None:
             self._dispatcher.ended(operation)

@@ -32,6 +32,10 @@ class Runs(Protocol):
         """Run the function of an operation now; tell whether it did what it should."""
         ...
 
+    def will_skip(self, operation: Operation) -> bool:
+        """Whether a value is missing that an operation uses."""
+        ...
+
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now."""
         ...

@@ -2,6 +2,7 @@
 
 A push and an operation have a span each, in turn: those of operation n have the numbers 2n and
 2n + 1. A copy that crossed a link is a transfer, and its span a moment, at the transfer's end.
+Spans of what was issued on a lane of its own come behind all these.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ PUSH_ROW: Final = 0
 """The row of the host's thread that pushes."""
 
 Known: TypeAlias = "dict[str, np.ndarray]"
+
+
+def dispatches_of(places: Places) -> Known:
+    """What was issued: operation, thread, start_s, end_s, in the order of the ends."""
+    rows = np.array(places.dispatches).reshape(-1, 4)
+    kinds = {"operation": np.int64, "thread": np.int64, "start_s": np.float64, "end_s": np.float64}
+    return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(kinds.items())}
 
 
 def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Row]) -> Known:
@@ -68,9 +76,11 @@ def memory_of(places: Places) -> pd.DataFrame:
     )
 
 
-def behind_of(columns: Known) -> np.ndarray:
+def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
     """For each operation that waited for a thread: which had it before; else `START`."""
-    start_s, end_s, ready_s = (columns[name] for name in ("start_s", "end_s", "ready_s"))
+    start_s, end_s = columns["start_s"], columns["end_s"]
+    ready_s = columns["ready_s"].copy()
+    ready_s[dispatches["operation"]] = dispatches["end_s"]
     behind = np.full(len(start_s), START)
     last: dict[int, int] = {}
     for one in np.lexsort((columns["number"], end_s, start_s)).tolist():
@@ -82,12 +92,15 @@ def behind_of(columns: Known) -> np.ndarray:
     return behind
 
 
-def records_of(columns: Known, transfers: Columns) -> Records:
+def records_of(columns: Known, transfers: Columns, dispatches: Known) -> Records:
     """All as the spans and transfers that a critical path is read off."""
     count, number = len(columns["number"]), np.repeat(columns["number"], 2)
     is_sent = columns["transfer"] != START
     start_s: np.ndarray = np.where(is_sent, columns["end_s"], columns["start_s"])
     cause: np.ndarray = np.where(is_sent, columns["transfer"], columns["ready_cause"])
+    issued, issues = dispatches["operation"], len(dispatches["operation"])
+    before = cause[issued]
+    cause[issued] = 2 * count + np.arange(issues)
     spans = {
         "start_s": _in_turn(columns["push_start_s"], start_s),
         "end_s": _in_turn(columns["pushed_s"], columns["end_s"]),
@@ -97,6 +110,16 @@ def records_of(columns: Known, transfers: Columns) -> Records:
         "node": number,
         "direction": np.zeros(2 * count, np.int8),
     }
+    also = {
+        "start_s": dispatches["start_s"],
+        "end_s": dispatches["end_s"],
+        "cause": before,
+        "instance": issued,
+        "worker": dispatches["thread"],
+        "node": issued,
+        "direction": np.zeros(issues, np.int8),
+    }
+    spans = {name: np.concatenate([column, also[name]]) for name, column in spans.items()}
     nobody: Columns = {name: np.zeros(0) for name in ("time_s", "cause", "is_limited")}
     return Records(
         log_of(spans, "spans"),

@@ -21,6 +21,7 @@ from ampsim.dependency.records import (
     TIMES,
     behind_of,
     columns_of,
+    dispatches_of,
     memory_of,
     records_of,
 )
@@ -65,6 +66,7 @@ class EngineResult:
     _columns: dict[str, Any] = field(repr=False)
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
+    _dispatches: Columns = field(repr=False)
     _uses: Uses = field(repr=False)
     _names: Sequence[str | None] = field(repr=False)
 
@@ -96,7 +98,7 @@ class EngineResult:
             for name in ("number", "name", "kind", "place", "thread", *TIMES, "waited_for")
         }
         frame["variable"] = self._columns["variable"]
-        frame["behind"] = behind_of(self._columns)
+        frame["behind"] = behind_of(self._columns, self._dispatches)
         for name in ("flop", "bytes", "state"):
             frame[name] = self._columns[name]
         return read_only(frame)
@@ -131,6 +133,14 @@ class EngineResult:
         )
 
     @property
+    def dispatches(self) -> pd.DataFrame:
+        """One row an operation that was issued first: operation, thread, start_s, end_s.
+
+        Those are on devices whose file names `dispatch_s`.
+        """
+        return read_only(dict(self._dispatches))
+
+    @property
     def dependencies(self) -> list[Dependency]:
         """For each operation that another one made ready: which, and through which variable."""
         columns = zip(self._columns["waited_for"].tolist(), self._columns["variable"], strict=True)
@@ -147,19 +157,19 @@ class EngineResult:
 
     @cached_property
     def _path(self) -> Columns:
-        return critical_path(records_of(self._columns, self._transfers))
+        return critical_path(records_of(self._columns, self._transfers, self._dispatches))
 
     @property
     def critical_path(self) -> pd.DataFrame:
         """What the last operation waited for, back to time zero: a row each, the earliest first.
 
         start_s, end_s, kind, operation, name, place. Rows join, from 0 to `makespan_s`. A `kind` is
-        "compute"; "push", the host's for pushing; "queue", an operation that is ready, or whose
-        push is, and waits for a thread; "transfer", a copy on its way; "link queue", one that waits
-        for its lane or its link.
+        "compute"; "push", the host's for pushing; "dispatch", a device's for issuing; "queue", an
+        operation that is ready, or whose push is, and waits for a thread; "transfer", a copy on its
+        way; "link queue", one that waits for its lane or its link.
         """
         path, names = self._path, self._columns["name"]
-        kinds = _path_kinds(path)
+        kinds = _path_kinds(path, self.rows)
         is_sent = np.isin(path["kind"], _ON_LINKS)
         of_row = np.array([row.place for row in self.rows])
         places = np.where(is_sent, path["worker"], of_row[np.where(is_sent, 0, path["worker"])])
@@ -194,6 +204,12 @@ class EngineResult:
         np.add.at(
             spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"]
         )
+        for row, seconds in zip(
+            self._dispatches["thread"],
+            self._dispatches["end_s"] - self._dispatches["start_s"],
+            strict=True,
+        ):
+            spent_s[row] += seconds
         pushing = self._columns["pushed_s"] - self._columns["push_start_s"]
         spent_s[PUSH_ROW] += float(np.sum(pushing))
         share = spent_s / (self.makespan_s or np.nan)
@@ -230,7 +246,8 @@ class EngineResult:
         for name in ("thread", "push_start_s", *TIMES, "waited_for", "flop", "bytes"):
             hasher.update(np.ascontiguousarray(self._columns[name]).tobytes())
         hasher.update("\n".join(self._columns["name"]).encode())
-        for name, column in self._transfers.items():
+        issued = self._dispatches if len(self._dispatches["operation"]) else {}
+        for name, column in {**self._transfers, **issued}.items():
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(column).tobytes())
         return hasher.hexdigest()
@@ -245,7 +262,10 @@ class EngineResult:
     def _repr_html_(self) -> str:
         """The run in a few numbers."""
         busy = (self.busy["busy_s"] > 0).tolist()
-        rows = [["operations", f"{len(self._columns['number']):,}"], ["time", format_seconds(self.makespan_s)]]
+        rows = [
+            ["operations", f"{len(self._columns['number']):,}"],
+            ["time", format_seconds(self.makespan_s)],
+        ]
         names = [row_name(row) for row, is_busy in zip(self.rows, busy, strict=True) if is_busy]
         shares = self.busy["share"][busy]
         rows += [[name, format_percent(share)] for name, share in zip(names, shares, strict=True)]
@@ -260,12 +280,15 @@ def row_name(row: Row) -> str:
     return f"{place}: {row.kind.replace('-', ' ')}{thread}"
 
 
-def _path_kinds(path: Columns) -> np.ndarray:
+def _path_kinds(path: Columns, rows: Sequence[Row]) -> np.ndarray:
     """What each part of a path is, in words."""
     words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
     kinds = np.array(words, dtype=object)[path["kind"]]
     is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
-    return np.where(is_push, "push", kinds).astype(object)
+    kinds = np.where(is_push, "push", kinds)
+    issues = [number for number, row in enumerate(rows) if row.kind == "dispatch"]
+    is_issue = np.isin(path["worker"], issues) & (kinds == "compute")
+    return np.where(is_issue, "dispatch", kinds).astype(object)
 
 
 _WORDS: Final = {"device queue": "queue"}
@@ -285,4 +308,6 @@ def result_of(
     columns = columns_of(log, names, places.rows)
     transfers = places.recorder.columns("transfers")
     rows, memory = tuple(places.rows), memory_of(places)
-    return EngineResult(policy, rows, columns, transfers, memory, log.uses(), names)
+    return EngineResult(
+        policy, rows, columns, transfers, memory, dispatches_of(places), log.uses(), names
+    )
