@@ -38,7 +38,9 @@ class SimSignal(Event):
         # As `Event.succeed`, which has no priority: SimPy's own events are written like this.
         self._ok = True
         self._value = None
-        self.env.schedule(self, SETTLED)
+        environment = self.env
+        entry = (environment._now, SETTLED, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
+        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""

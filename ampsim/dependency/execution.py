@@ -42,6 +42,7 @@ class Execution:
         self.after: Cause = START
         self._clock, self._places = clock, places
         self._last: Cause = START
+        self._now_s = 0.0
         self._is_interrupted = False
         self._dispatcher = policy.dispatcher(clock, places.instant)
         places.wire(self)
@@ -71,16 +72,17 @@ class Execution:
         operation.push_cause = cause
         self.pending += 1
         if self._is_immediate:
-            operation.push_start_s = operation.pushed_s = self._clock.now
+            self._now_s = operation.push_start_s = operation.pushed_s = self._clock.now
             enqueue(operation, self._ready)
         else:
             self._host.put(operation)
 
     def _enqueue(self, operation: Operation) -> None:
+        self._now_s = self._clock.now
         enqueue(operation, self._ready)
 
     def _ready(self, operation: Operation) -> None:
-        operation.ready_s = self._clock.now
+        operation.ready_s = self._now_s
         if self._dispatcher is None:
             operation.lane.put(operation)
         else:
@@ -114,7 +116,8 @@ class Execution:
 
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now, and give others their turn."""
-        self.log.end(operation, self._clock.now)
+        self._now_s = now_s = self._clock.now
+        self.log.end(operation, now_s)
         operation.function = None
         self._last = 2 * operation.number + 1
         self.pending -= 1
