@@ -10,10 +10,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
 
-ALONE: Final = None
-"""In a queue of a variable: what stands behind this mutates it, alone."""
-
-
 class Cost(NamedTuple):
     """What an operation is charged for.
 
@@ -43,7 +39,7 @@ class Variable:
             more can be pushed that uses it.
         readers: how many operations have their turn to read.
         writer: the operation that has its turn to mutate.
-        queue: operations whose turn has not come, in push order; `ALONE` stands before each that
+        queue: operations whose turn has not come, in push order; None stands before each that
             mutates. It is empty, or begins with a mutation, or somebody mutates at the moment.
         failure: why its value is missing; None while it has one.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ampsim.dependency.operation import ALONE, Operation, Variable
+from ampsim.dependency.operation import Operation, Variable
 
 Ready: TypeAlias = Callable[[Operation], None]
 
@@ -32,7 +32,7 @@ def enqueue(operation: Operation, ready: Ready) -> None:
             waits -= 1
     for variable in used[reads:]:
         if variable.writer is not None or variable.readers or variable.queue:
-            variable.queue.append(ALONE)
+            variable.queue.append(None)
             variable.queue.append(operation)
         else:
             variable.writer = operation
@@ -53,7 +53,7 @@ def release(operation: Operation, ready: Ready) -> None:
         variable.version += 1
         variable.writer = None
         queue = variable.queue
-        while queue and (reader := queue[0]) is not ALONE:
+        while queue and (reader := queue[0]) is not None:
             queue.popleft()
             variable.readers += 1
             reader.waits -= 1
@@ -65,8 +65,8 @@ def release(operation: Operation, ready: Ready) -> None:
 
 def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
     """The first in the queue mutates, alone."""
-    alone, following = variable.queue.popleft(), variable.queue.popleft()
-    assert alone is ALONE and following is not ALONE, f"{variable}: its queue begins with a reader"
+    mark, following = variable.queue.popleft(), variable.queue.popleft()
+    assert mark is None and following is not None, f"{variable}: its queue begins with a reader"
     variable.writer = following
     following.waits -= 1
     if not following.waits:
