@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from ampsim.data_parallel.dealer import Deal
-from ampsim.data_parallel.parameters import Parameters
+from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
@@ -119,7 +119,10 @@ class Rank:
         self._averages = solver.inside.updates.averages
         self._updater = None if drains else _updater(setting, job, averages=self._averages)
         self.own = Parameters(
-            [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
+            [node.name for node in setting.nodes],
+            setting.centre.thetas,
+            job.optimizer,
+            shapes_of(setting.nodes),
         )
         self._begin_empty(len(self.learners))
         self._begin_training()

@@ -24,7 +24,7 @@ LINKS = ("--latency-s", "2e-7", "--bandwidth-bytes-per-s", "1e12", "--ranks", "4
 @pytest.fixture(scope="module")
 def runs():
     model = ampsim.load_model("mlp", data="synthetic", hidden=8, batch=20)
-    links = {"latency_s": 5e-6, "bandwidth_bytes_per_s": 1e12}
+    links: Any = {"latency_s": 5e-6, "bandwidth_bytes_per_s": 1e12}
     cluster = ampsim.load_cluster("tflops-1", workers=9, **links)
     return {
         name: ampsim.simulate(

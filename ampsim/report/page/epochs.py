@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.files import write_text
 from ampsim.report.forecast import Forecast, runs_by_row
 from ampsim.report.frames import DataFrame, joined
-from ampsim.report.table import to_csv
+from ampsim.report.table import write_csv
 
 EPOCHS: Final = "epochs.csv"
 
@@ -34,8 +33,4 @@ def write_epochs(forecast: Forecast, place: Path) -> list[Path]:
     Raises:
         OutputError: it cannot be written.
     """
-    table = epochs_of(forecast)
-    if table is None:
-        return []
-    write_text(place / EPOCHS, to_csv(table))
-    return [place / EPOCHS]
+    return write_csv(epochs_of(forecast), place / EPOCHS)
