@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
-from simpy.events import NORMAL, Event, EventPriority
+from simpy.events import NORMAL, Event, EventPriority, Timeout
 
 from ampsim.clock.protocol import Signal
 

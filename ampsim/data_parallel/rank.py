@@ -86,8 +86,7 @@ class Rank:
         seed: int | None,
     ) -> None:
         self.number = number
-        self._setting = setting
-        self._totals = totals
+        self._setting, self._totals = setting, totals
         solver = setting.solver
         drains = solver.inside.admission.drains
         shared = SharedMachine(
@@ -118,12 +117,8 @@ class Rank:
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
         self._averages = solver.inside.updates.averages
         self._updater = None if drains else _updater(setting, job, averages=self._averages)
-        self.own = Parameters(
-            [node.name for node in setting.nodes],
-            setting.centre.thetas,
-            job.optimizer,
-            shapes_of(setting.nodes),
-        )
+        names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
+        self.own = Parameters(names, setting.centre.thetas, job.optimizer, shapes)
         self._begin_empty(len(self.learners))
         self._begin_training()
 

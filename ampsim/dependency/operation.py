@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
 
-
 class Cost(NamedTuple):
     """What an operation is charged for.
 

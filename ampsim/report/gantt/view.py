@@ -111,9 +111,7 @@ def gantt_view(
         OptionError: there are too many steps for a page.
     """
     whole_s = whole_window(spans_by_schedule.values())
-    first_s = window_s
-    if first_s is None:
-        first_s = choose_window(spans_by_schedule, instances_of((outages or {}).values()))
+    first_s = window_s or choose_window(spans_by_schedule, instances_of((outages or {}).values()))
     if _steps(spans_by_schedule, whole_s) > STEPS_MAX:
         whole_s = _only_window(spans_by_schedule, window_s)
     rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans_by_schedule.values()))
