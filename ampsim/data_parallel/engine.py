@@ -17,7 +17,7 @@ from ampsim.data_parallel.fitting import (
     require_plain,
 )
 from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.parameters import Parameters, weighted_mean
+from ampsim.data_parallel.parameters import Parameters, shapes_of, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver, Vector
@@ -89,7 +89,7 @@ class SolverEngine:
             instant=instant,
             fabric=Fabric(cluster, clock, recorder, instant.settle, seed=seed),
             memories=WorkerMemories(cluster, clock, is_counting=counts_memory),
-            centre=Parameters(names, thetas, optimizer),
+            centre=Parameters(names, thetas, optimizer, shapes_of(nodes)),
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),

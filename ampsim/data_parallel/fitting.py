@@ -38,7 +38,7 @@ def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
     """The model's optimizer, with the solver's momentum where it has one.
 
     Raises:
-        OptionError: the model's optimizer is another than "sgd".
+        OptionError: the model's optimizer is another than "sgd", or has a weight decay.
     """
     if not isinstance(solver, AsyncSGD) or not solver.momentum:
         return optimizer
@@ -46,6 +46,11 @@ def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
         raise OptionError(
             f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
             f"got {optimizer.name}; leave momentum out"
+        )
+    if optimizer.touches_all:
+        raise OptionError(
+            f"{solver.name}: momentum={solver.momentum:g} would lose the weight decay of the "
+            "model's sgd; leave momentum out, or take a model whose optimizer is momentum"
         )
     return momentum(optimizer.rate, solver.momentum)
 

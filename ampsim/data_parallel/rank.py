@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ampsim.data_parallel.dealer import Deal
-from ampsim.data_parallel.parameters import Parameters
+from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import Setting, with_pull
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
@@ -111,7 +111,10 @@ class Rank:
         self._averages = solver.inner.updates.averages
         vectors = range(len(self.learners))
         self.own = Parameters(
-            [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
+            [node.name for node in setting.nodes],
+            setting.centre.thetas,
+            job.optimizer,
+            shapes_of(setting.nodes),
         )
         self._begin_empty(len(vectors))
         for one in placed:

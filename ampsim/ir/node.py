@@ -61,6 +61,9 @@ class Node(ABC):
     reads_values: ClassVar[bool] = False
     """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
 
+    is_shape_only: ClassVar[bool] = False
+    """Whether the node can be served in `sleep` mode alone, for it has no numbers."""
+
     def __init__(self, name: str) -> None:
         """Name the node."""
         self.name = name
@@ -98,6 +101,13 @@ class Node(ABC):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
         return NO_WORK
+
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """Rows of the matrix that a step on a payload of `shape` multiplies: the payload's rows.
+
+        On them depends how efficient a device is.
+        """
+        return shape[0]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """Bytes that a forward step of training has kept for its backward step.

@@ -178,12 +178,23 @@ class Assembly:
                     f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
                     "use mode 'numeric'"
                 )
+            if node.is_shape_only and not is_abstract:
+                raise OptionError(
+                    f"mode 'numeric' computes with weights, but {node.describe()} has shapes "
+                    "alone; use mode 'sleep'"
+                )
             node.is_abstract = is_abstract
         require_sound(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
+            if node.is_sparse and job.optimizer.touches_all:
+                raise OptionError(
+                    f"{node.describe()} updates the rows of its table that were looked up, and "
+                    f"{job.optimizer.name} as given, with all of it at once, cannot; take no "
+                    "weight decay and another optimizer than lars, or is_sparse=False"
+                )
 
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""

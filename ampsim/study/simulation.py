@@ -12,6 +12,7 @@ from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
+from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
 from ampsim.study.crossings import crossings_of
 from ampsim.study.epochs import run_epochs
@@ -144,6 +145,8 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._training.start_epoch(self.epoch)
+        if within_epochs(self._model.optimizer.rate):
+            self._training.expect(self._data.batch_count("train"))
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
