@@ -204,8 +204,8 @@ def long_run_of_several(servers: int, load: float) -> np.ndarray:
 def test_waiting_times_of_several_processors_at_one_queue_are_those_of_erlang(servers, load):
     """Wq = C / (k - offered load). The worst standard error is 0.3 %.
 
-    At 0.95, `tests/benchmark/bench_queueing.py` has 1.0038 (2 servers) and 1.0000 (4) times the mean
-    of theory, with standard errors of 0.0030 and 0.0031.
+    At 0.95, `tests/benchmark/bench_queueing.py` has 1.0038 (2 servers) and 1.0000 (4) times the
+    mean of theory, with standard errors of 0.0030 and 0.0031.
     """
     random = np.random.default_rng([17, servers])
     gaps_s = random.exponential(1 / (servers * load), SERVED)
