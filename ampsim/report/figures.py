@@ -7,6 +7,7 @@ which `save` writes as PNG, SVG or PDF.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TypeAlias
 
 from matplotlib.figure import Figure
@@ -22,6 +23,7 @@ from ampsim.report.gantt.operations import operations_gantt
 from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.figures import result_figures
+from ampsim.report.perfetto.operations import write_operations
 from ampsim.report.plot.queues import queues_drawing
 from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.plot.utilisation import utilisation as utilisation_of_each
@@ -31,7 +33,10 @@ from ampsim.study import Forecast, LoadedRun, Result
 AnyResult: TypeAlias = Result | LoadedRun
 """A run that was just made, or one that was kept and loaded."""
 
-__all__ = ["convergence", "gantt", "of", "plane", "queues", "save", "staleness", "utilisation"]
+__all__ = [
+    "convergence", "gantt", "of", "perfetto", "plane", "queues", "save", "staleness",
+    "utilisation",
+]  # fmt: skip
 
 
 @checked
@@ -70,6 +75,28 @@ def queues(result: EngineResult, *times_s: float) -> Figure:
         OptionError: there is no instant, or a queue is too long to be drawn.
     """
     return queues_drawing(result, times_s)
+
+
+@checked
+def perfetto(result: EngineResult, path: str | Path) -> Path:
+    """Write a dependency engine's run as a trace for https://ui.perfetto.dev; give the path.
+
+    It has a track for each thread, arrows for what made operations ready, and counters of what lies
+    in the places' memories. Runs of models are written by `ampsim gantt MODEL --out FILE.json`.
+
+    Args:
+        result: what ran.
+        path: the file, `.json`.
+
+    Raises:
+        OptionError: the path has another suffix, or the run ends too late for the format.
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".json":
+        raise OptionError(f"path must end in .json, got {str(path)!r}; pictures are for save()")
+    write_operations(result, target)
+    return target
 
 
 def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float] | None) -> Figure:

@@ -21,7 +21,7 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.trace import Bounds, Crossings, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
@@ -41,6 +41,8 @@ class Result(WithTotals, WithMemory):
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
         outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
+        crossings: what messages between workers cross; None where each pair of workers has a link
+            of its own.
     """
 
     model: Model
@@ -49,6 +51,7 @@ class Result(WithTotals, WithMemory):
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
+    crossings: Crossings | None = field(default=None, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )
@@ -218,7 +221,7 @@ class Result(WithTotals, WithMemory):
     @cached_property
     def bounds(self) -> Bounds:
         """What bounds the run, by all of its records, also those that are not kept."""
-        return bounds_of(self.recorder.records(), self._path)
+        return bounds_of(self.recorder.records(), self._path, self.crossings)
 
     @cached_property
     def _path(self) -> Columns:

@@ -14,6 +14,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.crossings import crossings_of
 from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.named import (
@@ -209,6 +210,7 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+            crossings=crossings_of(self._cluster),
         )
 
 
