@@ -110,12 +110,8 @@ class Rank:
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
         self._averages = solver.inner.updates.averages
         vectors = range(len(self.learners))
-        self.own = Parameters(
-            [node.name for node in setting.nodes],
-            setting.centre.thetas,
-            job.optimizer,
-            shapes_of(setting.nodes),
-        )
+        names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
+        self.own = Parameters(names, setting.centre.thetas, job.optimizer, shapes)
         self._begin_empty(len(vectors))
         for one in placed:
             one.node.is_training = True
