@@ -116,13 +116,14 @@ class Block:
     ) -> Size:  # fmt: skip
         """A convolution."""
         channels, height, width = size
-        sent = (filters, *((one + 2 * padding - kernel) // stride + 1 for one in (height, width)))
+        high = (height + 2 * padding - kernel) // stride + 1
+        wide = (width + 2 * padding - kernel) // stride + 1
         weight = (filters, channels // groups, kernel, kernel)
         multiplied = math.prod(weight)
         shapes = (weight, (filters,)) if has_bias else (weight,)
-        products = multiplied * sent[1] * sent[2]
-        self._add("conv", shapes, multiplied, products, math.prod(size) + math.prod(sent))
-        return filters, sent[1], sent[2]
+        moved = math.prod(size) + filters * high * wide
+        self._add("conv", shapes, multiplied, multiplied * high * wide, moved)
+        return filters, high, wide
 
     def norm(self, size: Size) -> Size:
         """A batch normalisation: a factor and a term for each channel; free."""
@@ -190,13 +191,13 @@ def densenet_40() -> tuple[Size, Built]:
     """Three dense blocks of 12 layers that add 12 channels each, for images of 32 x 32."""
     first = (3, 32, 32)
     block = Block("conv")
-    size = block.conv(first, 16, 3, padding=1, has_bias=False)
-    built = [(block, size)]
+    size: Size = block.conv(first, 16, 3, padding=1, has_bias=False)
+    built: Built = [(block, size)]
     for stage in range(1, 4):
         for number in range(1, 13):
             block = Block(f"dense-{stage}.{number}")
             block.conv(block.norm(size), 12, 3, padding=1, has_bias=False)
-            size = (size[0] + 12, *size[1:])
+            size = (size[0] + 12, size[1], size[2])
             built.append((block, size))
         if stage < 3:
             block = Block(f"transition-{stage}")
@@ -228,7 +229,7 @@ def googlenet() -> tuple[Size, Built]:
     first = (3, 224, 224)
     stem, second = Block("conv-1"), Block("conv-2")
     size = pool(stem.conv(first, 64, 7, stride=2, padding=3))
-    built = [(stem, size)]
+    built: Built = [(stem, size)]
     size = pool(second.conv(second.conv(size, 64, 1), 192, 3, padding=1))
     built.append((second, size))
     for name, widths in INCEPTION.items():
@@ -238,7 +239,7 @@ def googlenet() -> tuple[Size, Built]:
         block.conv(block.conv(size, before_threes, 1), threes, 3, padding=1)
         block.conv(block.conv(size, before_fives, 1), fives, 5, padding=2)
         block.conv(size, after_pool, 1)
-        size = (ones + threes + fives + after_pool, *size[1:])
+        size = (ones + threes + fives + after_pool, size[1], size[2])
         size = pool(size) if name in ("3b", "4e") else size
         size = averaged(size) if name == "5b" else size
         built.append((block, size))
@@ -250,8 +251,8 @@ def resnet_50() -> tuple[Size, Built]:
     first = (3, 224, 224)
     block = Block("conv")
     size = block.norm(block.conv(first, 64, 7, stride=2, padding=3, has_bias=False))
-    size = (64, 56, 56)
-    built = [(block, size)]
+    size = (size[0], size[1] // 2, size[2] // 2)
+    built: Built = [(block, size)]
     for stage, (blocks, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512)), 2):
         for number in range(1, blocks + 1):
             block = Block(f"block-{stage}.{number}")

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
-from simpy.events import NORMAL, Event, EventPriority, Timeout
+from simpy.events import NORMAL, Event, EventPriority
 
 from ampsim.clock.protocol import Signal
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
 
+
 class Cost(NamedTuple):
     """What an operation is charged for.
 

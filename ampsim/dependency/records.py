@@ -15,7 +15,7 @@ import pandas as pd
 
 from ampsim.dependency.log import OperationLog, variable_name
 from ampsim.dependency.places import CATEGORIES, Places, Row
-from ampsim.trace import START, Records, read_only
+from ampsim.trace import PATH_KINDS, START, Records, read_only
 from ampsim.trace.records import log_of
 from ampsim.trace.table import Columns
 
@@ -127,6 +127,29 @@ def records_of(columns: Known, transfers: Columns, dispatches: Known) -> Records
         log_of(nobody, "admissions"),
         closures=(),
     )
+
+
+def busy_s_of(columns: Known, dispatches: Known, rows: int) -> np.ndarray:
+    """For how long each thread was occupied, in seconds."""
+    spent_s = np.zeros(rows)
+    np.add.at(spent_s, columns["thread"], columns["end_s"] - columns["start_s"])
+    np.add.at(spent_s, dispatches["thread"], dispatches["end_s"] - dispatches["start_s"])
+    spent_s[PUSH_ROW] += float(np.sum(columns["pushed_s"] - columns["push_start_s"]))
+    return spent_s
+
+
+def path_kinds_of(path: Columns, rows: Sequence[Row]) -> np.ndarray:
+    """What each part of a path is, in words."""
+    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
+    kinds = np.array(words, dtype=object)[path["kind"]]
+    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
+    kinds = np.where(is_push, "push", kinds)
+    issues = [number for number, row in enumerate(rows) if row.kind == "dispatch"]
+    is_issue = np.isin(path["worker"], issues) & (kinds == "compute")
+    return np.where(is_issue, "dispatch", kinds).astype(object)
+
+
+_WORDS: Final = {"device queue": "queue"}
 
 
 def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -17,12 +17,13 @@ from ampsim.dependency.places import Places, Row
 from ampsim.dependency.policies import Policy
 from ampsim.dependency.queues import Use, Waiter, queues_at, text_of, uses_of
 from ampsim.dependency.records import (
-    PUSH_ROW,
     TIMES,
     behind_of,
+    busy_s_of,
     columns_of,
     dispatches_of,
     memory_of,
+    path_kinds_of,
     records_of,
 )
 from ampsim.errors import OptionError
@@ -169,7 +170,7 @@ class EngineResult:
         way; "link queue", one that waits for its lane or its link.
         """
         path, names = self._path, self._columns["name"]
-        kinds = _path_kinds(path, self.rows)
+        kinds = path_kinds_of(path, self.rows)
         is_sent = np.isin(path["kind"], _ON_LINKS)
         of_row = np.array([row.place for row in self.rows])
         places = np.where(is_sent, path["worker"], of_row[np.where(is_sent, 0, path["worker"])])
@@ -200,18 +201,7 @@ class EngineResult:
     @property
     def busy(self) -> pd.DataFrame:
         """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
-        spent_s = np.zeros(len(self.rows))
-        np.add.at(
-            spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"]
-        )
-        for row, seconds in zip(
-            self._dispatches["thread"],
-            self._dispatches["end_s"] - self._dispatches["start_s"],
-            strict=True,
-        ):
-            spent_s[row] += seconds
-        pushing = self._columns["pushed_s"] - self._columns["push_start_s"]
-        spent_s[PUSH_ROW] += float(np.sum(pushing))
+        spent_s = busy_s_of(self._columns, self._dispatches, len(self.rows))
         share = spent_s / (self.makespan_s or np.nan)
         place, kind, thread = zip(*self.rows, strict=True)
         return pd.DataFrame(
@@ -278,20 +268,6 @@ def row_name(row: Row) -> str:
     place = "host" if row.place == HOST else f"worker {row.place}"
     thread = f" {row.thread}" if row.thread else ""
     return f"{place}: {row.kind.replace('-', ' ')}{thread}"
-
-
-def _path_kinds(path: Columns, rows: Sequence[Row]) -> np.ndarray:
-    """What each part of a path is, in words."""
-    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
-    kinds = np.array(words, dtype=object)[path["kind"]]
-    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
-    kinds = np.where(is_push, "push", kinds)
-    issues = [number for number, row in enumerate(rows) if row.kind == "dispatch"]
-    is_issue = np.isin(path["worker"], issues) & (kinds == "compute")
-    return np.where(is_issue, "dispatch", kinds).astype(object)
-
-
-_WORDS: Final = {"device queue": "queue"}
 
 
 def result_of(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ampsim.clock import Clock
-from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
@@ -15,6 +14,7 @@ from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
+from ampsim.model_parallel.job_checks import require_mode, require_rows
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
 from ampsim.model_parallel.placed_node import Accept, PlacedNode
@@ -173,28 +173,14 @@ class Assembly:
     def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
         """Tell each node how it is to run."""
         for node in job.graph.nodes:
-            if is_abstract and node.reads_values:
-                raise OptionError(
-                    f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
-                    "use mode 'numeric'"
-                )
-            if node.is_shape_only and not is_abstract:
-                raise OptionError(
-                    f"mode 'numeric' computes with weights, but {node.describe()} has shapes "
-                    "alone; use mode 'sleep'"
-                )
+            require_mode(node, is_abstract=is_abstract)
             node.is_abstract = is_abstract
         require_sound(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
-            if node.is_sparse and job.optimizer.touches_all:
-                raise OptionError(
-                    f"{node.describe()} updates the rows of its table that were looked up, and "
-                    f"{job.optimizer.name} as given, with all of it at once, cannot; take no "
-                    "weight decay and another optimizer than lars, or is_sparse=False"
-                )
+            require_rows(node, job.optimizer)
 
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""

@@ -31,9 +31,9 @@ class Step:
     priority: int = 0
     way: tuple[int, int] | None = None
     after: set[int] = field(default_factory=set)
-    ready: int | None = None
-    start: int | None = None
-    end: int | None = None
+    ready: float | None = None
+    start: float | None = None
+    end: float | None = None
 
 
 class Loop:
@@ -78,14 +78,14 @@ class Loop:
                     self.issued.add(number)
                     self.queues.setdefault(self.steps[number].lane, []).append(number)
                 else:
-                    self.steps[number].end = now  # pyright: ignore[reportAttributeAccessIssue]
+                    self.steps[number].end = now
 
     def _ready(self, now: float) -> bool:
         found = False
         for number, step in enumerate(self.steps):
             ended = all(self.steps[one].end is not None for one in step.after)
             if step.ready is None and ended:
-                step.ready, found = now, True  # pyright: ignore[reportAttributeAccessIssue]
+                step.ready, found = now, True
                 lane = step.lane
                 if lane[0] == "compute" and step.seconds and lane[1] in self.issuing:
                     lane = ("issue", lane[1])
@@ -103,7 +103,7 @@ class Loop:
             for number in list(queue):
                 if not self._takes_time(self.steps[number]):
                     queue.remove(number)
-                    self.steps[number].start = self.steps[number].end = now  # pyright: ignore[reportAttributeAccessIssue]
+                    self.steps[number].start = self.steps[number].end = now
                     return True
         return False
 
@@ -119,7 +119,7 @@ class Loop:
                 if kind == "issue":
                     running[number] = now + DISPATCH_S
                     continue
-                step.start = now  # pyright: ignore[reportAttributeAccessIssue]
+                step.start = now
                 running[number] = now + step.seconds
                 if step.way is not None:
                     latency, a_byte = self.link

@@ -64,23 +64,18 @@ def close(found: Any, expected: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(
-    ("channels", "filters", "kernel", "stride", "padding", "size"), CONVOLUTIONS
-)
-def test_a_convolution_is_pytorchs(channels, filters, kernel, stride, padding, size, dtype):
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_a_convolution_is_pytorchs(case, dtype):
+    channels, filters, kernel, stride, padding, size = case
     node = Conv2d("n", channels, filters, kernel, stride=stride, padding=padding)
     node.adopt(node.initialise(np.random.default_rng(0)).astype(dtype))
     rows, *extents = size
     output, returned, weight = served(node, normal(rows, channels, *extents, dtype=dtype))
     torch_node = torch.nn.Conv2d(channels, filters, kernel, stride, padding)
+    torch_node = torch_node.double() if dtype == "float64" else torch_node
     with torch.no_grad():
         torch_node.weight.copy_(torch.tensor(node.weight))
         torch_node.bias.copy_(torch.tensor(node.bias))
-    torch_node = torch_node.double() if dtype == "float64" else torch_node
-    if dtype == "float64":
-        with torch.no_grad():
-            torch_node.weight.copy_(torch.tensor(node.weight))
-            torch_node.bias.copy_(torch.tensor(node.bias))
     x = normal(rows, channels, *extents, dtype=dtype)
     expected, of_input = differentiated(torch_node, x, weight)
     close(output, expected, dtype)

@@ -273,7 +273,7 @@ def test_a_wait_on_the_wall_clock_returns_when_its_variable_has_its_value():
 
 
 def test_an_operation_that_has_ended_is_kept_as_numbers_alone(engine):
-    """No objects of them are left, so that memory holds a row of each; columns say what was pushed."""
+    """No object of them is left: memory holds a row of each, and columns say what was pushed."""
     a, b = engine.new_variable("A"), engine.new_variable("B")
     for number in range(500):
         engine.push(None, [a], [b], work=SECOND, on=number % 2, name=f"step {number % 3}")
