@@ -110,6 +110,21 @@ class Tuning:
     ranks_per_group: Annotated[
         int | None, optional("N", "Ranks in a group of the hierarchical collective.")
     ] = None
+    bucket_bytes: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Layers share a message of a collective, from the last one on, until it has so many "
+            "bytes; 0 for a message of each layer.  [default: one message of all]",
+        ),
+    ] = None
+    overlap: Annotated[
+        bool | None,
+        optional(
+            None,
+            "Under sync-sgd, add up a bucket beside the rest of the backward pass.",
+        ),
+    ] = None
     servers: Annotated[
         int | None,
         optional(

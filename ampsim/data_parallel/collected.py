@@ -18,6 +18,8 @@ class Collected(Solver):
     Args:
         collective: "ring", "tree", "halving-doubling", "hierarchical" or "star".
         ranks_per_group: ranks in a group of a hierarchical collective.
+        bucket_bytes: layers share a message, from the last layer on, until it has so many bytes; 0
+            for a message of each layer, None for one of all.
     """
 
     meets: ClassVar[Meets] = "all"
@@ -25,6 +27,7 @@ class Collected(Solver):
 
     collective: str = field(default="ring", kw_only=True)
     ranks_per_group: int | None = field(default=None, kw_only=True)
+    bucket_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -33,6 +36,8 @@ class Collected(Solver):
             raise OptionError(one_of("collective", self.collective, COLLECTIVES))
         if self.ranks_per_group is not None:
             require_count("ranks_per_group", self.ranks_per_group)
+        if self.bucket_bytes:
+            require_count("bucket_bytes", self.bucket_bytes)
         is_grouped = self.collective == "hierarchical"
         if is_grouped != (self.ranks_per_group is not None):
             said = "needs ranks_per_group, such as 4" if is_grouped else "has no groups"
@@ -47,6 +52,11 @@ class Collected(Solver):
     def collective_name(self) -> str:
         """As chosen."""
         return self.collective
+
+    @property
+    def bytes_per_bucket(self) -> int | None:
+        """As chosen."""
+        return self.bucket_bytes
 
     @property
     def group_size(self) -> int | None:

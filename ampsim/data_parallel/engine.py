@@ -16,7 +16,7 @@ from ampsim.data_parallel.fitting import (
     require_plain,
 )
 from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.parameters import Parameters, weighted_mean
+from ampsim.data_parallel.parameters import Parameters, shapes_of, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver, Vector
@@ -65,7 +65,7 @@ class SolverEngine:
         seed: int | None,
     ) -> None:
         """Put everything together; no time passes yet."""
-        require_fit(job.graph, solver)
+        require_fit(job.graph, solver, is_abstract=is_abstract)
         require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
@@ -88,7 +88,7 @@ class SolverEngine:
             instant=instant,
             fabric=Fabric(cluster, clock, recorder, instant.settle, seed=seed),
             memories=WorkerMemories(cluster, clock, is_counting=counts_memory),
-            centre=Parameters(names, thetas, optimizer),
+            centre=Parameters(names, thetas, optimizer, shapes_of(nodes)),
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),

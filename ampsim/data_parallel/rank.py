@@ -7,14 +7,14 @@ from functools import partial
 from typing import Protocol
 
 from ampsim.data_parallel.dealer import Deal
-from ampsim.data_parallel.parameters import Parameters
+from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import Assembly, Job, SharedMachine
 from ampsim.model_parallel.footprint import STASHES, take_parameters
 from ampsim.model_parallel.passes import PassTotals
-from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.update import Updater
 from ampsim.trace import START, Cause, Recorder
 
@@ -24,6 +24,10 @@ class Exchange(Protocol):
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """The rank has taken its deal and has read its weights."""
+        ...
+
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
+        """The rank has the gradient of the vector at `place`, where the solver asks for it."""
         ...
 
     def drained(self, rank: Rank, cause: Cause) -> None:
@@ -82,8 +86,7 @@ class Rank:
         seed: int | None,
     ) -> None:
         self.number = number
-        self._setting = setting
-        self._totals = totals
+        self._setting, self._totals = setting, totals
         solver = setting.solver
         drains = solver.inside.admission.drains
         shared = SharedMachine(
@@ -93,6 +96,7 @@ class Rank:
             workers,
             self,
             work_in_rank if solver.is_elastic or not drains else None,
+            self._computed if solver.overlaps_backward else None,
         )
         self.assembly = Assembly(
             job,
@@ -113,21 +117,16 @@ class Rank:
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
         self._averages = solver.inside.updates.averages
         self._updater = None if drains else _updater(setting, job, averages=self._averages)
-        self._is_inside = False
-        vectors = range(len(self.learners))
-        self.own = Parameters(
-            [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
-        )
-        self._begin_empty(len(vectors))
-        for one in placed:
-            one.node.is_training = True
-            if one.is_loss:
-                one.forward_routes = one.gradient_routes
+        names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
+        self.own = Parameters(names, setting.centre.thetas, job.optimizer, shapes)
+        self._begin_empty(len(self.learners))
+        self._begin_training()
 
     def _begin_empty(self, count: int) -> None:
         """Have nothing of any deal, for so many vectors."""
         self.deal: Deal | None = None
         self.is_idle = True
+        self._is_inside = False
         self.steps = self.rows = 0
         self.gradients: list[Vector | None] = [None for _ in range(count)]
         self.touched: set[int] = set()
@@ -136,6 +135,18 @@ class Rank:
         self._centre_bytes: dict[int, int] = {}
         self.ready_s = 0.0
         self.ready_cause: Cause = START
+
+    def _begin_training(self) -> None:
+        """Let losses start backward passes."""
+        for one in self.assembly.placed_nodes:
+            one.node.is_training = True
+            if one.is_loss:
+                one.forward_routes = one.gradient_routes
+
+    def _computed(self, message: Message) -> None:
+        """Note that a node has the gradients of all instances of the deal."""
+        placed, _port, _state, _payload, cause = message
+        self.exchange.computed(self, self._vector_of[placed.index], cause)
 
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker of its own, the places of the vectors that lie there."""
@@ -174,6 +185,10 @@ class Rank:
         if self._updater is not None:
             self._updater.start_epoch(deal.epoch)
             self._is_inside = True
+        if self._setting.solver.overlaps_backward:
+            for placed in self.learners:
+                assert placed.learner is not None
+                placed.learner.min_update_interval = len(deal.batches) or None
         if deal.batches:
             self.controller.start_pass(deal.batches, True, cause, first_instance=deal.first)
         else:

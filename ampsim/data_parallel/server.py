@@ -42,7 +42,7 @@ class Server:
 
     Args:
         index: among the servers.
-        processor: its device.
+        worker: its number in the cluster.
         places: of the vectors that it has.
         setting: what it has in common with others.
         merged: called with a visit, the server's index and the cause when all of its part is
@@ -55,12 +55,13 @@ class Server:
     def __init__(
         self,
         index: int,
-        processor: Processor,
+        worker: int,
         places: Sequence[int],
         setting: Setting,
         merged: Callable[[Visit, int, Cause], None],
     ) -> None:
-        self.index, self.processor = index, processor
+        self.index = index
+        self.processor = processor = Processor(worker, setting.clock, setting.instant)
         self.places = tuple(places)
         self._setting = setting
         self._merged = merged

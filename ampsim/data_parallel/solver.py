@@ -77,6 +77,8 @@ class Solver:
     """Whether a rank sends when it takes a batch, beside computing the gradient."""
     steps_first: ClassVar[bool] = False
     """Whether ranks meet after their own steps, instead of before."""
+    reads_values: ClassVar[bool] = False
+    """Whether who exchanges what, or when, depends on weights or gradients."""
     has_outer_step: ClassVar[bool] = False
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
@@ -184,6 +186,16 @@ class Solver:
     def group_size(self) -> int | None:
         """Ranks in a group of a hierarchical collective."""
         return None
+
+    @property
+    def bytes_per_bucket(self) -> int | None:
+        """How large a message of a collective is at least; None for one of all layers."""
+        return None
+
+    @property
+    def overlaps_backward(self) -> bool:
+        """Whether a collective begins while ranks still compute gradients of other layers."""
+        return False
 
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""

@@ -13,7 +13,6 @@ from ampsim.data_parallel.server import Server, parts_of
 from ampsim.data_parallel.setting import ELASTIC, Setting
 from ampsim.data_parallel.shards import shards_of
 from ampsim.data_parallel.visit import Visit
-from ampsim.machine import Processor
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
 
@@ -35,20 +34,14 @@ class Visits:
         solver = setting.solver
         self._is_gradient = solver.sends == "gradient"
         self.servers = [
-            Server(
-                index,
-                Processor(worker, setting.clock, setting.instant),
-                places,
-                setting,
-                self._merged,
-            )
+            Server(index, worker, places, setting, self._merged)
             for index, (worker, places) in enumerate(
                 zip(workers, shards_of(setting, len(workers)), strict=True)
             )
         ]
-        is_free = solver.locks == "nothing" and not solver.asks_first
-        self._answers_at_once = is_free and not self._is_gradient
-        self._waits_for_merge = solver.locks == "update" and not solver.asks_first
+        sends_weights = not self._is_gradient and not solver.asks_first
+        self._answers_at_once = sends_weights and solver.locks == "nothing"
+        self._waits_for_merge = not solver.asks_first and solver.locks == "update"
         self._lock = TurnLock(len(ranks)) if solver.locks == "exchange" else None
         self._pending: list[Visit | None] = [None] * len(ranks)
         self._latest: list[Visit | None] = [None] * len(ranks)
@@ -67,6 +60,9 @@ class Visits:
             visit = self._visit(rank, cause)
             self._pending[rank.number] = visit
             self._go(visit, cause)
+
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
+        """Nothing is sent before the gradients of all are there."""
 
     def drained(self, rank: Rank, cause: Cause) -> None:
         """Exchange, or step alone."""
@@ -237,8 +233,7 @@ class Visits:
         visit.is_over, visit.end_s = True, setting.clock.now
         is_waiting = self._waits_for_reply[rank.number] or not setting.solver.overlaps
         self._waits_for_reply[rank.number] = False
-        if is_waiting:
-            visit.stalled_s = visit.end_s - rank.ready_s
+        visit.stalled_s = visit.end_s - rank.ready_s if is_waiting else 0.0
         if not visit.servers_left:
             self._note(visit)
         self._read[rank.number] = visit.versions

@@ -34,6 +34,7 @@ from ampsim.model_parallel.schedules import (
     ZeroBubbleH1,
     needs_chain,
 )
+from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.update import average_replicas
 
 __all__ = [
@@ -69,4 +70,5 @@ __all__ = [
     "paper_placement",
     "placement_of",
     "probe",
+    "stages_of",
 ]

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ampsim.data_parallel import Solver
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.model_parallel import Schedule
-from ampsim.optim import LearningRate
+from ampsim.optim import LearningRate, within_epochs
 from ampsim.study.model import Model
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
@@ -107,5 +107,9 @@ class _Scaled:
     rate: LearningRate
     factor: float
 
-    def __call__(self, epoch: int) -> float:
+    @property
+    def is_within_epochs(self) -> bool:
+        return within_epochs(self.rate)
+
+    def __call__(self, epoch: float) -> float:
         return self.rate(epoch) * self.factor

@@ -12,7 +12,9 @@ from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
+from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.crossings import crossings_of
 from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.named import (
@@ -145,6 +147,8 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._training.start_epoch(self.epoch)
+        if within_epochs(self._model.optimizer.rate):
+            self._training.expect(self._data.batch_count("train"))
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
@@ -209,6 +213,7 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+            crossings=crossings_of(self._cluster),
         )
 
 

@@ -7,6 +7,7 @@ Whatever in `study` trains, for a result, for a trial or to see whether it fits,
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
@@ -33,6 +34,10 @@ class Method(Protocol):
         """Call `on_items` with the number of items of each instance that finishes."""
         ...
 
+    def expect(self, batches: int) -> None:
+        """Know how many batches an epoch has, for learning rates that change within it."""
+        ...
+
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """Train on an epoch's batches."""
         ...
@@ -55,6 +60,8 @@ class ModelParallel:
     def __init__(self, engine: Engine, graph: Graph, observer: Observer | None) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._end_s = 0.0
+        self._batches = math.inf
+        self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
@@ -62,9 +69,17 @@ class ModelParallel:
         if self._observer is not None:
             self._observer.tell_items(on_items)
 
+    def expect(self, batches: int) -> None:
+        """As of `Method`."""
+        self._batches = batches
+
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; the pass ends before the next epoch begins."""
-        self._engine.updater.start_epoch(epoch)
+        controller = self._engine.controller
+        if epoch != self._epoch:
+            self._epoch, self._before = epoch, controller.admitted.count
+        first = controller.next_instance - (controller.admitted.count - self._before)
+        self._engine.updater.start_epoch(epoch, first, self._batches)
         report = self._engine.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         return report
@@ -90,6 +105,9 @@ class DataParallel:
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
         self._engine.on_items = on_items
+
+    def expect(self, batches: int) -> None:
+        """As of `Method`; all steps of an epoch have the rate of its start."""
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
@@ -180,6 +198,10 @@ class Training:
     def start_epoch(self, epoch: int) -> None:
         """Take the learning rate of `epoch`, counted from 0."""
         self._epoch = epoch
+
+    def expect(self, batches: int) -> None:
+        """Know how many batches an epoch has, for learning rates that change within it."""
+        self._method.expect(batches)
 
     def train(
         self, batches: Iterable[Any], count: int | None = None, later: Later | None = None
