@@ -21,6 +21,7 @@ from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
+from ampsim.report.page.node_tables import LEFT
 from ampsim.report.page.text import (
     LEGEND,
     Picture,
@@ -28,7 +29,9 @@ from ampsim.report.page.text import (
     origin,
     picture_parts,
     setting,
+    tables_of,
 )
+from ampsim.report.page.tuning_tables import write_trials, tuning_tables
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import called_rows, verdict
@@ -118,7 +121,7 @@ class Findings(Results, Protocol):
 def write_report(findings: Findings, file: File, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
-    These are report.csv, epochs.csv, published.csv where there is something to compare with,
+    These are report.csv, epochs.csv, trials.csv if learning rates were tuned, published.csv where there is something to compare with,
     witness.json, outlines.json, the figures that the recipe names and there are data for,
     report.md, and last manifest.toml with the hashes of the others. They appear together, and take
     the place of an earlier report; see `ampsim.output_folder`.
@@ -176,7 +179,7 @@ def _copy(path: Path, digest: str, place: Path) -> None:
 
 
 def _write_tables(results: Results, place: Path) -> list[Path]:
-    written = [place / TABLE, *write_epochs(results, place)]
+    written = [place / TABLE, *write_epochs(results, place), *write_trials(results, place)]
     write_text(place / TABLE, to_csv(results.table))
     if len(results.comparison):
         written.append(place / PUBLISHED)
@@ -212,6 +215,7 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
         *(of_grid.tables or [_table(findings), LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
+        *tables_of(tuning_tables(findings), LEFT),
         *assumptions(findings.manifest),
         *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
