@@ -1,4 +1,4 @@
-"""The epochs of every run as one table, for epochs.csv beside a forecast, a report or a run."""
+"""Epochs and validations of every run as tables, beside a forecast, a report or a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ampsim.report.frames import DataFrame, joined
 from ampsim.report.table import to_csv
 
 EPOCHS: Final = "epochs.csv"
+VALIDATIONS: Final = "validations.csv"
 
 
 def epochs_of(forecast: Forecast) -> DataFrame | None:
@@ -18,10 +19,22 @@ def epochs_of(forecast: Forecast) -> DataFrame | None:
 
     The label is that of the legends: the schedule, and what sets it apart from its namesakes.
     """
+    return _of_runs(forecast, "epochs")
+
+
+def validations_of(forecast: Forecast) -> DataFrame | None:
+    """The same of each validation; None where none is within an epoch."""
+    return _of_runs(forecast, "validations")
+
+
+def _of_runs(forecast: Forecast, name: str) -> DataFrame | None:
     frames: list[DataFrame] = []
     for label, runs in runs_by_row(forecast).items():
         for run in runs:
-            untyped: Any = run.epochs.copy()
+            table: Any = getattr(run, name, None)
+            if table is None or not len(table.columns):
+                continue
+            untyped = table.copy()
             untyped.insert(0, "schedule", label)
             untyped.insert(1, "repeat", run.repeat)
             frames.append(untyped)
@@ -29,13 +42,15 @@ def epochs_of(forecast: Forecast) -> DataFrame | None:
 
 
 def write_epochs(forecast: Forecast, place: Path) -> list[Path]:
-    """Writes epochs.csv into `place`; gives it in a list, which is empty without a run.
+    """Writes epochs.csv and validations.csv into `place`; gives those that there are data for.
 
     Raises:
-        OutputError: it cannot be written.
+        OutputError: one cannot be written.
     """
-    table = epochs_of(forecast)
-    if table is None:
-        return []
-    write_text(place / EPOCHS, to_csv(table))
-    return [place / EPOCHS]
+    tables = {EPOCHS: epochs_of(forecast), VALIDATIONS: validations_of(forecast)}
+    written: list[Path] = []
+    for name, table in tables.items():
+        if table is not None:
+            write_text(place / name, to_csv(table))
+            written.append(place / name)
+    return written

@@ -51,11 +51,11 @@ _INSTANCES = 4  # as in the paper's Figure 1
 def write_forecast(forecast: Forecast, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
-    These are forecast.csv, epochs.csv, trials.csv if learning rates were tuned, the figures that
-    there are data for (gantt.png and gantt-<schedule>.png, and those of `result_figures`),
-    forecast.md, which shows them, index.html, which holds everything itself, and last manifest.toml
-    with the hashes of the others. They appear together, and take the place of an earlier forecast;
-    see `ampsim.output_folder`.
+    These are forecast.csv, epochs.csv, validations.csv if some are within epochs, trials.csv if
+    learning rates were tuned, the figures that there are data for (gantt.png and
+    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, index.html,
+    which holds everything itself, and last manifest.toml with the hashes of the others. They appear
+    together, and take the place of an earlier forecast; see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being

@@ -31,7 +31,7 @@ from ampsim.report.page.text import (
     setting,
     tables_of,
 )
-from ampsim.report.page.tuning_tables import write_trials, tuning_tables
+from ampsim.report.page.tuning_tables import tuning_tables, write_trials
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import called_rows, verdict
@@ -121,10 +121,10 @@ class Findings(Results, Protocol):
 def write_report(findings: Findings, file: File, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
-    These are report.csv, epochs.csv, trials.csv if learning rates were tuned, published.csv where there is something to compare with,
-    witness.json, outlines.json, the figures that the recipe names and there are data for,
-    report.md, and last manifest.toml with the hashes of the others. They appear together, and take
-    the place of an earlier report; see `ampsim.output_folder`.
+    These are report.csv, epochs.csv, trials.csv if learning rates were tuned, published.csv where
+    there is something to compare with, witness.json, outlines.json, the figures that the recipe
+    names and there are data for, report.md, and last manifest.toml with the hashes of the others.
+    They appear together, and take the place of an earlier report; see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
