@@ -28,9 +28,9 @@ import numpy as np
 
 import ampsim
 from ampsim.hardware import Cluster, Device
-from ampsim.study.calibration.leading import leading
 from ampsim.study.calibration.machine_fit import fit_machine, predicted_s
 from ampsim.study.calibration.machine_points import MATRICES, ROWS, MachinePoint, measure
+from ampsim.study.leading import leading
 
 BATCH, WIDTH, CLASSES, HIDDEN, TOKENS = 100, 784, 10, 128, 14
 BATCHES = 20

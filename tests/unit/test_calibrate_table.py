@@ -19,9 +19,9 @@ from ampsim.report.page.calibration import page
 from ampsim.study.calibration import calibrate, read_table_file
 from ampsim.study.calibration.bounds import bound
 from ampsim.study.calibration.fit import Point, median_error, rank_correlation
-from ampsim.study.calibration.leading import leading
 from ampsim.study.calibration.table_file import SIGNS, TIMELESS
 from ampsim.study.calibration.throughputs import Measured, make_rows
+from ampsim.study.leading import leading
 
 TRUE = Device(name="true", flop_per_s=3e10, step_overhead_s=2e-5)
 HEAD = """

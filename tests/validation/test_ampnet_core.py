@@ -13,8 +13,8 @@ import pytest
 from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.hardware import load_device
 from ampsim.study.calibration import read_table_file
-from ampsim.study.calibration.leading import leading
 from ampsim.study.calibration.table_file import published
+from ampsim.study.leading import leading
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,6 @@ from ampsim.hardware import Cluster, Device
 from ampsim.hardware.device import NUMBERS
 from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.paths import expanded
-from ampsim.study.calibration.leading import leading
 from ampsim.study.calibration.table_file import (
     SIGNS,
     TIMELESS,
@@ -22,6 +21,7 @@ from ampsim.study.calibration.table_file import (
     Table,
     published,
 )
+from ampsim.study.leading import leading
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.result import Result
