@@ -40,7 +40,13 @@ INDEX: Final = "index.html"
 FILES: Final = (TABLE, PAGE, INDEX)
 """Files of every forecast, beside its manifest."""
 
-TOGETHER: Final = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
+TOGETHER: Final = Picture(
+    "gantt.png",
+    "Who works when",
+    "Gantt charts on one time axis",
+    "The leading instances of the first repeat of each row. A box is a step of a worker, and its "
+    "number the instance.",
+)
 """The one figure of a report that spans are needed for."""
 
 _KIND: Final = "forecast"
@@ -124,7 +130,9 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
             kept=one.kept,
             outages=one.outages,
         )
-        figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
+        caption = f"The leading instances of the first repeat of {name}, in a window of their own."
+        picture = Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}", caption)
+        figures.append((picture, chart))
     return figures
 
 

@@ -17,6 +17,7 @@ from ampsim.report import markdown
 from ampsim.report.columns import format_count, format_ratio
 from ampsim.report.forecast import Forecast, runs_by_row
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
+from ampsim.report.page.answer import assumed_words, next_of_report, rates_words
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
@@ -26,6 +27,7 @@ from ampsim.report.page.text import (
     LEGEND,
     Picture,
     assumptions,
+    commands,
     origin,
     picture_parts,
     setting,
@@ -210,12 +212,14 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
-        f"**{markdown.escape(ruled)}**",
+        f"**{markdown.escape(' '.join(filter(None, [ruled, rates_words(findings)])))}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
+        markdown.escape(assumed_words(findings.manifest)),
         *(of_grid.tables or [_table(findings), LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(findings), LEFT),
+        *commands(next_of_report(str(findings.manifest["command"][-1]))),
         *assumptions(findings.manifest),
         *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
