@@ -33,6 +33,7 @@ from ampsim.report.words import plain
 from ampsim.toml_text import to_toml
 
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
+_SENTENCES = 4000  # chosen: of what ampsim says itself, with every device named
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def html_page(
         "words": words,
         "verdict": words.verdict or ruling(forecast),
         "setting": setting(forecast),
-        "assumed_first": plain(assumed_words(forecast.manifest), _LONGEST),
+        "assumed_first": plain(assumed_words(forecast.manifest), _SENTENCES),
         "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
         "next_heading": NEXT,
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
@@ -125,7 +126,7 @@ def html_page(
         "paper": PAPER,
         "pictures": _drawn(figures, narrow),
         "dark": dark_colours(),
-        "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
+        "assumed": [plain(sentence, _SENTENCES) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [
             [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)

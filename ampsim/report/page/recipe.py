@@ -212,7 +212,7 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
-        f"**{markdown.escape(' '.join(filter(None, [ruled, rates_words(findings)])))}**",
+        f"**{markdown.paragraph(' '.join(filter(None, [ruled, rates_words(findings)])))}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         markdown.escape(assumed_words(findings.manifest)),
         *(of_grid.tables or [_table(findings), LEGEND]),

@@ -193,7 +193,7 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     files = ", ".join(f"[{name}]({name})" for name in _tables(view))
     parts = [
         f"# Run: {model} on {cluster}",
-        f"**{markdown.escape(verdict_of(view))}**",
+        f"**{markdown.paragraph(verdict_of(view))}**",
         setting(view),
         markdown.escape(assumed_words(view.manifest)),
         markdown.escape(view.interrupted or ""),

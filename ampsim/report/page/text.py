@@ -59,7 +59,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
     parts = [
         f"# Forecast: {model} on {cluster}",
-        f"**{markdown.escape(ruling(forecast))}**",
+        f"**{markdown.paragraph(ruling(forecast))}**",
         setting(forecast),
         markdown.escape(assumed_words(forecast.manifest)),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
@@ -150,7 +150,7 @@ def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
     if sentences:
-        parts.append("\n".join(f"- {markdown.escape(sentence)}" for sentence in sentences))
+        parts.append("\n".join(f"- {markdown.paragraph(sentence)}" for sentence in sentences))
     if costs:
         headings, *lines = costs
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))

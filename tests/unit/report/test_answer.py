@@ -10,6 +10,7 @@ import typer
 
 from ampsim.cli.entry import app
 from ampsim.metric import ACCURACY
+from ampsim.report import markdown
 from ampsim.report.page.answer import (
     _FLAGS,
     _OF_FORECAST,
@@ -112,3 +113,9 @@ def test_what_is_assumed_is_named_by_what_it_is_of():
         "Assumed, not measured: of tflops-1: light steps; of links: light steps."
     )
     assert assumed_words({}) == ""
+
+
+def test_a_long_verdict_stands_whole_on_a_page():
+    said = " ".join(f"row {place} (1.00 s)" for place in range(60))
+    assert markdown.paragraph(said) == said
+    assert "…" in markdown.escape(said)
