@@ -179,7 +179,7 @@ class _How:
 def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Findings | None:
     """What the recipe gives; None where Ctrl-C came first, which is said."""
     from ampsim.cli.progress import shown
-    from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
+    from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 
     def say(line: str) -> None:
         if not how.is_quiet:
@@ -187,8 +187,8 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
 
     try:
         with shown(is_quiet=how.is_quiet) as on_progress:
-            manner = Manner(how.jobs, is_fresh, on_progress, say)
-            return run_recipe(recipe, folder, manner)
+            options = RecipeOptions(how.jobs, is_fresh, on_progress, say)
+            return run_recipe(recipe, folder, options)
     except InterruptedReport as error:
         complain(f"{recipe.name}: {error}")
         return None

@@ -94,10 +94,10 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
         lacks = f"it has no {FILE} to tell whether what it does has, too; run it again"
         return Verdict((f"{' and '.join(changed)}, and {lacks}",), absent)
     tolerance = ROUNDING if _other_kernels(recipe, manifest) else WITNESS_TOLERANCE
-    return _hear(recipe, before, " and ".join(changed), absent, tolerance)
+    return _compare(recipe, before, " and ".join(changed), absent, tolerance)
 
 
-def _hear(
+def _compare(
     recipe: Recipe,
     before: Mapping[str, Witness],
     changed: str,

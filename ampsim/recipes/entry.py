@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, create_model
 
-from ampsim.study.schedule_names import option_types
+from ampsim.study.schedule_names import option_fields
 from ampsim.toml_file import Record, Text
 
 ModeName: TypeAlias = Literal["numeric", "sleep"]
@@ -23,13 +23,7 @@ class _Named(Record):
     label: Text | None = None
 
 
-_VALUES: Final[dict[type, Any]] = {int: Count, float: float, str: Text, bool: bool}
-"""What a recipe takes for an option of a schedule, by the type of its field there."""
-
-_OPTIONS: Final[dict[str, Any]] = {
-    name: (_VALUES[kind] | None, None) for name, kind in option_types().items()
-}
-_Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **_OPTIONS)
+_Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **option_fields())
 
 
 class ScheduleEntry(_Tuned):

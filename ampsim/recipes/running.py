@@ -17,7 +17,7 @@ from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.recipes.witness_file import to_text
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.jobs import Task
-from ampsim.study.kept_runs import Hearers, Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.study.outline import Outline
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software
@@ -60,7 +60,7 @@ class InterruptedReport(KeyboardInterrupt):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RecipeOptions:
     """How the runs of a recipe are made.
 
     Args:
@@ -76,13 +76,13 @@ class Manner:
     say: Callable[[str], None] = lambda line: None
 
 
-def run_recipe(recipe: Recipe, folder: Path, manner: Manner | None = None) -> Findings:
+def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Findings:
     """Run what is not in the store of `folder` yet, and gather everything.
 
     Args:
         recipe: what to run.
         folder: the report's; finished runs are kept in a folder within.
-        manner: how.
+        options: how.
 
     Raises:
         FileFormatError: something in the recipe does not fit.
@@ -90,19 +90,19 @@ def run_recipe(recipe: Recipe, folder: Path, manner: Manner | None = None) -> Fi
         InterruptedReport: Ctrl-C; what finished is kept.
         SimulationError: the process of a run died; what finished is kept.
     """
-    manner = manner or Manner()
+    options = options or RecipeOptions()
     rows, seeds = make_rows(recipe), recipe.file.seeds
-    keeping = Keeping(folder, manner.is_fresh, say=manner.say)
+    keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
     lost: dict[int, str] = {}
     try:
-        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], manner.jobs, lost.__setitem__)
+        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], options.jobs, lost.__setitem__)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     if lost:
         raise SimulationError(lost[min(lost)])
     try:
-        tuned = tuned_rows(recipe, rows, manner.jobs, manner.on_progress, keeping)
+        tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
@@ -111,7 +111,7 @@ def run_recipe(recipe: Recipe, folder: Path, manner: Manner | None = None) -> Fi
         for repeat, seed in enumerate(seeds, 1)
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    made = _make_all(tasks, known, keeping, manner)
+    made = _make_all(tasks, known, keeping, options)
     runs = [
         FinishedRun(task.label, task.repeat, task.seed, *made[place])
         for place, task in enumerate(tasks)
@@ -122,7 +122,9 @@ def run_recipe(recipe: Recipe, folder: Path, manner: Manner | None = None) -> Fi
 _Made: TypeAlias = "dict[int, tuple[Outline, str | None]]"
 
 
-def _make_all(tasks: list[Task], known: list[Known], keeping: Keeping, manner: Manner) -> _Made:
+def _make_all(
+    tasks: list[Task], known: list[Known], keeping: Keeping, options: RecipeOptions
+) -> _Made:
     """Every run by its place: from the store, or made now and kept there."""
     made: _Made = {}
     lost: dict[int, str] = {}
@@ -130,9 +132,9 @@ def _make_all(tasks: list[Task], known: list[Known], keeping: Keeping, manner: M
     def keep(place: int, outline: Outline, failure: str | None) -> None:
         made[place] = (outline, failure)
 
-    hearers = Hearers(keep, lost.__setitem__, manner.on_progress)
+    callbacks = Callbacks(keep, lost.__setitem__, options.on_progress)
     try:
-        take_or_make(tasks, known, keeping, manner.jobs, hearers)
+        take_or_make(tasks, known, keeping, options.jobs, callbacks)
     except KeyboardInterrupt:
         raise InterruptedReport(len(made), len(tasks)) from None
     if lost:

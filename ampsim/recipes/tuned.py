@@ -91,7 +91,7 @@ def rates_in(origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def origin_of(file: RecipeFile, tuned: TunedRows) -> dict[str, Any]:
     """What a manifest says of how rows are compared, none of it where nothing was asked for."""
-    asked = {"validate_every": file.validate_every, "tune": file.tune}
+    asked: dict[str, Any] = {"validate_every": file.validate_every, "tune": file.tune}
     if has_rates(file):
         asked["scale_rate"] = file.scale_rate
     found = {key: value for key, value in asked.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from pandas import Series
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.csv_text import to_cell
+from ampsim.files import write_text
 from ampsim.report import markdown
 from ampsim.report.columns import (
     COLUMNS,
@@ -77,6 +79,18 @@ def to_csv(table: DataFrame) -> str:
         if any(isinstance(cell, str) for cell in cells):
             untyped[name] = Series(cells, index=table.index, dtype=object)
     return str(untyped.to_csv(index=False, lineterminator="\n"))
+
+
+def write_csv(table: DataFrame | None, place: Path) -> list[Path]:
+    """Write a table as `to_csv` gives it; give its place in a list, which is empty without one.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    if table is None:
+        return []
+    write_text(place, to_csv(table))
+    return [place]
 
 
 def to_rich(table: DataFrame, *, width: int = 80, has_target: bool = True) -> Table:

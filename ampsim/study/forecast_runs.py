@@ -10,7 +10,7 @@ from ampsim.metric import Goal
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.job_pool import Listeners
 from ampsim.study.jobs import Task, run_all
-from ampsim.study.kept_runs import Hearers, Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.study.model import Model
 from ampsim.study.outline import Outline
 from ampsim.study.progress import OnProgress
@@ -105,8 +105,8 @@ class RunMaker:
                 listeners = Listeners(keep_result, lost.__setitem__, self._on_progress)
                 run_all(tasks, self._jobs, listeners)
             else:
-                hearers = Hearers(keep, lost.__setitem__, self._on_progress)
-                take_or_make(tasks, known, self._keeping, self._jobs, hearers)
+                callbacks = Callbacks(keep, lost.__setitem__, self._on_progress)
+                take_or_make(tasks, known, self._keeping, self._jobs, callbacks)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)
         if lost and not made:

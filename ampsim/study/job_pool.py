@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, TypeAlias
 
-from ampsim.study.job_cargo import packed
 from ampsim.study.job_process import DECIDED_ELSEWHERE, Broken, Carried, serve
+from ampsim.study.packed_tasks import packed
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.result import Result
 from ampsim.study.task import Task
@@ -92,7 +92,7 @@ class JobPool:
         while self._at_work:
             for ready in wait(list(self._at_work)):
                 assert isinstance(ready, Connection)
-                self._hear(self._at_work[ready])
+                self._receive(self._at_work[ready])
 
     def dismiss(self) -> None:
         """End every process, whatever it is at."""
@@ -134,7 +134,7 @@ class JobPool:
         member.connection.close()
         member.process.join()
 
-    def _hear(self, member: _Member) -> None:
+    def _receive(self, member: _Member) -> None:
         """Take one message: progress, an error, or a result, after which the next task is given."""
         try:
             news = member.connection.recv()

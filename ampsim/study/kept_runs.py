@@ -112,7 +112,7 @@ def known_by(row: Row, seeds: Sequence[int], witness: Witness) -> list[Known]:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearers:
+class Callbacks:
     """Who is told of what: as `Listeners`, but of outlines."""
 
     on_outline: OnOutline
@@ -125,7 +125,7 @@ def take_or_make(
     known: Sequence[Known | None],
     keeping: Keeping,
     jobs: int,
-    hearers: Hearers,
+    callbacks: Callbacks,
 ) -> None:
     """Take what is kept, make the rest, and keep each run as soon as it has ended.
 
@@ -134,7 +134,7 @@ def take_or_make(
         known: what each is known by; where two are the same, one is made. None is not kept.
         keeping: where runs are kept.
         jobs: runs to make at a time.
-        hearers: told of every run, those that are kept first.
+        callbacks: told of every run, those that are kept first.
 
     Raises:
         AmpsimError: what a run raised; what was handed over before is kept.
@@ -151,19 +151,19 @@ def take_or_make(
             left.append(alike)
             continue
         for place in alike:
-            hearers.on_outline(place, *kept)
+            callbacks.on_outline(place, *kept)
 
     def keep(index: int, result: Result, failure: str | None) -> None:
         outline, one = result.outline(), known[left[index][0]]
         if one is not None:
             keeping.put(one, outline, failure)
         for place in left[index]:
-            hearers.on_outline(place, outline, failure)
+            callbacks.on_outline(place, outline, failure)
 
     def lose(index: int, sentence: str) -> None:
         for place in left[index]:
-            hearers.on_loss(place, sentence)
+            callbacks.on_loss(place, sentence)
 
     earlier = len(tasks) - sum(map(len, left))
-    listeners = Listeners(keep, lose, hearers.on_progress, earlier)
+    listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
     run_all([tasks[alike[0]] for alike in left], jobs, listeners)

@@ -13,9 +13,9 @@ import pickle
 from dataclasses import fields
 from typing import Any
 
-from ampsim.study.job_cargo import bytes_of
 from ampsim.study.loading import Source, loaded_sources, restore
 from ampsim.study.model import Model
+from ampsim.study.packed_tasks import bytes_of
 
 
 def _reduce(model: Model) -> tuple[Any, ...]:

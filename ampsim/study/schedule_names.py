@@ -6,11 +6,14 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+from pydantic import Field
 
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
+from ampsim.toml_file import Text
 
 METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS}
 """Schedules and solvers, under their names."""
@@ -20,6 +23,14 @@ _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "upda
 
 _VALUES: Final = (bool, int, float, str)
 """Types of which one value of an option is."""
+
+_FIELDS: Final[dict[type, Any]] = {
+    int: Annotated[int, Field(ge=1)],
+    float: float,
+    str: Text,
+    bool: bool,
+}
+"""What a file may say for an option, by its type."""
 
 
 def schedules_of(names: str, **options: Any) -> list[Schedule]:
@@ -91,6 +102,11 @@ def option_types() -> dict[str, type]:
             given = get_args(hints[option]) or (hints[option],)
             found.setdefault(option, next(one for one in _VALUES if one in given))
     return found
+
+
+def option_fields() -> dict[str, Any]:
+    """The same as fields of a record of a file, for `pydantic.create_model`: each may be absent."""
+    return {name: (_FIELDS[kind] | None, None) for name, kind in option_types().items()}
 
 
 def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:

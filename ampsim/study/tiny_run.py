@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pandas as pd
 
-from ampsim.data import Dataset, Split
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
-from ampsim.study.model import Model
+from ampsim.study.leading import leading
 from ampsim.study.outline import Outline
 from ampsim.study.result import Result
 from ampsim.study.row import row_of
@@ -35,44 +33,6 @@ _WORDS: Final = frozenset({"schedule", "note"})
 
 _SELDOM: Final = frozenset({"energy_j", "energy_to_target_j", "cost_usd", "cost_to_target_usd"})
 """Columns that count only where they are known, as earlier witnesses have none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Few:
-    """The leading batches of a data set.
-
-    Args:
-        whole: the data set.
-        trained: training batches at most.
-    """
-
-    whole: Dataset[Any]
-    trained: int
-
-    @property
-    def name(self) -> str:
-        """That of the whole."""
-        return self.whole.name
-
-    @property
-    def description(self) -> str:
-        """That of the whole."""
-        return self.whole.description
-
-    def count(self, split: Split) -> int:
-        """Items at most: those of as many batches of mean size."""
-        batches = self.whole.batch_count(split)
-        return self.whole.count(split) * self.batch_count(split) // max(batches, 1)
-
-    def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives."""
-        return min(self.whole.batch_count(split), self.trained if split == "train" else VALIDATED)
-
-    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:
-        """The leading batches, in the order of the whole."""
-        return itertools.islice(
-            self.whole.batches(split, epoch=epoch, seed=seed), self.batch_count(split)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +68,7 @@ def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:
 
 def tiny_task(row: Row, seed: int) -> Task:
     """The tiny run of a row, to be made."""
-    model = _on_few(row.plan.model, _trained(row.schedule))
+    model = leading(row.plan.model, _trained(row.schedule), VALIDATED)
     plan = replace(row.plan, model=model, max_epochs=1, stop_at=None)
     return Task(plan, row.schedule, seed, row.label, 1, 1)
 
@@ -131,18 +91,6 @@ def condensed(row: Row, goal: Goal, result: Result, failure: str | None) -> Tiny
 def _trained(schedule: Schedule) -> int:
     """Instances in which as many as may be in flight are so, and what drains drains twice."""
     return min(TRAINED_MAX, max(TRAINED_MIN, 2 * (schedule.admission.in_flight_max or 1)))
-
-
-def _on_few(model: Model, trained: int) -> Model:
-    scale = model.error_scale
-
-    def make_data(seed: int, count: int | None) -> Dataset[Any]:
-        return Few(model.make_data(seed, count), trained)
-
-    def error_scale(few: Few) -> float:
-        return scale(few.whole) if callable(scale) else scale
-
-    return replace(model, make_data=make_data, error_scale=error_scale)
 
 
 def _numbers(row: Row, goal: Goal, outline: Outline, failure: str | None) -> dict[str, Any]:

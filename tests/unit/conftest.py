@@ -15,7 +15,7 @@ import ampsim
 from ampsim.cli import main
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.running import Findings, Manner, run_recipe
+from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
 from ampsim.report.page.recipe import write_report
 
 
@@ -143,9 +143,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 def make_report() -> Callable[..., Findings]:
     """`make_report(folder, say=...)` runs the recipe in a folder and writes it up there."""
 
-    def make(folder: Path, **manner: Any) -> Findings:
+    def make(folder: Path, **options: Any) -> Findings:
         recipe = read_recipe(folder)
-        findings = run_recipe(recipe, folder, Manner(**manner))
+        findings = run_recipe(recipe, folder, RecipeOptions(**options))
         write_report(findings, recipe.file, folder)
         return findings
 

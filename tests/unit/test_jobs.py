@@ -20,8 +20,8 @@ from ampsim.assets import names
 from ampsim.errors import OptionError, SimulationError
 from ampsim.model_parallel import placement_of
 from ampsim.study import job_pool, jobs
-from ampsim.study.job_cargo import packed
 from ampsim.study.loading import option_names
+from ampsim.study.packed_tasks import packed
 from ampsim.study.task import Plan, Task
 
 HEAVY = ((10, 20, 5),) * 2

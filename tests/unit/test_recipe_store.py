@@ -12,7 +12,7 @@ import pytest
 from ampsim.recipes.checking import check_numbers
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.recipes.running import Manner, run_recipe
+from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.study.run_store import RunStore, keys_of
 from ampsim.study.tiny_run import tiny_run
 
@@ -95,10 +95,10 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
             lies = outline.epochs.assign(accuracy=0.99, train_s=outline.epochs["train_s"] / 1000)
             store.put(key, dataclasses.replace(outline, epochs=lies), failure, witness)
     said: list[str] = []
-    taken = run_recipe(recipe, folder, Manner(say=said.append))
+    taken = run_recipe(recipe, folder, RecipeOptions(say=said.append))
     assert len(said) == 4
     assert not check_numbers(recipe, folder, taken).follows
     said.clear()
-    again = run_recipe(recipe, folder, Manner(is_fresh=True, say=said.append))
+    again = run_recipe(recipe, folder, RecipeOptions(is_fresh=True, say=said.append))
     assert said == []
     assert check_numbers(recipe, folder, again).follows

@@ -14,7 +14,7 @@ from ampsim.recipes.checking import check_report, read_manifest
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.rows import make_rows
-from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
+from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.report.page.recipe import redraw_report
 from ampsim.study.halving import trials_of
 from ampsim.toml_text import mapping
@@ -127,9 +127,9 @@ def test_tuning_that_was_interrupted_goes_on_where_it_was(folder):
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedReport, match="run again to go on"):
-        run_recipe(read_recipe(folder), folder, Manner(on_progress=interrupt))
+        run_recipe(read_recipe(folder), folder, RecipeOptions(on_progress=interrupt))
     said: list[str] = []
-    run_recipe(read_recipe(folder), folder, Manner(say=said.append))
+    run_recipe(read_recipe(folder), folder, RecipeOptions(say=said.append))
     assert said == [
         f"sequential, rate {rate}, seed 1000000: kept from before" for rate in (0.1, 0.2, 0.05)
     ]

@@ -15,7 +15,7 @@ from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.recipes.running import Manner, run_recipe
+from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.recipes.witness_file import FILE, read_witnesses, to_text
 from ampsim.report.page.recipe import write_report
 from ampsim.study import tiny_run as tiny_runs
@@ -70,7 +70,7 @@ def make(folder: Path) -> list[str]:
     """Run the recipe and write it up; what was said of its runs."""
     said: list[str] = []
     recipe = read_recipe(folder)
-    write_report(run_recipe(recipe, folder, Manner(say=said.append)), recipe.file, folder)
+    write_report(run_recipe(recipe, folder, RecipeOptions(say=said.append)), recipe.file, folder)
     return said
 
 

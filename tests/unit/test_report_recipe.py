@@ -13,7 +13,7 @@ from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_numbers, check_report, read_manifest
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Published, read_recipe
-from ampsim.recipes.running import InterruptedReport, Manner, run_recipe
+from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.report.page.recipe import line_names
 from ampsim.study.source_digest import meaning_of, source_digest
 
@@ -99,16 +99,16 @@ def test_a_report_that_was_interrupted_goes_on_where_it_was(folder):
 
     recipe = read_recipe(folder)
     with pytest.raises(InterruptedReport, match=r"^interrupted: 1 of 4 runs are kept; run again"):
-        run_recipe(recipe, folder, Manner(on_progress=stop))
+        run_recipe(recipe, folder, RecipeOptions(on_progress=stop))
     said: list[str] = []
     told = []
-    resumed = run_recipe(recipe, folder, Manner(on_progress=told.append, say=said.append))
+    resumed = run_recipe(recipe, folder, RecipeOptions(on_progress=told.append, say=said.append))
     assert said == ["amp, mak 1, seed 0: kept from before"]
     assert {(one.schedule, one.repeat) for one in told} == {
         ("amp, mak 1", 2), ("amp, mak 4", 1), ("amp, mak 4", 2),
     }  # fmt: skip
     said.clear()
-    kept = run_recipe(recipe, folder, Manner(on_progress=refuse, say=said.append))
+    kept = run_recipe(recipe, folder, RecipeOptions(on_progress=refuse, say=said.append))
     assert len(said) == 4
     fresh = run_recipe(recipe, folder / "elsewhere")
     for other in (kept, fresh):
@@ -220,7 +220,10 @@ def test_a_run_that_fails_is_kept_with_its_reason(folder, make_report):
     failures = make_report(folder).failures
     assert len(failures) == 4
     assert all(line.startswith("amp, mak ") for line in failures)
-    assert run_recipe(read_recipe(folder), folder, Manner(on_progress=refuse)).failures == failures
+    assert (
+        run_recipe(read_recipe(folder), folder, RecipeOptions(on_progress=refuse)).failures
+        == failures
+    )
 
 
 def test_published_numbers_stand_beside_simulated_ones_with_their_ratios():

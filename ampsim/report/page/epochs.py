@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.files import write_text
 from ampsim.report.forecast import Forecast, runs_by_row
 from ampsim.report.frames import DataFrame, joined
-from ampsim.report.table import to_csv
+from ampsim.report.table import write_csv
 
 EPOCHS: Final = "epochs.csv"
 VALIDATIONS: Final = "validations.csv"
@@ -47,10 +46,7 @@ def write_epochs(forecast: Forecast, place: Path) -> list[Path]:
     Raises:
         OutputError: one cannot be written.
     """
-    tables = {EPOCHS: epochs_of(forecast), VALIDATIONS: validations_of(forecast)}
-    written: list[Path] = []
-    for name, table in tables.items():
-        if table is not None:
-            write_text(place / name, to_csv(table))
-            written.append(place / name)
-    return written
+    return [
+        *write_csv(epochs_of(forecast), place / EPOCHS),
+        *write_csv(validations_of(forecast), place / VALIDATIONS),
+    ]

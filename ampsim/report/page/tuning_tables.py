@@ -6,12 +6,11 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.files import write_text
 from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import DataFrame, Row, number, rows, text
 from ampsim.report.page.node_tables import NamedTable
-from ampsim.report.table import to_csv
+from ampsim.report.table import write_csv
 from ampsim.report.words import plain
 from ampsim.units import format_seconds
 
@@ -55,11 +54,7 @@ def write_trials(forecast: Forecast, place: Path) -> list[Path]:
     Raises:
         OutputError: it cannot be written.
     """
-    trials = trials_of(forecast)
-    if trials is None:
-        return []
-    write_text(place / TRIALS, to_csv(trials))
-    return [place / TRIALS]
+    return write_csv(trials_of(forecast), place / TRIALS)
 
 
 def _epochs(row: Row) -> str:

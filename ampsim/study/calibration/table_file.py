@@ -16,7 +16,7 @@ from ampsim.files import sha256_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import SCHEDULES
 from ampsim.paths import expanded
-from ampsim.study.schedule_names import option_types
+from ampsim.study.schedule_names import option_fields
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 KIND: Final = FileKind(
@@ -83,11 +83,7 @@ class _Plain(Record):
     source: Text
 
 
-_VALUES: Final[dict[type, Any]] = {int: Count, float: float, str: Text, bool: bool}
-_OPTIONS: Final[dict[str, Any]] = {
-    name: (_VALUES[kind] | None, None) for name, kind in option_types().items()
-}
-_Tuned: type[_Plain] = create_model("_Tuned", __base__=_Plain, **_OPTIONS)
+_Tuned: type[_Plain] = create_model("_Tuned", __base__=_Plain, **option_fields())
 
 
 class RowEntry(_Tuned):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -27,7 +28,7 @@ ROWS = {
 }  # fmt: skip
 
 
-def of(command, **columns):
+def of(command, **columns) -> Any:
     manifest = {"command": command, "model": {"name": "rnn"}, "seed": 3}
     table = pd.DataFrame({**ROWS, **columns})
     return SimpleNamespace(table=table, target=0.9, metric=ACCURACY, manifest=manifest, trials=None)

@@ -24,7 +24,7 @@ _CACHED: Final[Any] = type(lru_cache(None)(len))
 
 
 @dataclass(slots=True)
-class Cargo:
+class PackedTasks:
     """Tasks on their way.
 
     Args:
@@ -46,14 +46,14 @@ class Cargo:
         return tasks
 
 
-def packed(tasks: Sequence[Task]) -> Cargo:
+def packed(tasks: Sequence[Task]) -> PackedTasks:
     """Pack tasks.
 
     Raises:
         OptionError: a model holds something that only this process can have.
     """
     try:
-        return Cargo(loaded_sources(), bytes_of(list(tasks)))
+        return PackedTasks(loaded_sources(), bytes_of(list(tasks)))
     except Exception as error:  # whatever an object raises that cannot be taken apart
         names = ", ".join(sorted({task.plan.model.name for task in tasks}))
         raise OptionError(
