@@ -101,9 +101,7 @@ def html_page(
         "words": words,
         "verdict": words.verdict or ruling(forecast),
         "setting": setting(forecast),
-        "assumed_first": plain(assumed_words(forecast.manifest), _SENTENCES),
-        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
-        "next_heading": NEXT,
+        **_beside_verdict(forecast, words),
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
         "headings": headings,
         "lines": lines,
@@ -134,6 +132,15 @@ def html_page(
         "manifest": to_toml(forecast.manifest),
     }
     return render("forecast.html", **values)
+
+
+def _beside_verdict(forecast: Forecast, words: Words) -> dict[str, Any]:
+    """What was assumed, and what to type next."""
+    return {
+        "assumed_first": plain(assumed_words(forecast.manifest), _SENTENCES),
+        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
+        "next_heading": NEXT,
+    }
 
 
 def _drawn(

@@ -36,8 +36,8 @@ def of(command, **columns) -> Any:
 
 def options_of(name: str) -> dict[str, bool]:
     """The options of a command, and whether each is a flag, which takes no value."""
-    group = typer.main.get_command(app)
-    command = group.commands[name]  # pyright: ignore[reportAttributeAccessIssue]
+    group: Any = typer.main.get_command(app)
+    command = group.commands[name]
     return {
         option: bool(getattr(one, "is_flag", False))
         for one in command.params
