@@ -37,6 +37,7 @@ class Visit:
         staleness: the most of any vector.
         square: of the distance between the rank's weights and the centre's.
         to_close: the deal that is done when all is merged; None where something else says so.
+        following: the rank's next visit, if it waits until all of this one is merged.
         is_over: whether the answer has come.
         is_held: whether a bound on how far ranks may be ahead kept the answer back.
         end_s: when the answer came.
@@ -65,6 +66,7 @@ class Visit:
     staleness: int = 0
     square: float = 0.0
     to_close: Deal | None = None
+    following: Visit | None = None
     is_over: bool = False
     is_held: bool = False
     end_s: float = math.nan

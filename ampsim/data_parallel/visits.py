@@ -57,9 +57,12 @@ class Visits:
         if self._lock is not None:
             self._lock.set_active(rank.number, True)
         if self._setting.solver.overlaps and self._is_exchanging(rank):
-            visit = self._visit(rank, cause)
+            before, visit = self._latest[rank.number], self._visit(rank, cause)
             self._pending[rank.number] = visit
-            self._go(visit, cause)
+            if before is not None and before.servers_left:
+                before.following = visit  # servers have room for one parcel of each rank
+            else:
+                self._go(visit, cause)
 
     def computed(self, rank: Rank, place: int, cause: Cause) -> None:
         """Nothing is sent before the gradients of all are there."""
@@ -201,6 +204,8 @@ class Visits:
             self._lock.release(cause)
         if visit.to_close is not None:
             self._setting.dealer.close(visit.to_close)
+        if visit.following is not None:
+            self._go(visit.following, cause)
         if self._bound is not None:
             self._bound.merged(visit, cause)
         if was_over:
@@ -269,22 +274,17 @@ class Visits:
     def _note(self, visit: Visit) -> None:
         """Record an exchange of which merge and answer are over."""
         setting = self._setting
-        numbers = visit.rank.number, self._where, SENDS.index(setting.solver.sends)
-        times = (
-            visit.ready_s, visit.sent_s, visit.start_s, visit.merged_s, visit.end_s,
-            visit.stalled_s,
-        )  # fmt: skip
+        where = self.servers[0].worker if len(self.servers) == 1 else SEVERAL
+        numbers = visit.rank.number, where, SENDS.index(setting.solver.sends)
+        times = (visit.ready_s, visit.sent_s, visit.start_s, visit.merged_s, visit.end_s)
+        waited = (visit.stalled_s, self._why(visit))
         size_bytes = sum(size for _server, _worker, size in self._parts[visit.rank.number])
         is_known = not self._is_gradient and not setting.is_abstract
         distance = math.sqrt(visit.square) if is_known else math.nan
         is_mixed = len(set(visit.versions)) > 1
         setting.recorder.exchanges.append(
-            (*numbers, *times, self._why(visit), size_bytes, visit.staleness, distance, is_mixed)
+            (*numbers, *times, *waited, size_bytes, visit.staleness, distance, is_mixed)
         )
-
-    @property
-    def _where(self) -> int:
-        return self.servers[0].worker if len(self.servers) == 1 else SEVERAL
 
     def _why(self, visit: Visit) -> int:
         """The code of what held the rank up, the first of what did."""

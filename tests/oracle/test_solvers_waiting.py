@@ -153,3 +153,22 @@ def test_one_rank_of_async_sgd_computes_when_sequential_does():
 def starts_of(result: Any, way: str) -> list[float]:
     spans = result.spans[(result.spans["worker"] == 0) & (result.spans["node"] == "linear-1")]
     return spans[spans["direction"] == way]["start_s"].tolist()[: 14 if way == "forward" else None]
+
+
+@pytest.mark.parametrize("elastic", ["server", "worker"])
+@pytest.mark.parametrize("speed", [1e9, 2e7])
+def test_ranks_of_ea_wild_are_no_faster_than_their_server_merges(elastic, speed):
+    """X = min(P / (C + U), 1 / S): a server takes one parcel of each rank, and the next waits."""
+    ranks = 4
+    hosts = cluster([1e8] * ranks + [speed])
+    chosen = ampsim.EAWild(ranks=ranks, elastic=elastic)
+    result = ampsim.simulate(model(600, 1), hosts, chosen, mode="sleep", counts_memory=True)
+    parts = seconds_by_direction(result, 0)
+    merges = result.spans[result.spans["node"] == "centre"]
+    merge_s = float((merges["end_s"] - merges["start_s"]).max())
+    ends = np.sort(result.exchanges["merge_end_s"].to_numpy())
+    found = (len(ends) - 101) / (ends[-1] - ends[100])
+    expected = min(ranks / sum(parts.values()), 1 / merge_s)
+    assert found == pytest.approx(expected, rel=0.02)
+    peak = result.peak_memory.set_index("worker")
+    assert peak.loc[ranks, "messages"] <= ranks * BYTES
