@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -105,6 +105,22 @@ def _wrong(text: str) -> PydanticCustomError:
 
 
 def digest_of(content: Any) -> str:
-    """SHA-256 over the canonical JSON of `content`: sorted keys, shortest exact numbers."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """SHA-256 over the canonical JSON of `content`: sorted keys, shortest exact numbers.
+
+    The interval of a source counts where there is one, so that digests of before stay.
+    """
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(content: Any) -> Any:
+    """The same without the ends of intervals that sources do not give."""
+    if isinstance(content, list | tuple):
+        return [_plain(one) for one in cast("list[Any]", content)]
+    if not isinstance(content, dict):
+        return content
+    named = cast("dict[str, Any]", content)
+    gone = ("low", "high") if {"kind", "text", "low", "high"} <= set(named) else ()
+    return {
+        key: _plain(value) for key, value in named.items() if not (key in gone and value is None)
+    }
