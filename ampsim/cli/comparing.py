@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from ampsim.cli.options import optional
+from ampsim.cli.options import ValidateEveryOption, optional
 
 TRIALS: Final = 8
 """Learning rates that a row tries unless told otherwise; a test compares it with the tuner's."""
@@ -58,14 +58,7 @@ class Comparing:
         int | None,
         optional("N", f"Learning rates that each schedule tries; tunes.  [default: {TRIALS}]"),
     ] = None
-    validate_every: Annotated[
-        int | None,
-        optional(
-            "N",
-            "Validate also within an epoch, after so many training items: what is in flight "
-            "finishes first, and validation takes its time.  [default: at the end of an epoch]",
-        ),
-    ] = None
+    validate_every: ValidateEveryOption = None
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.forecast` takes them.

@@ -56,7 +56,8 @@ def forecast(
     Runs every schedule until the target accuracy is reached, prints how they compare, and writes
     table, figures and manifest to --out (forecast-MODEL unless told). Until that is whole, finished
     runs are kept there, and the same command goes on where it was. The object of --json: ampsim,
-    model, cluster, seed, rows (a list, one a schedule, with the columns of forecast.csv).
+    model, cluster, seed, rows (a list, one a schedule, with the columns of forecast.csv), epochs
+    (a list, as in epochs.csv), and, where there are some, validations and trials likewise.
     """
     from ampsim.cli.progress import shown
     from ampsim.output_folder import taken

@@ -55,6 +55,14 @@ SetOption = Annotated[
     ),
 ]
 InstancesOption = Annotated[int | None, optional("N", "Training items to use.  [default: all]")]
+ValidateEveryOption = Annotated[
+    int | None,
+    optional(
+        "N",
+        "Validate also within an epoch, after so many training items: what is in flight "
+        "finishes first, and validation takes its time.  [default: at the end of an epoch]",
+    ),
+]
 TargetOption = Annotated[
     float | None,
     optional(

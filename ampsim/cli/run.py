@@ -72,6 +72,7 @@ def run(
         float | None,
         typer.Option(metavar="X", show_default=False, help="End after the epoch that reaches it."),
     ] = None,
+    validate_every: options.ValidateEveryOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
@@ -88,7 +89,7 @@ def run(
     verdict, tables and figures. `ampsim gantt` draws the folder.
 
     The object of --json: ampsim, model, cluster, seed, rows (one, as of forecast), folder, ended,
-    epochs (a list, as in epochs.csv).
+    epochs and, with --validate-every, validations (lists, as in epochs.csv and validations.csv).
     """
     from ampsim.cli.live import watching
     from ampsim.output_folder import taken
@@ -111,8 +112,9 @@ def run(
     ):
         with watching(time, is_quiet=quiet) as (on_progress, watch):
             settled = RunOptions(
-                epochs, seed, mode.value, instances, target, time, placement, on_start=watch
-            )
+                epochs, seed, mode.value, instances, target, time, placement, on_start=watch,
+                validate_every=validate_every,
+            )  # fmt: skip
             outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
         write_run_folder(outcome, place, target)
     folder = place.path
@@ -152,6 +154,7 @@ def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) ->
     from ampsim.study.forecast_json import row_values
 
     view = view_of(outcome, target)
+    within = looks.to_dict("records") if len(looks := view.run.validations) else None
     return object_of(
         model=view.model,
         cluster=view.cluster,
@@ -160,6 +163,7 @@ def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) ->
         folder=str(folder),
         ended=outcome.ended,
         epochs=outcome.result.epochs.to_dict("records"),
+        **({} if within is None else {"validations": within}),
     )
 
 

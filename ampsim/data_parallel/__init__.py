@@ -5,7 +5,16 @@ from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
 from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import Solver, name_of
+from ampsim.data_parallel.solver import (
+    Locks,
+    Meets,
+    Sends,
+    Solver,
+    Step,
+    Vector,
+    Waits,
+    name_of,
+)
 from ampsim.data_parallel.solvers import (
     EASGD,
     SOLVERS,
@@ -36,11 +45,17 @@ __all__ = [
     "Hogwild",
     "Hop",
     "LocalSGD",
+    "Locks",
+    "Meets",
+    "Sends",
     "Served",
     "Solver",
     "SolverEngine",
+    "Step",
     "SyncEASGD",
     "SyncSGD",
+    "Vector",
+    "Waits",
     "cluster_of_rank",
     "name_of",
 ]

@@ -172,6 +172,10 @@ class SolverEngine:
                 node.adopt(theta)
         return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
 
+    def note_overtaken(self) -> None:
+        """Record transfers that are under way, as far as later ones have been recorded."""
+        self._setting.fabric.note_overtaken()
+
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""
         return self._observer.validate(batches, self._last_end_s)

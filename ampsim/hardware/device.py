@@ -198,11 +198,39 @@ class Device(Record):
         """SHA-256 of what the device says, 64 hexadecimal digits; independent of its file."""
         content = self.model_dump(mode="json")
         given = {*_ALWAYS_IN_DIGEST, *self.numbers}
-        sources = {key: told for key, told in content["sources"].items() if told or key in given}
+        sources = {
+            key: None if told is None else getattr(self.sources, key).plain()
+            for key, told in content["sources"].items()
+            if told or key in given
+        }
         if self.measured_on is None:
             del content["measured_on"]
         kept = {key: value for key, value in content.items() if key not in NUMBERS or key in given}
         return digest_of({**kept, "sources": sources})
+
+    @model_validator(mode="after")
+    def _check_intervals(self) -> Self:
+        """An interval is one of a single number, which it holds."""
+        for key, (low, high) in self.intervals.items():
+            value = getattr(self, key)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise _wrong(f"sources.{key}: low and high are of one number; leave them out")
+            if not low <= value <= high:
+                raise _wrong(
+                    f"sources.{key}: {key} must lie from low to high, {low:g} to {high:g}, got "
+                    f"{value:g}"
+                )
+        return self
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals of its numbers, as far as its sources give them, by key."""
+        told = {key: getattr(self.sources, key) for key in NUMBERS}
+        return {
+            key: (one.low, one.high)
+            for key, one in told.items()
+            if one is not None and one.low is not None
+        }
 
     def source(self, key: str) -> Source:
         """Where the number `key` comes from."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.toml_file import FileKind, Record, Text
@@ -59,10 +59,27 @@ class Source(Record):
         kind: chosen without evidence, measured (here, or by whom the text names), derived by a
             formula, from a datasheet, or fitted to throughputs that somebody published.
         text: which paper, measurement, formula or datasheet, in a sentence.
+        low: lower end of the number's 95 % interval, in its unit; None where it has none.
+        high: its upper end, likewise.
     """
 
     kind: Literal["assumed", "measured", "formula", "datasheet", "fitted"]
     text: Text
+    low: Annotated[float, Field(gt=0)] | None = None
+    high: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _check_interval(self) -> Self:
+        """Both ends are given, the lower first, or none is."""
+        if (self.low is None) != (self.high is None):
+            raise _wrong("low and high are the ends of one interval; give both, or neither")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise _wrong(f"low must be < high, got {self.low:g} and {self.high:g}; exchange them")
+        return self
+
+    def plain(self) -> dict[str, Any]:
+        """What it says, without an interval that is not there."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 class Machine(Record):
@@ -81,6 +98,10 @@ class Machine(Record):
 
 UNSOURCED = Source(kind="assumed", text="given in code or as an option, without a source")
 """What is said of a number that no file vouches for."""
+
+
+def _wrong(text: str) -> PydanticCustomError:
+    return PydanticCustomError("source", "{text}", {"text": text})
 
 
 def digest_of(content: Any) -> str:

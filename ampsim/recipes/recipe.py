@@ -11,12 +11,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from ampsim.errors import FileFormatError, one_of
+from ampsim.errors import FileFormatError, OptionError, one_of
 from ampsim.files import sha256_of
 from ampsim.paths import expanded
 from ampsim.recipes.borrowed import borrowing_faults
 from ampsim.recipes.entry import Count, ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
+from ampsim.study.halving import require_budget
+from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
@@ -86,6 +88,10 @@ class RecipeFile(Record):
         epochs: run so many.
         max_epochs: or run until the target is reached, at most so many.
         target: value of the model's metric; needed with `max_epochs`.
+        validate_every: as on the command line.
+        scale_rate: likewise; "none" unless given.
+        tune: learning rates that each row tries before it runs with the best of them, as
+            `--trials` on the command line; none unless given.
         schedules: the rows.
         grid: hardware over which the rows are multiplied; none unless given.
         heat_map: what the figure of that name shows.
@@ -108,6 +114,9 @@ class RecipeFile(Record):
     epochs: Count | None = None
     max_epochs: Count | None = None
     target: Positive | None = None
+    validate_every: Count | None = None
+    scale_rate: Scaling = "none"
+    tune: int | None = None
     schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
     grid: Grid | None = None
     heat_map: HeatMap | None = None
@@ -178,6 +187,7 @@ def _faults(file: RecipeFile) -> Iterator[str]:
         yield "missing key 'target', which max_epochs waits for; add it, or give epochs instead"
     if len(set(file.seeds)) < len(file.seeds):
         yield f"seeds must differ, got {file.seeds}"
+    yield from _tuning_faults(file)
     titles = [entry.title for entry in file.schedules]
     yield from grid_faults(file.grid, file.schedules)
     yield from map_faults(file.heat_map, file.grid, file.schedules)
@@ -190,6 +200,28 @@ def _faults(file: RecipeFile) -> Iterator[str]:
     yield from _wrong_settings("set", file.set)
     for index, entry in enumerate(file.schedules):
         yield from _wrong_settings(f"schedules[{index}].set", entry.set)
+
+
+def _tuning_faults(file: RecipeFile) -> Iterator[str]:
+    """What `tune` and `validate_every` say that does not fit the rest."""
+    borrowed = [entry.title for entry in file.schedules if entry.epochs_of is not None]
+    if file.validate_every is not None and borrowed:
+        yield (
+            f"validate_every counts parts of epochs, and {borrowed[0]!r} takes whole ones with "
+            "epochs_of; leave out one of the two"
+        )
+    if file.tune is None:
+        return
+    try:
+        require_budget(file.tune)
+    except OptionError as error:
+        yield str(error)
+    asleep = [entry.title for entry in file.schedules if (entry.mode or file.mode) == "sleep"]
+    if asleep:
+        yield (
+            f"tune needs what is learned, and mode 'sleep' of {asleep[0]!r} computes none of it; "
+            "take mode 'numeric', or leave tuning out"
+        )
 
 
 def _row_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
+
 from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
 from ampsim.metric import Goal
@@ -15,12 +17,14 @@ from ampsim.recipes.outlines_file import FILE, read_outlines
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import Results, table_of
+from ampsim.recipes.tuned import TRIALS, rates_in, read_trials
 from ampsim.study.finished_run import FinishedRun
 from ampsim.toml_text import mapping
 
 _LAST: Final = (
-    "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "model", "cluster",
-    "schedules", "data", "scaled_from_flop_per_s", "costs",
+    "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "validate_every",
+    "tune", "scale_rate", "unreached", "model", "cluster", "schedules", "data",
+    "scaled_from_flop_per_s", "costs",
 )  # fmt: skip
 """Keys of a manifest that come last, in this order, when a report is made."""
 
@@ -53,7 +57,8 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         raise FileFormatError(f"the recipe has changed since {FILE} was written; run it again")
     _require_fit(recipe, outlines.runs)
     file = recipe.file
-    table = table_of(recipe, Goal(outlines.metric, file.target), outlines.runs)
+    rates = rates_in(manifest["schedules"])
+    table = table_of(recipe, Goal(outlines.metric, file.target), outlines.runs, rates)
     cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
         recipe=recipe,
@@ -66,8 +71,17 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
         flop_per_s=None if scaled is None else float(scaled),
+        trials=_trials(recipe, folder, manifest),
         manifest=_as_made({key: one for key, one in manifest.items() if key != "files"}),
     )
+
+
+def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:
+    """The trials beside the report, if they are as they were written."""
+    digest = mapping(manifest["files"]).get(TRIALS)
+    if digest is not None and sha256_of(folder / TRIALS) != digest:
+        raise FileFormatError(f"{TRIALS} is not as it was written; run it again")
+    return read_trials(folder, recipe.file)
 
 
 def _require_fit(recipe: Recipe, runs: Sequence[FinishedRun]) -> None:

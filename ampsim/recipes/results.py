@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ class Results:
         workers: how many workers.
         flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
         manifest: where it came from, all but the hashes of what is written.
+        trials: of learning rates, as of a forecast; empty where none were tried.
     """
 
     recipe: Recipe
@@ -48,6 +49,7 @@ class Results:
     workers: int
     flop_per_s: float | None
     manifest: dict[str, Any] = field(repr=False)
+    trials: pd.DataFrame = field(repr=False)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -60,13 +62,19 @@ class Results:
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
 
-def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.DataFrame:
+def table_of(
+    recipe: Recipe,
+    goal: Goal,
+    runs: Sequence[FinishedRun],
+    rates: Sequence[Mapping[str, Any]],
+) -> pd.DataFrame:
     """A row for each schedule of a recipe.
 
     Args:
         recipe: what was asked.
         goal: what is measured, and the value aimed at.
         runs: every run, at least one of each row.
+        rates: columns of each row's learning rate, which may be none.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
     mine = [[run for run in runs if run.schedule == label] for label in modes]
@@ -77,7 +85,9 @@ def table_of(recipe: Recipe, goal: Goal, runs: Sequence[FinishedRun]) -> pd.Data
             for of, made in zip(mine, outlines, strict=True)
         ]
     )
-    rows = [_row(label, modes, goal, runs) for label in modes]
+    rows = [
+        {**_row(label, modes, goal, runs), **rate} for label, rate in zip(modes, rates, strict=True)
+    ]
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
     lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
     if not lenders:  # ranks are of rows that all learned themselves

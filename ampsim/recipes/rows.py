@@ -17,6 +17,7 @@ from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.scaling import flop_rate_of
 from ampsim.study.fit import require_fit
+from ampsim.study.learning_rates import rate_of
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.provenance import cluster_origin, data_files, model_origin
@@ -24,6 +25,7 @@ from ampsim.study.row_plan import PAPER, Row
 from ampsim.study.schedule_names import option_names, schedules_of, without_effect
 from ampsim.study.source_digest import file_digest
 from ampsim.study.task import Plan
+from ampsim.study.training import resolved
 from ampsim.study.validation_time import times_validation
 
 T = TypeVar("T")
@@ -126,6 +128,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = _told(recipe, where, lambda: _schedule(entry))
+    _told(recipe, where, lambda: resolved(schedule, own, file.validate_every))
     if entry.epochs_of is not None:
         lender = next(one for one in file.schedules if one.title == entry.epochs_of)
         fault = unfit(schedule, own) or unlike(schedule, _schedule(lender))
@@ -143,6 +146,8 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
         file.instances,
         file.target if file.max_epochs is not None else None,
         _told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
+        rate_of(model, schedule, file.scale_rate),
+        file.validate_every,
     )
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))

@@ -13,6 +13,7 @@ from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import RECIPE, Recipe
 from ampsim.recipes.results import Results, table_of
 from ampsim.recipes.rows import Rows, make_rows
+from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.recipes.witness_file import to_text
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.jobs import Task
@@ -91,25 +92,31 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     """
     options = options or RecipeOptions()
     rows, seeds = make_rows(recipe), recipe.file.seeds
-    tasks = [
-        Task(row.plan, row.schedule, seed, row.label, repeat, len(seeds))
-        for row in rows.rows
-        for repeat, seed in enumerate(seeds, 1)
-    ]
+    keeping = Keeping(folder, options.is_fresh, say=options.say)
+    planned = len(rows.rows) * len(seeds)
     lost: dict[int, str] = {}
     try:
         witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], options.jobs, lost.__setitem__)
     except KeyboardInterrupt:
-        raise InterruptedReport(None, len(tasks)) from None
+        raise InterruptedReport(None, planned) from None
     if lost:
         raise SimulationError(lost[min(lost)])
-    known = [one for row in rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    made = _make_all(tasks, known, Keeping(folder, options.is_fresh, say=options.say), options)
+    try:
+        tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
+    except KeyboardInterrupt:
+        raise InterruptedReport(None, planned) from None
+    tasks = [
+        Task(row.plan, row.schedule, seed, row.label, repeat, len(seeds))
+        for row in tuned.rows.rows
+        for repeat, seed in enumerate(seeds, 1)
+    ]
+    known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
+    made = _make_all(tasks, known, keeping, options)
     runs = [
         FinishedRun(task.label, task.repeat, task.seed, *made[place])
         for place, task in enumerate(tasks)
     ]
-    return _gather(recipe, rows, runs, witnesses)
+    return _gather(recipe, tuned, runs, witnesses)
 
 
 _Made: TypeAlias = "dict[int, tuple[Outline, str | None]]"
@@ -146,9 +153,14 @@ def _costs(rows: Rows) -> list[dict[str, str]]:
 
 
 def _gather(
-    recipe: Recipe, rows: Rows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
+    recipe: Recipe, tuned: TunedRows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
 ) -> Findings:
-    table, file = table_of(recipe, rows.goal, runs), recipe.file
+    rows, file = tuned.rows, recipe.file
+    rates = rates_of(file, rows)
+    table, origin = table_of(recipe, rows.goal, runs, rates), rows.origin
+    origin["schedules"] = [
+        {**one, **rate} for one, rate in zip(origin["schedules"], rates, strict=True)
+    ]
     manifest = {
         "kind": KIND,
         "format": FORMAT,
@@ -162,7 +174,8 @@ def _gather(
         "target": file.target,
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
-        **rows.origin,
+        **origin_of(file, tuned),
+        **origin,
         **({} if rows.flop_per_s is None else {"scaled_from_flop_per_s": rows.flop_per_s}),
         "costs": _costs(rows),
     }
@@ -177,6 +190,7 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         flop_per_s=rows.flop_per_s,
+        trials=tuned.trials,
         manifest=manifest,
         witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
         outlines=outlines_to_text(rows.goal.metric, runs),

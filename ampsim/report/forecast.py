@@ -116,6 +116,14 @@ def transfers_of(run: Run) -> list[DataFrame]:
     return [] if kept is None or not len(kept) else [kept]
 
 
+def looks_of(run: Run) -> DataFrame:
+    """The validations of a run, a row each, with `epoch`, those behind it, which may be broken."""
+    within: Any = getattr(run, "validations", None)
+    if within is None or not len(within):
+        return run.epochs
+    return within.rename(columns={"epochs": "epoch"})
+
+
 def runs_by_row(forecast: Forecast) -> dict[str, list[Run]]:
     """The runs of each row of the table under the row's label (`row_labels`)."""
     groups: list[list[Run]] = []

@@ -9,15 +9,21 @@ from ampsim.report.words import plain
 _MEANINGFUL = frozenset("\\`*_{}[]|~$#!")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LONGEST = 400  # chosen: of a note or a cell; enough for two sentences
+_PARAGRAPH = 4000  # chosen: a verdict names up to a dozen rows, each with its time
 
 
-def escape(text: object) -> str:
+def paragraph(text: object) -> str:
+    """As `escape`, of sentences that ampsim wrote itself, with names that are short already."""
+    return escape(text, _PARAGRAPH)
+
+
+def escape(text: object, longest: int = _LONGEST) -> str:
     r"""`text` on one line, shown letter for letter by any Markdown reader, in a table cell too.
 
     >>> print(escape("<b> a|b *c*"))
     &lt;b&gt; a\|b \*c\*
     """
-    line = plain(text, _LONGEST)
+    line = plain(text, longest)
     marked = (f"\\{c}" if c in _MEANINGFUL else _ENTITIES.get(c, c) for c in line)
     return "".join(marked)
 

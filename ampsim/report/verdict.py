@@ -38,7 +38,9 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
     goal = Goal(metric, target)
     if not _has_reached(best):
         return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, goal)}"
-    if best is first and len(records) > 1:
+    if best is first and any(map(_is_tied, records)):
+        said = f"{_name(best)} has the smallest median, training {_rate(best)}{_stale(best)}."
+    elif best is first and len(records) > 1:
         said = _first_wins(records, goal)
     else:
         said = _reaching(best, first, goal)
@@ -125,6 +127,8 @@ def _stale(row: Row) -> str:
 def _when(row: Row) -> str:
     """Time to the target, and in how many repeats if not in all."""
     reached, repeats = number(row, "repeats_reached"), number(row, "repeats")
+    if not _has_reached(row):
+        return f"in {reached:.0f} of {repeats:.0f} repeats only" if reached else "in no repeat"
     some = f" (in {reached:.0f} of {repeats:.0f} repeats)" if reached < repeats else ""
     return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
 

@@ -20,6 +20,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
+from ampsim.study.device_rows import with_devices
 from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
 from ampsim.study.forecast_manifest import manifest_of, sureness_of
@@ -208,14 +209,7 @@ def forecast(
     target = model.target if target is None else target
     placed = placement_of(DEFAULT if placement is None else placement)
     plan = Plan(
-        model,
-        cluster,
-        max_epochs,
-        mode,
-        instances,
-        target,
-        placed,
-        validate_every=validate_every,
+        model, cluster, max_epochs, mode, instances, target, placed, validate_every=validate_every
     )
     looks = looks_of(len(schedules), repeats, sure, max_repeats)
     budget = None if tune is None else require_budget(tune)
@@ -263,9 +257,10 @@ def _collect(
     rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     note_validation(rows, [of[0].label in solvers for of in made.rows])
+    rows, of_devices = with_devices(rows, made.rows, entries, seed)
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
-    said = [*([str(advice)] if advice else []), *unreached]
+    said = [*([str(advice)] if advice else []), *unreached, *of_devices]
     if any(not one.plan.times_validation for one in entries):
         said.append(ASSUMPTION)
     manifest = {

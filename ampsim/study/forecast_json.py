@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pandas as pd
 
@@ -49,7 +49,8 @@ _COUNTS: Final = frozenset(
 def to_json(forecast: Forecast, *, seed: int) -> str:
     """Return the forecast as JSON text that ends with a newline.
 
-    What was tried by tuning, if anything, stands under `trials`.
+    Under `epochs` stands each epoch of each run, under `validations` each validation if some are
+    within epochs, and under `trials` what was tried by tuning, if anything.
 
     Args:
         forecast: what to say.
@@ -62,12 +63,25 @@ def to_json(forecast: Forecast, *, seed: int) -> str:
         "seed": seed,
         "rows": [row_values(record) for record in forecast.table.to_dict("records")],
     }
+    content["epochs"] = _of_runs(forecast, "epochs")
+    if within := _of_runs(forecast, "validations"):
+        content["validations"] = within
     if len(forecast.trials):
         trials = forecast.trials.to_dict("records")
         content["trials"] = [
             {str(key): _value(str(key), value) for key, value in one.items()} for one in trials
         ]
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list[dict[str, Any]]:
+    """The rows of a table of all runs, each with whose it is."""
+    return [
+        {"schedule": run.label or run.schedule, "repeat": run.repeat, "seed": run.seed}
+        | {str(key): _value(str(key), value) for key, value in record.items()}
+        for run in forecast.runs
+        for record in getattr(run, name).to_dict("records")
+    ]
 
 
 def row_values(record: dict[Any, Any]) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class RunMaker:
         self._jobs, self._on_progress, self._keeping = jobs, on_progress, keeping
         self._witnesses: dict[str, Witness] = {}
         self._lost: set[str] = set()
-        self._files: tuple[str, tuple[dict[str, str], ...]] | None = None
+        self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task]) -> Made:
         """Make every run of `tasks`, those of one row beside each other.
@@ -116,11 +116,7 @@ class RunMaker:
 
     def _known(self, tasks: Sequence[Task]) -> list[Known | None]:
         """What each run is kept under; None for those of a row that has no witness."""
-        first = tasks[0].plan
-        if self._files is None:
-            self._files = _code_of(first.model), data_files(first.model)
-        code, data = self._files
-        rows = {one.label: Row(one.label, one.schedule, one.plan, {}, data, code) for one in tasks}
+        first, rows = tasks[0].plan, {one.label: self._row(one) for one in tasks}
         new = [row for label, row in rows.items() if label not in {*self._witnesses, *self._lost}]
         goal = Goal(first.model.measure, first.stop_at)
         made = witnesses_of(new, goal, tasks[0].seed, self._jobs, lambda place, sentence: None)
@@ -132,6 +128,14 @@ class RunMaker:
             else None
             for one in tasks
         ]
+
+    def _row(self, task: Task) -> Row:
+        """The row that a task is of; what its model reads is hashed once."""
+        model = task.plan.model
+        if id(model) not in self._files:  # the model is held, so that its id stays its own
+            self._files[id(model)] = (model, _code_of(model), data_files(model))
+        _model, code, data = self._files[id(model)]
+        return Row(task.label, task.schedule, task.plan, {}, data, code)
 
 
 def _run_of(task: Task, outline: Outline, failure: str | None, result: Result | None = None) -> Run:

@@ -26,6 +26,8 @@ from ampsim.study.model import Model
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
 SCALINGS: Final[tuple[Scaling, ...]] = get_args(Scaling)
 AS_GIVEN: Final = "as given"
+COLUMNS: Final = ("learning_rate", "learning_rate_given", "learning_rate_rule")
+"""What a table says of a row's rate: that of the first epoch, the model's own, and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,9 @@ class Rate:
     rule: str = AS_GIVEN
 
     def columns(self, model: Model) -> dict[str, Any]:
-        """What the table says: the rate of the first epoch, the model's own, and the rule."""
+        """`COLUMNS`."""
         given = model.optimizer.rate(0)
-        return {
-            "learning_rate": given * self.factor,
-            "learning_rate_given": given,
-            "learning_rate_rule": self.rule,
-        }
+        return dict(zip(COLUMNS, (given * self.factor, given, self.rule), strict=True))
 
     def tuned(self, factor: float) -> Rate:
         """The rate that tuning chose: so many times this one."""

@@ -35,6 +35,7 @@ class RunOptions:
     clock: Clock | None = None
     placement: PlacementLike | None = None
     on_start: Callable[[Simulation], None] | None = None
+    validate_every: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def run_to_keep(
         clock=options.clock,
         on_items=tracker.on_items,
         counts_memory=True,
+        validate_every=options.validate_every,
     )
     warn(simulation.advice)
     if options.on_start is not None:

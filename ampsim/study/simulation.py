@@ -204,6 +204,7 @@ class Simulation:
     def result(self) -> Result:
         """Return what has happened so far."""
         recorder = self._training.recorder
+        self._training.note_overtaken()
         recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),

@@ -230,6 +230,11 @@ class Training:
         with fixed_settings():
             return self._method.train(self._epoch, batches, later)
 
+    def note_overtaken(self) -> None:
+        """Let each transfer that has ended have its row, also where ranks are cut on their way."""
+        if isinstance(self._engine, SolverEngine):
+            self._engine.note_overtaken()
+
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
         average_replicas(self._graph)

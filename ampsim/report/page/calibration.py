@@ -125,7 +125,7 @@ def page(found: Calibration) -> str:
     parts = [
         f"# {markdown.escape(file.name)}: fitted to published throughputs",
         markdown.escape(file.description),
-        f"**{markdown.escape(verdict(found))}**",
+        f"**{markdown.paragraph(verdict(found))}**",
         "## What was fitted",
         _fitted_table(found.fitted),
         f"Every other number is as the file gives it. {_method(found)}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from ampsim.report.forecast import Forecast, Run, runs_by_row
+from ampsim.report.forecast import Forecast, Run, looks_of, runs_by_row
 from ampsim.report.frames import floats, joined
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bounds import bounds, has_bounds
@@ -24,9 +24,8 @@ _HEADINGS = {
     "convergence": (
         "Convergence",
         "Validation over virtual time, and over epochs",
-        "What validation measured after each epoch, over virtual time and over epochs. A ring "
-        "marks where the run that is drawn reaches the target; the legend has the medians of "
-        "the table.",
+        "What each validation measured, over virtual time and over epochs. A ring marks where the "
+        "run that is drawn reaches the target; the legend has the medians of the table.",
     ),
     "throughput": (
         "Throughput",
@@ -120,7 +119,7 @@ def narrow_figures(forecast: Forecast, wanted: Collection[str] | None = None) ->
 
 def _convergence(source: _Source) -> Figure | None:
     metric = source.forecast.metric
-    epochs = {name: [run.epochs for run in repeats] for name, repeats in source.runs.items()}
+    epochs = {name: [*map(looks_of, repeats)] for name, repeats in source.runs.items()}
     epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
     if not has_scores(epochs, metric):
         return None

@@ -40,7 +40,13 @@ INDEX: Final = "index.html"
 FILES: Final = (TABLE, PAGE, INDEX)
 """Files of every forecast, beside its manifest."""
 
-TOGETHER: Final = Picture("gantt.png", "Who works when", "Gantt charts on one time axis")
+TOGETHER: Final = Picture(
+    "gantt.png",
+    "Who works when",
+    "Gantt charts on one time axis",
+    "The leading instances of the first repeat of each row. A box is a step of a worker, and its "
+    "number the instance.",
+)
 """The one figure of a report that spans are needed for."""
 
 _KIND: Final = "forecast"
@@ -51,11 +57,11 @@ _INSTANCES = 4  # as in the paper's Figure 1
 def write_forecast(forecast: Forecast, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the forecast into `folder`, made if missing; gives the files in the order written.
 
-    These are forecast.csv, epochs.csv, trials.csv if learning rates were tuned, the figures that
-    there are data for (gantt.png and gantt-<schedule>.png, and those of `result_figures`),
-    forecast.md, which shows them, index.html, which holds everything itself, and last manifest.toml
-    with the hashes of the others. They appear together, and take the place of an earlier forecast;
-    see `ampsim.output_folder`.
+    These are forecast.csv, epochs.csv, validations.csv if some are within epochs, trials.csv if
+    learning rates were tuned, the figures that there are data for (gantt.png and
+    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, index.html,
+    which holds everything itself, and last manifest.toml with the hashes of the others. They appear
+    together, and take the place of an earlier forecast; see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
@@ -125,7 +131,9 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
             kept=one.kept,
             outages=one.outages,
         )
-        figures.append((Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}"), chart))
+        caption = f"The leading instances of the first repeat of {name}, in a window of their own."
+        picture = Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}", caption)
+        figures.append((picture, chart))
     return figures
 
 

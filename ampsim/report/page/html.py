@@ -12,6 +12,7 @@ from ampsim.report.forecast import Forecast, devices_of
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt.view import gantt_view
 from ampsim.report.kept import Kept
+from ampsim.report.page.answer import NEXT, assumed_words, next_steps
 from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.page.svg import dark_colours, page_svg
 from ampsim.report.page.text import (
@@ -21,16 +22,18 @@ from ampsim.report.page.text import (
     assumed,
     charged,
     origin_values,
+    ruling,
     setting,
 )
 from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import notes, to_cells
 from ampsim.report.template import render
-from ampsim.report.verdict import best_rows, verdict
+from ampsim.report.verdict import best_rows
 from ampsim.report.words import plain
 from ampsim.toml_text import to_toml
 
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
+_SENTENCES = 4000  # chosen: of what ampsim says itself, with every device named
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class Words:
         names: names of these files.
         tables: further tables: heading, then headings of the columns, then lines.
         verdict: the verdict; that of the table if empty.
+        next: commands that say more; those of a forecast if empty.
     """
 
     kind: str
@@ -52,6 +56,7 @@ class Words:
     names: tuple[str, ...]
     tables: tuple[tuple[str, list[list[str]]], ...] = ()
     verdict: str = ""
+    next: tuple[str, ...] = ()
 
 
 FORECAST = Words(
@@ -94,8 +99,9 @@ def html_page(
     values: dict[str, Any] = {
         "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
         "words": words,
-        "verdict": words.verdict or verdict(forecast.table, forecast.target, forecast.metric),
+        "verdict": words.verdict or ruling(forecast),
         "setting": setting(forecast),
+        **_beside_verdict(forecast, words),
         "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
         "headings": headings,
         "lines": lines,
@@ -112,12 +118,13 @@ def html_page(
         )
         if spans_by_schedule
         else None,
-        "nodes": [*tuning_tables(forecast), *node_tables(forecast)],
+        "trials": tuning_tables(forecast),
+        "nodes": node_tables(forecast),
         "left": LEFT,
         "paper": PAPER,
         "pictures": _drawn(figures, narrow),
         "dark": dark_colours(),
-        "assumed": [plain(sentence, _LONGEST) for sentence in assumed(forecast.manifest)],
+        "assumed": [plain(sentence, _SENTENCES) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [
             [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)
@@ -125,6 +132,15 @@ def html_page(
         "manifest": to_toml(forecast.manifest),
     }
     return render("forecast.html", **values)
+
+
+def _beside_verdict(forecast: Forecast, words: Words) -> dict[str, Any]:
+    """What was assumed, and what to type next."""
+    return {
+        "assumed_first": plain(assumed_words(forecast.manifest), _SENTENCES),
+        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
+        "next_heading": NEXT,
+    }
 
 
 def _drawn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,50 +14,37 @@ from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.paths import expanded
 from ampsim.report import markdown
-from ampsim.report.columns import format_count, format_ratio
 from ampsim.report.forecast import Forecast, runs_by_row
-from ampsim.report.frames import DataFrame, Row, floats, number, rows, text
+from ampsim.report.frames import DataFrame, floats, number, rows
+from ampsim.report.page.answer import assumed_words, next_of_report, rates_words
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
+from ampsim.report.page.node_tables import LEFT
+from ampsim.report.page.published import PUBLISHED, published_parts
 from ampsim.report.page.text import (
     LEGEND,
     Picture,
     assumptions,
+    commands,
     origin,
     picture_parts,
     setting,
+    tables_of,
 )
+from ampsim.report.page.tuning_tables import tuning_tables, write_trials
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv, to_markdown
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.toml_text import to_toml
-from ampsim.units import format_percent, format_rate, format_seconds
 
 PAGE = "report.md"
 TABLE = "report.csv"
-PUBLISHED = "published.csv"
 WITNESS = "witness.json"
 OUTLINES = "outlines.json"
 FILES = (TABLE, PAGE)
 """Files of every report, beside its manifest."""
-
-_SHOW: dict[str, Callable[[float | None], str]] = {
-    "train_per_s": format_rate,
-    "valid_per_s": format_rate,
-    "time_to_target_s": format_seconds,
-    "best_accuracy": format_percent,
-}
-_WORDS = {
-    "train_per_s": "training",
-    "valid_per_s": "validation",
-    "epochs_to_target": "epochs to target",
-    "time_to_target_s": "time to target",
-    "best_accuracy": "best accuracy",
-    "best_error": "best error",
-}
-
 
 _DRAWN_MAX = 40  # chosen: figures with a panel or line a row cannot be read with more
 _SHOWN = ("replicas", "min_update_interval", "max_active_keys")
@@ -118,10 +105,10 @@ class Findings(Results, Protocol):
 def write_report(findings: Findings, file: File, folder: str | os.PathLike[str]) -> list[Path]:
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
-    These are report.csv, epochs.csv, published.csv where there is something to compare with,
-    witness.json, outlines.json, the figures that the recipe names and there are data for,
-    report.md, and last manifest.toml with the hashes of the others. They appear together, and take
-    the place of an earlier report; see `ampsim.output_folder`.
+    These are report.csv, epochs.csv, trials.csv if learning rates were tuned, published.csv where
+    there is something to compare with, witness.json, outlines.json, the figures that the recipe
+    names and there are data for, report.md, and last manifest.toml with the hashes of the others.
+    They appear together, and take the place of an earlier report; see `ampsim.output_folder`.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
@@ -176,7 +163,7 @@ def _copy(path: Path, digest: str, place: Path) -> None:
 
 
 def _write_tables(results: Results, place: Path) -> list[Path]:
-    written = [place / TABLE, *write_epochs(results, place)]
+    written = [place / TABLE, *write_epochs(results, place), *write_trials(results, place)]
     write_text(place / TABLE, to_csv(results.table))
     if len(results.comparison):
         written.append(place / PUBLISHED)
@@ -201,17 +188,20 @@ def _write_page(
 def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     """The page in Markdown; the recipe's own text is taken as it is."""
     model, cluster = markdown.escape(findings.model), markdown.escape(findings.cluster)
-    compared = _comparison(findings.comparison)
+    compared = published_parts(findings.comparison)
     of_grid = grid_parts(findings, file)
     ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
-        f"**{markdown.escape(ruled)}**",
+        f"**{markdown.paragraph(' '.join(filter(None, [ruled, rates_words(findings)])))}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
+        markdown.escape(assumed_words(findings.manifest)),
         *(of_grid.tables or [_table(findings), LEGEND]),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
+        *tables_of(tuning_tables(findings), LEFT),
+        *commands(next_of_report(str(findings.manifest["command"][-1]))),
         *assumptions(findings.manifest),
         *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
     ]
@@ -233,40 +223,6 @@ def _judged(findings: Results) -> DataFrame:
 
 def _is_nan(values: Any) -> Any:
     return values != values  # only NaN differs from itself
-
-
-def _comparison(comparison: DataFrame) -> list[str]:
-    """Published numbers beside simulated ones, with their ratios."""
-    records = rows(comparison)
-    if not records:
-        return []
-    headings = [
-        "schedule", "quantity", "published", "simulated", "simulated / published",
-        "published, ratio", "simulated, ratio", "source",
-    ]  # fmt: skip
-    lines = [_line(record) for record in records]
-    words = (
-        "Simulated / published says how alike the hardware is. The two ratios, each to the first "
-        "row of the same quantity here, say how alike the schedules are. "
-        f"Every digit: [{PUBLISHED}]({PUBLISHED})."
-    )
-    table = markdown.table(headings, lines, left=("schedule", "quantity", "source"))
-    return ["## Beside what was published", table.rstrip("\n"), words]
-
-
-def _line(record: Row) -> list[str]:
-    quantity = text(record, "quantity")
-    show = _SHOW.get(quantity, format_count)
-    return [
-        text(record, "schedule"),
-        _WORDS.get(quantity, quantity),
-        show(number(record, "published")),
-        show(number(record, "simulated")),
-        format_ratio(number(record, "simulated_per_published")),
-        format_ratio(number(record, "published_ratio")),
-        format_ratio(number(record, "simulated_ratio")),
-        text(record, "source"),
-    ]
 
 
 def _figures(findings: Results, file: File) -> list[tuple[Picture, Figure]]:

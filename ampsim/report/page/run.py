@@ -21,6 +21,7 @@ from ampsim.report.forecast import transfers_of
 from ampsim.report.frames import DataFrame, Row, number, rows
 from ampsim.report.gantt.outages import outages_of
 from ampsim.report.kept import kept_of
+from ampsim.report.page.answer import assumed_words, next_of_run
 from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import narrow_figures, result_figures
 from ampsim.report.page.forecast import gantt_together
@@ -30,6 +31,7 @@ from ampsim.report.page.text import (
     LEGEND,
     Picture,
     assumptions,
+    commands,
     origin,
     picture_parts,
     setting,
@@ -163,6 +165,7 @@ def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
         _tables(view),
         ((_epochs_heading(view), epochs_table(view)),) if len(view.run.epochs) else (),
         verdict_of(view),
+        tuple(next_of_run(view.manifest, len(view.run.epochs))),
     )  # fmt: skip
     return html_page(
         view,
@@ -190,14 +193,16 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     files = ", ".join(f"[{name}]({name})" for name in _tables(view))
     parts = [
         f"# Run: {model} on {cluster}",
-        f"**{markdown.escape(verdict_of(view))}**",
+        f"**{markdown.paragraph(verdict_of(view))}**",
         setting(view),
+        markdown.escape(assumed_words(view.manifest)),
         markdown.escape(view.interrupted or ""),
         to_markdown(view.table, has_target=view.target is not None).rstrip("\n"),
         LEGEND,
         *([f"## {_epochs_heading(view)}", table] if lines else []),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(node_tables(view), LEFT),
+        *commands(next_of_run(view.manifest, len(view.run.epochs))),
         *assumptions(view.manifest),
         *origin(view.manifest, "epochs.parquet"),
         f"The whole trace: {files}.",

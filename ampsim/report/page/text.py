@@ -10,6 +10,7 @@ from ampsim.report import markdown
 from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import number, rows
+from ampsim.report.page.answer import NEXT, assumed_words, next_steps, rates_words
 from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import to_markdown
@@ -58,18 +59,31 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
     parts = [
         f"# Forecast: {model} on {cluster}",
-        f"**{markdown.escape(verdict(forecast.table, forecast.target, forecast.metric))}**",
+        f"**{markdown.paragraph(ruling(forecast))}**",
         setting(forecast),
+        markdown.escape(assumed_words(forecast.manifest)),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         _table(forecast),
         LEGEND if len(forecast.table) else "",
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
+        *commands(next_steps(forecast)),
         *assumptions(forecast.manifest),
         *origin(forecast.manifest, "forecast.csv"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def ruling(forecast: Forecast) -> str:
+    """The verdict, and how the rows' learning rates were made."""
+    said = verdict(forecast.table, forecast.target, forecast.metric)
+    return " ".join(filter(None, [said, rates_words(forecast)]))
+
+
+def commands(lines: Sequence[str]) -> list[str]:
+    """The section of what to type next; empty without commands."""
+    return [f"## {NEXT}", "```sh\n" + "\n".join(lines) + "\n```"] if lines else []
 
 
 def _table(forecast: Forecast) -> str:
@@ -136,7 +150,7 @@ def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     sentences, costs = assumed(manifest), charged(manifest)
     parts: list[str] = []
     if sentences:
-        parts.append("\n".join(f"- {markdown.escape(sentence)}" for sentence in sentences))
+        parts.append("\n".join(f"- {markdown.paragraph(sentence)}" for sentence in sentences))
     if costs:
         headings, *lines = costs
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))

@@ -42,7 +42,7 @@ def _known(found: Calibration) -> dict[str, str]:
     return {"kind": "assumed", "text": f"given, not fitted, in {_name(found)}"}
 
 
-def _source(found: Calibration, fitted: Fitted) -> dict[str, str]:
+def _source(found: Calibration, fitted: Fitted) -> dict[str, Any]:
     seen, unseen = found.seen, found.unseen
     interval = "no interval, for no number is left over"
     if not math.isnan(fitted.low):
@@ -59,7 +59,16 @@ def _source(found: Calibration, fitted: Fitted) -> dict[str, str]:
         text += f", rank correlation {rank:.2f}"
     if fitted.is_at_bound:
         text += "; held by a bound of the file"
-    return {"kind": "fitted", "text": f"{text}; ampsim calibrate table {_name(found)}"}
+    told: dict[str, Any] = {
+        "kind": "fitted",
+        "text": f"{text}; ampsim calibrate table {_name(found)}",
+    }
+    if not math.isnan(fitted.low):  # the ends hold the number also where all three are rounded
+        low, high = rounded(fitted.low), rounded(fitted.high)
+        if low < high:
+            value = rounded(fitted.value)
+            told |= {"low": min(low, value), "high": max(high, value)}
+    return told
 
 
 def _listed(found: Calibration) -> str:

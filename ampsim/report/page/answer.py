@@ -1,0 +1,158 @@
+"""What a page says beside its verdict: how rows were made alike, what is assumed, what next."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ampsim.report.forecast import Forecast
+from ampsim.report.frames import number, rows, text
+from ampsim.report.page.tuning_tables import trials_of
+from ampsim.report.verdict import best_rows
+from ampsim.study.ranking import seeds_needed
+from ampsim.toml_text import is_tables, mapping, sequence
+
+_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback", "--vertical-sync"})
+"""Options that take no value; a test compares them with those of the command line."""
+
+_OF_FORECAST: Final = frozenset(
+    {
+        "--schedule", "--max-active-keys", "--min-update-interval", "--max-epochs", "--repeats",
+        "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--jobs", "-j",
+    }
+)  # fmt: skip
+"""Options of a forecast that `ampsim run` lacks, or that differ by row."""
+
+_OF_OUTPUT: Final = frozenset({"--out", "--json", "--quiet", "-q", "--traceback"})
+
+NEXT: Final = "What to type next"
+
+
+def rates_words(forecast: Forecast) -> str:
+    """How the rows' learning rates were made; empty where nothing is compared by what it learns."""
+    records = rows(forecast.table)
+    learned = [f"best_{forecast.metric.kind}", "time_to_target_s"]
+    is_blind = all(math.isnan(number(row, name)) for row in records for name in learned)
+    if len(records) < 2 or forecast.target is None or is_blind:
+        return ""
+    trials = trials_of(forecast)
+    if trials is not None:
+        tried = {
+            number(row, "learning_rate")
+            for row in rows(trials)
+            if text(row, "schedule") == text(rows(trials)[0], "schedule")
+        }
+        return f"Each row runs with the best of {len(tried)} learning rates that it tried."
+    if any(text(row, "learning_rate_rule") not in ("", "as given") for row in records):
+        return "Learning rates follow the scaling rule for averaged gradients; none was tuned."
+    if any("learning_rate" in mapping(one.get("set") or {}) for one in _schedules(forecast)):
+        return "Learning rates are those that the recipe names."
+    return "All rows have the learning rate of their model, which was tuned for none of them."
+
+
+def assumed_words(manifest: Mapping[str, Any]) -> str:
+    """What is assumed and not measured, in a line; empty where nothing is."""
+    costs = manifest.get("costs")
+    by_thing: dict[str, list[str]] = {}
+    for one in sequence(costs) if is_tables(costs) else ():
+        cost = mapping(one)
+        if cost.get("kind") == "assumed":
+            by_thing.setdefault(str(cost.get("of")), []).append(str(cost.get("what")))
+    told = [f"of {thing}: {', '.join(dict.fromkeys(what))}" for thing, what in by_thing.items()]
+    return f"Assumed, not measured: {'; '.join(told)}." if told else ""
+
+
+def next_steps(forecast: Forecast) -> list[str]:
+    """Three commands that say more than a forecast did; none of one that no command made."""
+    words = _command(forecast.manifest, "forecast")
+    records = rows(forecast.table)
+    if words is None or not records:
+        return []
+    seeds, needed = number(records[0], "repeats"), seeds_needed(len(records))
+    repeats = max(needed, int(2 * seeds) if seeds >= 1 else 0)
+    surer = [*_without(words, {"--repeats", "--sure", "--max-repeats"}), "--repeats", str(repeats)]
+    tuned = [*_without(words, {"--tune", "--trials"}), "--tune"]
+    if trials_of(forecast) is not None:
+        tuned = [*_without(words, {"--trials"}), "--trials", "16"]
+    best = (best_rows(forecast.table) or [0])[0]
+    name = text(records[best], "schedule").partition(",")[0]
+    run = ["run", *_without(words[1:], _OF_FORECAST), "--schedule", name]
+    in_flight = number(records[best], "max_active_keys")
+    if name != "sequential" and not math.isnan(in_flight) and "--max-active-keys" in words:
+        run += ["--max-active-keys", f"{in_flight:.0f}"]
+    return _plain([_line(one) for one in (surer, tuned, run)])
+
+
+def next_of_run(manifest: Mapping[str, Any], epochs: int) -> list[str]:
+    """Three commands that say more of a run that was kept; none of one that no command made."""
+    words = _command(manifest, "run")
+    if words is None:
+        return []
+    place = _value(words, "--out") or f"run-{mapping(manifest['model'])['name']}"
+    longer = [*_without(words, {"--epochs"}), "--epochs", str(2 * max(epochs, 1))]
+    other = [*_without(words, {"--seed"}), "--seed", str(int(manifest["seed"]) + 1)]
+    return _plain(
+        [
+            _line(["gantt", place, "--out", "gantt.html"]),
+            _line([*longer, "--out", "longer"]),
+            _line([*other, "--out", "other"]) + f" && {_line(['compare', place, 'other'])}",
+        ]
+    )
+
+
+def next_of_report(name: str) -> list[str]:
+    """Three commands about a report."""
+    return [
+        _line(["report", name, "--check"]),
+        _line(["report", name, "--check", "--rerun"]),
+        _line(["report", name, "--redraw"]),
+    ]
+
+
+def _schedules(forecast: Forecast) -> list[Mapping[str, Any]]:
+    found = forecast.manifest.get("schedules")
+    return [mapping(one) for one in sequence(found)] if is_tables(found) else []
+
+
+def _command(manifest: Mapping[str, Any], name: str) -> list[str] | None:
+    """The words of a command of that name, from its name on; None where another made this."""
+    words = [str(one) for one in sequence(manifest.get("command") or ())]
+    if len(words) < 2 or words[1] != name:
+        return None
+    return [name, *_without(words[2:], _OF_OUTPUT - {"--out"} if name == "run" else _OF_OUTPUT)]
+
+
+def _without(words: Sequence[str], options: frozenset[str] | set[str]) -> list[str]:
+    """Words of a command line without some options and their values."""
+    kept: list[str] = []
+    skips = False
+    for word in words:
+        option, equals, _value = word.partition("=")
+        if skips:
+            skips = False
+        elif option in options:
+            skips = not equals and option not in _FLAGS
+        else:
+            kept.append(word)
+    return kept
+
+
+def _value(words: Sequence[str], option: str) -> str | None:
+    for place, word in enumerate(words):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and place + 1 < len(words):
+            return words[place + 1]
+    return None
+
+
+def _plain(lines: list[str]) -> list[str]:
+    """The lines, unless one has characters that a page could take for its own."""
+    return lines if all(re.fullmatch(r"[\w ,.:;=/+'\"@%&~-]+", one) for one in lines) else []
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"ampsim {shlex.join(words)}"

@@ -1,0 +1,165 @@
+"""Intervals of a device's fitted numbers reach what a forecast says of throughput and time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.errors import FileFormatError
+from ampsim.study.device_rows import widened
+from ampsim.study.device_spread import Rates, Spread, combined, ends_of
+
+MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
+FLOP_PER_S, STEP_S = 1e9, 2e-5
+TRAIN_FLOP = 20 * (784 * 16 * 4 + 16 * 10 * 6) + 784 * 16 + 16 * 10
+"""Of a batch: forward, gradients and update; the first layer sends no gradient to its input."""
+
+STEPS = 4 + 3
+"""Messages of a batch but updates: forward of four nodes, backward of all but the loss, whose
+forward step starts the backward pass."""
+
+FILE = """
+flop_per_s = {flop_per_s}
+step_overhead_s = {step_s}
+
+[sources.flop_per_s]
+kind = "fitted"
+text = "a test"
+{flop_ends}
+
+[sources.step_overhead_s]
+kind = "fitted"
+text = "a test"
+{step_ends}
+"""
+
+
+def device(place: Path, flop_ends: str = "", step_ends: str = "") -> str:
+    path = place / "fitted.toml"
+    path.write_text(
+        FILE.format(flop_per_s=FLOP_PER_S, step_s=STEP_S, flop_ends=flop_ends, step_ends=step_ends)
+    )
+    return str(path)
+
+
+def made(cluster, **more):
+    model = ampsim.load_model("mlp", **MODEL)
+    return ampsim.forecast(
+        model, cluster, [ampsim.Sequential()], instances=200, target=None, max_epochs=1, **more
+    )
+
+
+def train_per_s(flop_per_s: float, step_s: float, updates: int) -> float:
+    """Closed form: one node after the other on one worker, each step its overhead and its FLOP."""
+    return 20 / ((STEPS + updates) * step_s + TRAIN_FLOP / flop_per_s)
+
+
+@pytest.fixture
+def updates(tmp_path) -> int:
+    """Steps that an update takes, read off a run whose overhead alone costs time."""
+    cluster = ampsim.load_cluster(device(tmp_path), workers=1)
+    result = ampsim.simulate(
+        ampsim.load_model("mlp", **MODEL), cluster, ampsim.Sequential(), instances=200
+    )
+    return int((result.spans["direction"] == "update").sum()) // 10
+
+
+def test_one_nodes_throughput_is_that_of_the_closed_form_at_both_ends(tmp_path, updates):
+    path = device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5")
+    (row,) = made(ampsim.load_cluster(path, workers=1)).table.to_dict("records")
+    rate = train_per_s(FLOP_PER_S, STEP_S, updates)
+    assert row["train_per_s"] == pytest.approx(rate, rel=1e-9)
+    assert row["train_per_s_low"] == pytest.approx(train_per_s(FLOP_PER_S, 4e-5, updates), rel=1e-9)
+    assert row["train_per_s_high"] == pytest.approx(
+        train_per_s(FLOP_PER_S, 1e-5, updates), rel=1e-9
+    )
+
+
+def test_two_numbers_spread_as_draws_of_the_closed_form_do(tmp_path, updates):
+    """95 % of 200,000 draws of both numbers, log-normal, against the runs at four ends."""
+    path = device(tmp_path, "low = 8e8\nhigh = 1.25e9", "low = 1.6e-5\nhigh = 2.5e-5")
+    (row,) = made(ampsim.load_cluster(path, workers=1)).table.to_dict("records")
+    generator, sigma = np.random.default_rng(0), math.log(1.25) / 1.959964
+    flop = FLOP_PER_S * np.exp(sigma * generator.standard_normal(200_000))
+    step = STEP_S * np.exp(sigma * generator.standard_normal(200_000))
+    drawn = 20 / ((STEPS + updates) * step + TRAIN_FLOP / flop)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    assert row["train_per_s_low"] == pytest.approx(low, rel=0.01)
+    assert row["train_per_s_high"] == pytest.approx(high, rel=0.01)
+
+
+def test_the_interval_of_the_time_holds_seeds_and_device(tmp_path):
+    """Root of the sum of squares of both, in logarithms; each alone is what is left of it."""
+    row = {
+        "note": "", "train_per_s": 100.0, "time_to_target_s": 8.0, "time_to_target_low_s": 6.0,
+        "time_to_target_high_s": 9.0, "time_to_target_coverage": 0.94,
+    }  # fmt: skip
+    spread = Spread((), Rates(100.0, 200.0), (Rates(50.0, 100.0), Rates(200.0, 400.0)))
+    told = widened(row, spread, (1000.0, 500.0))
+    assert (told["train_per_s_low"], told["train_per_s_high"]) == (50.0, 200.0)
+    assert told["time_to_target_device_low_s"] == pytest.approx(4.0)
+    assert told["time_to_target_device_high_s"] == pytest.approx(16.0)
+    below = math.log(8 / told["time_to_target_low_s"])
+    assert below**2 == pytest.approx(math.log(8 / 6) ** 2 + math.log(2) ** 2)
+    above = math.log(told["time_to_target_high_s"] / 8)
+    assert above**2 == pytest.approx(math.log(9 / 8) ** 2 + math.log(2) ** 2)
+    assert "of the device alone, 95 %: training 50.0 /s to 200 /s" in told["note"]
+
+
+def test_validation_and_training_count_as_much_as_each_takes():
+    spread = Spread((), Rates(100.0, 100.0), (Rates(100.0, 50.0), Rates(100.0, 100.0)))
+    assert spread.time_ratios(300.0, 100.0) == pytest.approx([5 / 4, 1.0])
+
+
+def test_numbers_that_err_on_one_side_only_spread_on_that_side():
+    assert combined([0.5, 1.0, 1.0, 1.0]) == pytest.approx((0.5, 1.0))
+    assert combined([0.5, 2.0, 2.0, 0.5]) == pytest.approx((0.5**2**0.5, 2**2**0.5))
+
+
+def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_first(tmp_path):
+    """Sequential training pays one message at a time, AMP several: overheads decide their order."""
+    path = device(tmp_path, step_ends="low = 1e-7\nhigh = 4e-5")
+    cluster = ampsim.load_cluster(path, workers=4)
+    model = ampsim.load_model("mlp", **{**MODEL, "layers": 4})
+    found = ampsim.forecast(
+        model, cluster, "sequential,amp", instances=200, target=0.11, max_epochs=4
+    )
+    said = " ".join(found.manifest["assumptions"])
+    assert "step_overhead_s of fitted 1e-07 to 4e-05" in said
+    assert "Ranks are of the numbers themselves." in said
+    assert all("of the device alone, 95 %" in note for note in found.table["note"])
+
+
+def test_a_forecast_on_devices_without_intervals_has_none_of_it():
+    found = made(ampsim.load_cluster("tflops-1", workers=2))
+    assert "train_per_s_low" not in found.table
+    assert "assumptions" not in found.manifest
+
+
+def test_the_papers_core_has_the_intervals_of_its_fit():
+    ends = ends_of(ampsim.load_cluster("ampnet-core", workers=2))
+    assert [(one.key, one.value) for one in ends] == [
+        ("flop_per_s", 2.051e10), ("flop_per_s", 2.427e10),
+        ("step_overhead_s", 1.402e-5), ("step_overhead_s", 3.751e-5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("low = 1e-5", "low and high are the ends of one interval; give both, or neither"),
+        ("low = 4e-5\nhigh = 1e-5", "low must be < high, got 4e-05 and 1e-05; exchange them"),
+        ("low = 3e-5\nhigh = 4e-5", "step_overhead_s must lie from low to high, 3e-05 to 4e-05"),
+        ("low = 0\nhigh = 4e-5", "low must be > 0, got 0"),
+        ('low = "a"\nhigh = 4e-5', "low must be a number"),
+    ],
+)
+def test_an_interval_that_is_none_is_refused_in_one_line(tmp_path, ends, said):
+    with pytest.raises(FileFormatError) as caught:
+        ampsim.load_cluster(device(tmp_path, step_ends=ends), workers=1)
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1

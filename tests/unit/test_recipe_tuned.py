@@ -1,0 +1,214 @@
+"""A recipe that compares fairly: what a forecast is told by options, a recipe is told by keys."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import FileFormatError
+from ampsim.recipes.checking import check_report, read_manifest
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.rows import make_rows
+from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
+from ampsim.report.page.recipe import redraw_report
+from ampsim.study.halving import trials_of
+from ampsim.toml_text import mapping
+
+MODEL = {"data": "synthetic", "hidden": 32, "batch": 20}
+RECIPE = """
+title = "Tuned"
+model = "mlp"
+set = { data = "synthetic", hidden = 32, batch = 20 }
+workers = 4
+instances = 200
+seeds = [0, 1]
+target = 0.5
+max_epochs = 3
+validate_every = 60
+scale_rate = "linear"
+tune = 3
+figures = ["convergence"]
+
+[[schedules]]
+name = "sequential"
+
+[[schedules]]
+name = "pipeline"
+max_active_keys = 4
+"""
+SCHEDULES = [ampsim.Sequential(), ampsim.Pipeline(4)]
+COLUMNS = ("epochs_to_target", "time_to_target_s", "learning_rate", "learning_rate_rule")
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, make_report) -> Path:
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "recipe.toml").write_text(RECIPE)
+    make_report(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def forecast():
+    return ampsim.forecast(
+        ampsim.load_model("mlp", **MODEL),
+        ampsim.load_cluster("tflops-1", workers=4),
+        SCHEDULES,
+        target=0.5,
+        max_epochs=3,
+        repeats=2,
+        instances=200,
+        validate_every=60,
+        scale_rate="linear",
+        tune=3,
+    )
+
+
+@pytest.mark.slow
+def test_a_recipe_tunes_and_validates_as_a_forecast_with_the_same_options(report, forecast):
+    table, trials = pd.read_csv(report / "report.csv"), pd.read_csv(report / "trials.csv")
+    assert len(trials) == 2 * trials_of(3)
+    for name in COLUMNS:
+        assert table[name].tolist() == pytest.approx(forecast.table[name].tolist(), nan_ok=True)
+    for name in ("learning_rate", "seed", "time_to_target_s", "is_chosen"):
+        made = forecast.trials[name].astype(float).tolist()
+        assert trials[name].astype(float).tolist() == pytest.approx(made, nan_ok=True)
+    assert not set(trials["seed"]) & set(pd.read_csv(report / "epochs.csv")["repeat"] - 1)
+    looks = pd.read_csv(report / "validations.csv")
+    assert looks["instances"].head(4).tolist() == [60, 120, 180, 200]
+
+
+@pytest.mark.slow
+def test_page_and_manifest_say_what_was_tried(report):
+    page, manifest = (report / "report.md").read_text(), read_manifest(report)
+    assert "## Learning rates that were tried" in page
+    assert (manifest["tune"], manifest["scale_rate"]) == (3, "linear")
+    assert manifest["validate_every"] == 60
+    table = pd.read_csv(report / "report.csv")
+    told = [mapping(one)["learning_rate"] for one in manifest["schedules"]]
+    assert told == table["learning_rate"].tolist()
+
+
+@pytest.mark.slow
+def test_a_tuned_report_follows_and_is_redrawn_to_the_byte(report):
+    recipe = read_recipe(report)
+    assert check_report(recipe, report).faults == ()
+    before = {path.name: path.read_bytes() for path in report.iterdir() if path.is_file()}
+    hashes = dict(mapping(read_manifest(report)["files"]))
+    redraw_report(read_results(recipe, report), recipe.file, report, hashes)
+    assert {p.name: p.read_bytes() for p in report.iterdir() if p.is_file()} == before
+
+
+@pytest.mark.slow
+def test_trials_that_were_edited_are_not_drawn(report):
+    trials = report / "trials.csv"
+    kept = trials.read_text()
+    try:
+        trials.write_text(kept.replace("True", "False"))
+        with pytest.raises(FileFormatError, match=r"trials\.csv is not as it was written"):
+            read_results(read_recipe(report), report)
+    finally:
+        trials.write_text(kept)
+
+
+@pytest.mark.slow
+def test_tuning_that_was_interrupted_goes_on_where_it_was(folder):
+    made: list[str] = []
+
+    def interrupt(progress) -> None:
+        if progress.schedule not in made:
+            made.append(progress.schedule)
+        if len(made) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedReport, match="run again to go on"):
+        run_recipe(read_recipe(folder), folder, RecipeOptions(on_progress=interrupt))
+    said: list[str] = []
+    run_recipe(read_recipe(folder), folder, RecipeOptions(say=said.append))
+    assert said == [
+        f"sequential, rate {rate}, seed 1000000: kept from before" for rate in (0.1, 0.2, 0.05)
+    ]
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 4), ("sqrt", 2)])
+def test_a_rule_scales_the_rows_that_average(folder, rule, factor):
+    (folder / "recipe.toml").write_text(RECIPE.replace('"linear"', f'"{rule}"'))
+    rows = make_rows(read_recipe(folder)).rows
+    assert [row.plan.rate.factor for row in rows] == [1, factor]
+    assert {row.plan.validate_every for row in rows} == {60}
+
+
+def test_without_these_keys_rows_run_as_before(folder):
+    plain = [line for line in RECIPE.splitlines() if line.split(" =")[0] not in KEYS]
+    (folder / "recipe.toml").write_text("\n".join(plain))
+    for row in make_rows(read_recipe(folder)).rows:
+        assert (row.plan.rate.factor, row.plan.validate_every) == (1, None)
+        assert "rate_factor" not in row.decided_by and "validate_every" not in row.decided_by
+
+
+KEYS = ("validate_every", "scale_rate", "tune")
+MODE = 'name = "sequential"\nmode = "sleep"'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("tune = 3", "tune = 0", "tune must be a whole number of learning rates from 2 to 64"),
+        ("tune = 3", "tune = 65", "tune must be a whole number of learning rates from 2 to 64"),
+        ("tune = 3", "tune = 2.5", "tune must be a whole number, got 2.5"),
+        ('"linear"', '"cubic"', "scale_rate must be 'none', 'linear' or 'sqrt', got 'cubic'"),
+        ("validate_every = 60", "validate_every = 0", "validate_every must be >= 1, got 0"),
+        ('name = "sequential"', MODE, "tune needs what is learned, and mode 'sleep' of 'sequ"),
+        (
+            'name = "sequential"',
+            'name = "sync-sgd"',
+            "schedules[0]: validate_every=60 stops ranks of sync-sgd within an epoch; leave it",
+        ),
+        (
+            "tune = 3",
+            'figures = []\n\n[[schedules]]\nname = "gpipe"\nmax_active_keys = 4\nmode = "sleep"\n'
+            'epochs_of = "pipeline"',
+            "validate_every counts parts of epochs, and 'gpipe' takes whole ones with epochs_of",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_so_is_refused_in_one_line(folder, before, after, said):
+    content = RECIPE.replace(before, after, 1)
+    if "gpipe" in after:
+        content = content.replace('figures = ["convergence"]', "", 1)
+    (folder / "recipe.toml").write_text(content)
+    with pytest.raises(FileFormatError) as caught:
+        make_rows(read_recipe(folder))
+    assert f"recipe.toml: {said}" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_legend_has_the_tables_time_where_validation_is_within_an_epoch(forecast):
+    from ampsim.units import format_seconds
+
+    figure = ampsim.figures.convergence(forecast)
+    (legend,) = figure.legends
+    texts = " ".join(one.get_text().replace("\n", " ") for one in legend.get_texts())
+    told = [one for one in forecast.table["time_to_target_s"] if not math.isnan(one)]
+    assert told and all(format_seconds(one) in texts for one in told)
+
+
+def test_run_validates_within_epochs_and_keeps_each_validation(call):
+    import json
+
+    words = ("run", "mlp", "--set", "data=synthetic", "--set", "hidden=8", "--workers", "4")
+    ended = call(*words, "--instances", "500", "--validate-every", "200", "--quiet", "--json", "-")
+    assert ended.code == 0
+    told = json.loads(ended.out)["validations"]
+    assert [one["instances"] for one in told] == [200, 400, 500]
+    kept = pd.read_csv(Path("run-mlp") / "validations.csv")
+    assert kept["time_s"].tolist() == [one["time_s"] for one in told]
+    refused = call(*words, "--validate-every", "0", "--quiet")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "validate_every must be a whole number >= 1, got 0" in refused.err
