@@ -1,13 +1,14 @@
 """Figures of results and forecasts, for notebooks and scripts: `ampsim.figures.gantt(result)`.
 
 Each gives a matplotlib Figure, which shows itself in a notebook after ``%matplotlib inline``, and
-which `save` writes as PNG, SVG or PDF.
+which `save` writes as PNG, SVG or PDF. `perfetto` writes a trace instead.
 """
 
 from ampsim.report.figures import (
     convergence,
     gantt,
     of,
+    perfetto,
     plane,
     queues,
     save,
@@ -15,4 +16,7 @@ from ampsim.report.figures import (
     utilisation,
 )
 
-__all__ = ["convergence", "gantt", "of", "plane", "queues", "save", "staleness", "utilisation"]
+__all__ = [
+    "convergence", "gantt", "of", "perfetto", "plane", "queues", "save", "staleness",
+    "utilisation",
+]  # fmt: skip

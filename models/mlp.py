@@ -26,21 +26,30 @@ import ampsim
 from ampsim.data import ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
-from ampsim.optim import sgd
+from ampsim.optim import Learning, OptimizerName
 
 PIXELS = 784
 CLASSES = 10
 
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 @dataclass(frozen=True)
-class Config:
+class Config(Learning):
     """Options of the perceptron.
 
     Args:
         hidden: units of each hidden layer.
         layers: linear layers, the classifier among them.
         batch: images in an instance.
-        learning_rate: of SGD.
+        optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
+        learning_rate: of the method; in two-stage of gradient descent.
+        momentum: of momentum, nesterov and lars; None for 0.9.
+        weight_decay: times the weights is added to the gradient.
+        rate_policy: constant, exponential:FACTOR, polynomial:EPOCHS[:POWER] or
+            multistep:EPOCH,EPOCH,…[:FACTOR].
+        warmup_epochs: in which the rate grows from a tenth; in two-stage those of gradient descent.
+        second_rate: of Adam in two-stage; None for 0.001.
         min_update_interval: gradients between updates under AMP.
         data: "mnist", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
@@ -51,7 +60,8 @@ class Config:
     hidden: Annotated[int, Field(ge=1)] = 784
     layers: Annotated[int, Field(ge=1)] = 4
     batch: Annotated[int, Field(ge=1)] = 100
-    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+    optimizer: OptimizerName = "sgd"
+    learning_rate: Rate = 0.1
     min_update_interval: Annotated[int, Field(ge=1)] = 1
     data: Literal["mnist", "synthetic"] = "mnist"
     folder: str = ""
@@ -114,7 +124,7 @@ def build(config: Config) -> ampsim.Model:
         make_graph=lambda: perceptron(config),
         make_data=data,
         pump=pump,
-        optimizer=sgd(config.learning_rate),
+        optimizer=config.make_optimizer(),
         target=0.97,
         min_update_interval=config.min_update_interval,
         items="images",

@@ -44,10 +44,12 @@ PARAMETERS_MAX = 5
 # fails, and so does an entry that is longer than it need be.
 LONG_MODULES: dict[str, int] = {
     "tests/oracle/test_solvers_times.py": 320,  # one closed form after the other
+    "tests/property/nodes/conftest.py": 321,  # the table of nodes
     "models/bilstm_tagger.py": 301,  # a model is one file
-    "ampsim/study/result.py": 370,  # all that is read off one run
+    "models/profile.py": 438,  # five networks, layer by layer
+    "ampsim/study/result.py": 384,  # all that is read off one run
     "ampsim/trace/recorder.py": 347,  # the schemas of all tables
-    "ampsim/model_parallel/assembly.py": 331,  # one place puts an engine together
+    "ampsim/model_parallel/assembly.py": 328,  # one place puts an engine together
 }
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "study"}

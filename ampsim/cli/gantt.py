@@ -132,7 +132,9 @@ def gantt(
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
     """What is to be drawn of a run that was kept."""
+    from ampsim.report.gantt.outages import outages_of
     from ampsim.report.perfetto.trace import Trace
+    from ampsim.study.loaded_run import LoadedRun
     from ampsim.study.run_dir import read_run
 
     kept = read_run(folder)
@@ -151,7 +153,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("stashes"),
         lambda: kept.chunks("transfers"),
         kept.devices,
-        kept.table("outages"),
+        outages_of(LoadedRun(kept)),
         kept.table("memory"),
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
@@ -159,6 +161,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
 
 def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
     """The same of a model, run for a moment."""
+    from ampsim.report.gantt.outages import outages_of
     from ampsim.report.perfetto.trace import Trace
     from ampsim.study import Result, simulate
     from ampsim.study.schedule_names import labels_of
@@ -185,7 +188,7 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
             lambda: [result.stashes],
             lambda: [result.transfers],
             [device.name for device in cluster.devices],
-            result.outages,
+            outages_of(result),
             result.memory,
         )
 

@@ -117,12 +117,14 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.boxes import choose_window, whole_window
     from ampsim.report.gantt.chart import Schedule, gantt, gantt_comparison
+    from ampsim.report.gantt.outages import instances_of
     from ampsim.report.gantt.window import chosen_window
     from ampsim.report.saving import save
 
     spans, transfers, outages = shown.spans(), shown.transfers(), shown.outages()
     whole_s = whole_window(spans.values())
-    window_s = choose_window(spans) if window is None else chosen_window(window, spans)
+    count = instances_of(outages.values())
+    window_s = choose_window(spans, count) if window is None else chosen_window(window, spans)
     same: dict[str, Any] = {
         "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
     }  # fmt: skip

@@ -40,8 +40,9 @@ def models(
 ) -> Code:
     """List the shipped models, or show one: what it is, its options and the nodes of its graph.
 
-    The object of --json: ampsim, models (a list: name, description, options, nodes, parameters;
-    the last three are null unless one model is named).
+    The object of --json: ampsim, models (a list: name, description, options, nodes, parameters,
+    cc_ratio; the last four are null unless one model is named). CC ratio: FLOP of a forward pass,
+    an item of the first batch in the mean, over parameters; null where the data are not there.
     """
     prepare_json(json)
     if name is None:
@@ -91,6 +92,7 @@ def _plain(
     name: str, description: str, model: Model | None = None, graph: Graph | None = None
 ) -> dict[str, Any]:
     """A model as plain values; what is not known without building it is None."""
+    from ampsim.study.cc_ratio import cc_ratio
     from ampsim.study.model_text import options_of
 
     fields = None if model is None else options_of(model.config)
@@ -102,6 +104,7 @@ def _plain(
         and [{key: str(getattr(one, key)) for key in _OF_OPTION} for one in fields],
         "nodes": nodes and [dict(zip(_OF_NODE, node, strict=True)) for node in nodes],
         "parameters": None if graph is None else parameter_count(graph),
+        "cc_ratio": None if model is None else cc_ratio(model),
     }
 
 
@@ -112,6 +115,7 @@ _OF_NODE = ("name", "type", "parameters")
 def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim import assets
     from ampsim.cli.type_words import types_in_words
+    from ampsim.study.cc_ratio import cc_ratio
     from ampsim.study.model_text import docstring_of, options_of
 
     types = types_in_words(model.config)
@@ -120,6 +124,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
         for one in options_of(model.config)
     ]
     nodes = [_node_row(node) for node in graph.nodes]
+    ratio = cc_ratio(model)
     return "\n".join(
         [
             docstring_of(assets.locate("models", name)),
@@ -127,7 +132,8 @@ def _text(name: str, model: Model, graph: Graph) -> str:
             "Options, for --set KEY=VALUE:",
             in_columns(fields, indent="  "),
             "",
-            f"Graph: {len(graph.nodes)} nodes, {parameter_count(graph):,} parameters",
+            f"Graph: {len(graph.nodes)} nodes, {parameter_count(graph):,} parameters; CC ratio "
+            + ("unknown without the data" if ratio is None else f"{ratio:.3g}"),
             in_columns(nodes, indent="  "),
         ]
     )

@@ -90,6 +90,14 @@ class Tuning:
     workers_per_rank: Annotated[
         int | None, optional("N", "Workers of each copy, of a solver.  [default: 1]")
     ] = None
+    inner: Annotated[
+        str | None,
+        optional(
+            "NAME[:N]",
+            "The schedule inside each copy, of a solver, and its --max-active-keys: such as "
+            "pipeline:4, or, where weights are exchanged, amp:8.  [default: sequential]",
+        ),
+    ] = None
     collective: Annotated[
         str | None,
         optional(
@@ -101,6 +109,21 @@ class Tuning:
     ] = None
     ranks_per_group: Annotated[
         int | None, optional("N", "Ranks in a group of the hierarchical collective.")
+    ] = None
+    bucket_bytes: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Layers share a message of a collective, from the last one on, until it has so many "
+            "bytes; 0 for a message of each layer.  [default: one message of all]",
+        ),
+    ] = None
+    overlap: Annotated[
+        bool | None,
+        optional(
+            None,
+            "Under sync-sgd, add up a bucket beside the rest of the backward pass.",
+        ),
     ] = None
     servers: Annotated[
         int | None,
@@ -126,6 +149,15 @@ class Tuning:
             "N",
             "Steps of a rank from one exchange to the next, under easgd and its kin, local-sgd and "
             "diloco.  [default: 1; local-sgd: 8; diloco: 50]",
+        ),
+    ] = None
+    elastic: Annotated[
+        str | None,
+        optional(
+            "SIDE",
+            "Who takes the difference of elastic averaging, under easgd, async-easgd and ea-wild: "
+            "server or worker.  [default: server]",
+            autocompletion=completion.one_of(*completion.SIDES),
         ),
     ] = None
     staleness_bound: Annotated[

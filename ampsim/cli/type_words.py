@@ -48,6 +48,9 @@ class _Lenient(GenerateJsonSchema):
 
 
 def _words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        parts = [_words(one) for one in schema["anyOf"] if one.get("type") != "null"]
+        return f"{parts[0]}, or not given" if len(parts) == 1 and parts[0] else ""
     choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if choices:
         *others, last = map(str, choices)

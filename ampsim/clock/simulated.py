@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from heapq import heapify
+from heapq import heapify, heappush
 from typing import Any, Final, cast
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
-from simpy.events import Event, EventPriority, Timeout
+from simpy.events import NORMAL, Event, EventPriority
 
 from ampsim.clock.protocol import Signal
 
@@ -38,19 +38,46 @@ class SimSignal(Event):
         # As `Event.succeed`, which has no priority: SimPy's own events are written like this.
         self._ok = True
         self._value = None
-        self.env.schedule(self, SETTLED)
+        environment = self.env
+        entry = (environment._now, SETTLED, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
+        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""
         return _once(self)
 
 
-class SimSleep(Timeout):
-    """A SimPy timeout that a coroutine can await."""
+class SimSleep(Event):
+    """A SimPy timeout that a coroutine can await, which happens whatever comes."""
+
+    _ok = True
+    _value = None
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the time is over."""
-        return _once(self)
+        return iter((self,))  # pyright: ignore[reportReturnType]  # as `_once`
+
+
+class _Call(Event):
+    """An event that calls a function: SimPy's Timeout with a callback, in half the time.
+
+    Args:
+        environment: whose event it is.
+        ticks: from now, 0 or more.
+        callback: what is called.
+    """
+
+    def __init__(
+        self, environment: simpy.Environment, ticks: int, callback: Callable[[], None]
+    ) -> None:
+        assert ticks >= 0, "time never goes back"
+        self.env = environment
+        self.callbacks = [lambda _event: callback()]
+        self._ok = True
+        self._value = None
+        due = environment._now + ticks  # pyright: ignore[reportPrivateUsage]  # as `Timeout` does by calls
+        place = next(environment._eid)  # pyright: ignore[reportPrivateUsage]  # likewise
+        heappush(environment._queue, (due, NORMAL, place, self))  # pyright: ignore[reportPrivateUsage]  # likewise
 
 
 class SimClock:
@@ -76,7 +103,14 @@ class SimClock:
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
-        return SimSleep(self._environment, round(delay_s * TICKS_PER_SECOND))
+        # As `Timeout`, in one call for four: one is made for each step.
+        ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
+        assert ticks >= 0, f"sleeps for {delay_s} s"
+        sleep = SimSleep.__new__(SimSleep)
+        sleep.env, sleep.callbacks = environment, []
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), sleep)  # pyright: ignore[reportPrivateUsage]  # see above
+        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
+        return sleep
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""
@@ -95,9 +129,7 @@ class SimClock:
 
     def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
         """An event in `delay_s` virtual seconds that calls `callback`."""
-        event = Timeout(self._environment, round(delay_s * TICKS_PER_SECOND))
-        event.callbacks.append(lambda _event: callback())  # pyright: ignore  # a list until processed
-        return event
+        return _Call(self._environment, round(delay_s * TICKS_PER_SECOND), callback)
 
     def _take_back(self, event: Event) -> None:
         """Remove an event that is yet to come from SimPy's heap."""

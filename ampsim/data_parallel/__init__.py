@@ -1,9 +1,20 @@
 """Data parallelism: copies of a model, and the solvers between them."""
 
+from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
+from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solver import (
+    Locks,
+    Meets,
+    Sends,
+    Solver,
+    Step,
+    Vector,
+    Waits,
+    name_of,
+)
 from ampsim.data_parallel.solvers import (
     EASGD,
     SOLVERS,
@@ -34,10 +45,17 @@ __all__ = [
     "Hogwild",
     "Hop",
     "LocalSGD",
+    "Locks",
+    "Meets",
+    "Sends",
     "Served",
     "Solver",
     "SolverEngine",
+    "Step",
     "SyncEASGD",
     "SyncSGD",
+    "Vector",
+    "Waits",
     "cluster_of_rank",
+    "name_of",
 ]

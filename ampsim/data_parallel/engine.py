@@ -10,14 +10,13 @@ from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Dealer, Later
 from ampsim.data_parallel.fitting import (
     BARE,
-    observer,
     optimizer_of,
     outer_of,
     require_fit,
     require_plain,
 )
 from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.parameters import Parameters, weighted_mean
+from ampsim.data_parallel.parameters import Parameters, shapes_of, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver, Vector
@@ -26,7 +25,7 @@ from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
-from ampsim.model_parallel import Job, PassReport, PassTotals
+from ampsim.model_parallel import Job, Observer, PassReport, PassTotals
 from ampsim.model_parallel.worker_memories import WorkerMemories
 from ampsim.trace import START, Cause, Recorder
 
@@ -66,7 +65,7 @@ class SolverEngine:
         seed: int | None,
     ) -> None:
         """Put everything together; no time passes yet."""
-        require_fit(job.graph, solver)
+        require_fit(job.graph, solver, is_abstract=is_abstract)
         require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
@@ -77,7 +76,7 @@ class SolverEngine:
         names = [node.name for node in nodes]
         thetas = [node.theta for node in nodes]
         instant = Instant(clock)
-        together = solver.inner.admission.in_flight_max or 1
+        together = solver.batches_per_deal
         is_together = solver.meets == "all"
         dealer = Dealer(self._count, together, in_rounds=is_together, on_epoch=self._end_epoch)
         self._setting = Setting(
@@ -89,7 +88,7 @@ class SolverEngine:
             instant=instant,
             fabric=Fabric(cluster, clock, recorder, instant.settle, seed=seed),
             memories=WorkerMemories(cluster, clock, is_counting=counts_memory),
-            centre=Parameters(names, thetas, optimizer),
+            centre=Parameters(names, thetas, optimizer, shapes_of(nodes)),
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),
@@ -103,8 +102,8 @@ class SolverEngine:
         self._visits: Visits | None = None
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors(seed)
-        self._observer = observer(job, is_abstract)
-        self._observer.controller.on_finish = self._tell
+        self._observer = Observer(job, is_abstract)
+        self._observer.tell_items(self._tell)
 
     def _begin_empty(self) -> None:
         """Have trained nothing."""
@@ -173,10 +172,13 @@ class SolverEngine:
                 node.adopt(theta)
         return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
 
+    def note_overtaken(self) -> None:
+        """Record transfers that are under way, as far as later ones have been recorded."""
+        self._setting.fabric.note_overtaken()
+
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""
-        report = self._observer.run_pass(batches, is_training=False)
-        return PassReport(self._last_end_s, self._last_end_s, report.totals)
+        return self._observer.validate(batches, self._last_end_s)
 
     def _make_ranks(
         self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int], seed: int | None

@@ -4,41 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from ampsim.clock import SimClock
 from ampsim.data_parallel.outer import nesterov
 from ampsim.data_parallel.solver import Solver
 from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
 from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Engine, Job, Sequential
+from ampsim.model_parallel import stages_of
 from ampsim.optim import Optimizer, momentum, sgd
-from ampsim.trace import Recorder
 
 BARE: Final = sgd(1.0)
 """Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
-
-
-def observer(job: Job, is_abstract: bool) -> Engine:
-    """What measures the centre's weights, on a clock of its own."""
-    nodes = [node.name for node in job.graph.nodes]
-    return Engine(
-        job,
-        load_cluster("tflops-1", workers=1),
-        [HOST, *[0] * (len(nodes) - 1)],
-        Sequential(),
-        clock=SimClock(),
-        recorder=Recorder(nodes, 1, 0),
-        is_abstract=is_abstract,
-    )
 
 
 def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
     """The model's optimizer, with the solver's momentum where it has one.
 
     Raises:
-        OptionError: the model's optimizer is another than "sgd".
+        OptionError: the model's optimizer is another than "sgd", or has a weight decay.
     """
     if not isinstance(solver, AsyncSGD) or not solver.momentum:
         return optimizer
@@ -46,6 +30,11 @@ def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
         raise OptionError(
             f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
             f"got {optimizer.name}; leave momentum out"
+        )
+    if optimizer.touches_all:
+        raise OptionError(
+            f"{solver.name}: momentum={solver.momentum:g} would lose the weight decay of the "
+            "model's sgd; leave momentum out, or take a model whose optimizer is momentum"
         )
     return momentum(optimizer.rate, solver.momentum)
 
@@ -57,11 +46,12 @@ def outer_of(solver: Solver) -> Optimizer:
     return nesterov(solver.outer_rate, solver.outer_momentum)
 
 
-def require_fit(graph: Graph, solver: Solver) -> None:
+def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
     """Check that copies of a network can be trained.
 
     Raises:
-        OptionError: an update writes weights in place, or nodes are replicas of each other.
+        OptionError: an update writes weights in place, nodes are replicas of each other, or layers
+            are no chain where gradients are sent as soon as they are there.
     """
     for node in graph.parameterized:
         if node.is_sparse:
@@ -69,6 +59,12 @@ def require_fit(graph: Graph, solver: Solver) -> None:
                 f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
+    if is_abstract and solver.reads_values:
+        raise OptionError(
+            f"mode 'sleep' has no numbers, but {solver.name} decides by them; use mode 'numeric'"
+        )
+    if solver.overlaps_backward:
+        stages_of(graph, f"{solver.name} with overlap", "leave overlap out")
     if graph.replica_groups:
         names = ", ".join(node.name for node in graph.replica_groups[0])
         raise OptionError(

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
-from ampsim.data_parallel.collectives import COLLECTIVES
-from ampsim.data_parallel.columns import columns_of, uniform_way
-from ampsim.data_parallel.hop_run import HopRun
+from ampsim.data_parallel.columns import columns_of
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import ELASTIC, Setting
 from ampsim.data_parallel.solver import Vector
-from ampsim.trace import Cause, of_transfer
+from ampsim.data_parallel.stream import Readiness, Stream
+from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
 
 NO_SERVER = -1
@@ -39,25 +37,28 @@ class Meeting:
         self._ranks = ranks
         self._outer = outer
         solver = setting.solver
-        self._collective = COLLECTIVES[solver.collective_name]
         self._there: dict[int, float] = {}
         self._ready: dict[int, float] = {}
         self._before: list[Vector | None] = []
         self._due: set[int] = set()
         self._counts = [0] * len(setting.nodes)
         self._began_s = 0.0
-        self._missing = [0] * len(ranks)
         self._met: set[int] = set()
         self._distances = [math.nan] * len(ranks)
-        count, group = len(ranks), solver.group_size
-        self._parts = self._collective.parts(count, group)
-        self._columns = [
-            (workers, sum(map(setting.bytes_of, places))) for workers, places in columns_of(ranks)
+        self._streams = [
+            Stream(setting, workers, places, self._came) for workers, places in columns_of(ranks)
         ]
-        self._ways = [uniform_way(setting, workers) for workers, _size in self._columns]
+        self._ready_early = Readiness(self._streams, ranks) if solver.overlaps_backward else None
+        self._parts = 1 + sum(len(stream.buckets) for stream in self._streams)
+        self._missing = [self._parts] * len(ranks)
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Nothing happens before the gradient is there."""
+
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
+        """Reduce a bucket beside the backward pass, when all ranks have its gradients."""
+        if self._ready_early is not None:
+            self._ready_early.note(rank.number, place, self._setting.clock.now, cause)
 
     def drained(self, rank: Rank, cause: Cause) -> None:
         """Meet before the rank's step, or step alone."""
@@ -118,7 +119,7 @@ class Meeting:
         return stepped
 
     def _is_meeting(self, rank: Rank) -> bool:
-        return (rank.steps + 1) % self._setting.solver.exchange_period == 0
+        return (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
 
     def _go_on(self, rank: Rank, cause: Cause) -> None:
         """Take the next deal."""
@@ -129,6 +130,9 @@ class Meeting:
 
     def _arrive(self, rank: Rank, cause: Cause) -> None:
         """Wait for the others; the last one starts the collective."""
+        if self._ready_early is not None and rank.deal is not None and not rank.deal.batches:
+            for place in range(len(self._setting.nodes)):
+                self.computed(rank, place, cause)
         self._there[rank.number] = self._setting.clock.now
         if len(self._there) == len(self._ranks):
             self._start(cause, rank)
@@ -137,59 +141,13 @@ class Meeting:
         self._ready, self._there = self._there, {}
         self._combine()
         self._began_s = self._setting.clock.now
-        self._missing = [len(self._columns)] * len(self._ranks)
-        for column in range(len(self._columns)):
-            self._run(column, cause, last)
-
-    def _run(self, column: int, cause: Cause, last: Rank) -> None:
-        """Let one worker of each rank take part: those that host the same nodes."""
-        setting, count = self._setting, len(self._ranks)
-        workers, size_bytes = self._columns[column]
-        item_bytes = setting.nodes[0].theta.itemsize
-        part_bytes = -(-size_bytes // item_bytes // self._parts) * item_bytes
-        way, group = self._ways[column], setting.solver.group_size
-        formula_s = held_s = math.nan
-        if way is not None:
-            rate = way.narrowest_bytes_per_s or math.inf
-            padded = part_bytes * self._parts
-            how = (count, group, padded)
-            formula_s = self._collective.seconds(*how, way.latency_s, rate)
-            held_s = self._collective.seconds(*how, 0.0, rate)
-        now_s = setting.clock.now
-        first_s = min(self._ready.values())
-        if way is None:
-            hops = self._collective.hops(count, group)
-            ends = partial(self._noted, [count, size_bytes, first_s, now_s, formula_s], [count])
-            HopRun(hops, workers, part_bytes, setting, ends).start(cause)
-            return
-        row = (count, size_bytes, first_s, now_s, now_s + formula_s, formula_s, True)
-        setting.recorder.collectives.append(row)
-        if not formula_s:
-            for rank in range(count):
-                self._came(rank, cause)
-            return
-        transfer = of_transfer(setting.recorder.transfers.count)
-        pair = (workers[last.number], workers[(last.number + 1) % count])
-        times = (now_s, now_s + formula_s, now_s, now_s + held_s)
-        places = (setting.centre_place, setting.centre_place)
-        setting.recorder.transfers.append((*places, size_bytes, *times, *pair, cause))
-
-        def end() -> None:
-            for rank in range(count):
-                self._came(rank, transfer)
-            setting.instant.settle()
-
-        setting.clock.call_later(formula_s, end)
-
-    def _noted(self, row: list[float], left: list[int], rank: int, cause: Cause) -> None:
-        """Record a collective of messages when the last rank has what it came for."""
-        left[0] -= 1
-        if not left[0]:
-            count, size_bytes, first_s, start_s, formula_s = row
-            end_s = self._setting.clock.now
-            whole = (int(count), int(size_bytes), first_s, start_s, end_s, formula_s, False)
-            self._setting.recorder.collectives.append(whole)
-        self._came(rank, cause)
+        if self._ready_early is None:
+            first_s = min(self._ready.values())
+            for stream in self._streams:
+                for bucket in range(len(stream.buckets)):
+                    stream.offer(bucket, first_s, cause, last.number)
+        for rank in range(len(self._ranks)):
+            self._came(rank, cause)
 
     def _came(self, number: int, cause: Cause) -> None:
         self._missing[number] -= 1
@@ -198,6 +156,7 @@ class Meeting:
 
     def _over(self, rank: Rank, cause: Cause) -> None:
         """Let a rank go on that has what it came for."""
+        self._missing[rank.number] = self._parts
         setting, solver = self._setting, self._setting.solver
         ready_s, now_s = self._ready[rank.number], setting.clock.now
         self._met.add(rank.number)
@@ -217,7 +176,7 @@ class Meeting:
         sends = SENDS.index(setting.solver.sends)
         stalled_s = now_s - ready_s
         waits = ALL if stalled_s else 0
-        size_bytes = sum(size for _workers, size in self._columns)
+        size_bytes = sum(stream.size_bytes for stream in self._streams)
         times = (ready_s, self._began_s, self._began_s, now_s, now_s, stalled_s)
         distance = self._distances[rank.number]
         setting.recorder.exchanges.append(

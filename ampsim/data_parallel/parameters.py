@@ -10,6 +10,7 @@ import numpy as np
 
 from ampsim.data_parallel.solver import Step, Vector
 from ampsim.errors import DivergenceError
+from ampsim.ir import ParameterizedNode
 from ampsim.optim import Optimizer
 
 BLOCK: Final = 1 << 17
@@ -25,6 +26,7 @@ class Parameters:
         names: of the nodes, for messages to people.
         thetas: the vectors to begin with.
         optimizer: makes the steps.
+        shapes: of the tensors in each vector, for an optimizer that takes them one by one.
 
     Attributes:
         thetas: the vectors.
@@ -33,12 +35,19 @@ class Parameters:
     """
 
     def __init__(
-        self, names: Sequence[str], thetas: Sequence[Vector], optimizer: Optimizer
+        self,
+        names: Sequence[str],
+        thetas: Sequence[Vector],
+        optimizer: Optimizer,
+        shapes: Sequence[Sequence[tuple[int, ...]]] | None = None,
     ) -> None:
         self._names = names
         self.thetas = list(thetas)
         self.versions = [0] * len(self.thetas)
         self.optimizer = optimizer
+        self._methods = [optimizer] * len(self.thetas)
+        if shapes is not None:
+            self._methods = [optimizer.of_tensors(one) for one in shapes]
         self._states: list[tuple[Any, ...] | None] = [None] * len(self.thetas)
 
     def step(self, place: int, rate: float, now_s: float) -> Step:
@@ -49,10 +58,10 @@ class Parameters:
         """
 
         def step(gradient: Vector, theta: Vector) -> Vector:
-            state = self._states[place]
+            state, method = self._states[place], self._methods[place]
             if state is None:
-                state = self.optimizer.init(theta)
-            stepped, self._states[place] = _stepped(self.optimizer, gradient, state, theta, rate)
+                state = method.init(theta)
+            stepped, self._states[place] = _stepped(method, gradient, state, theta, rate)
             self.require_finite(place, stepped, now_s)
             return stepped
 
@@ -96,6 +105,11 @@ def _stepped(
 def _part(part: Any, block: slice) -> Any:
     """A block of one part of an optimizer's state; a scalar is the same for all blocks."""
     return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
+
+
+def shapes_of(nodes: Sequence[ParameterizedNode]) -> list[list[tuple[int, ...]]]:
+    """For each node, the shapes of the tensors in its vector."""
+    return [list(node.parameter_shapes.values()) for node in nodes]
 
 
 def weighted_mean(vectors: Sequence[Vector | None], weights: Sequence[float]) -> Vector | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from ampsim.data_parallel.dealer import Deal
-from ampsim.data_parallel.parameters import Parameters
-from ampsim.data_parallel.setting import Setting, with_pull
+from ampsim.data_parallel.parameters import Parameters, shapes_of
+from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import Assembly, Job, SharedMachine
 from ampsim.model_parallel.footprint import STASHES, take_parameters
 from ampsim.model_parallel.passes import PassTotals
-from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.placed_node import Message, PlacedNode
+from ampsim.model_parallel.update import Updater
 from ampsim.trace import START, Cause, Recorder
 
 
@@ -22,6 +24,10 @@ class Exchange(Protocol):
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """The rank has taken its deal and has read its weights."""
+        ...
+
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
+        """The rank has the gradient of the vector at `place`, where the solver asks for it."""
         ...
 
     def drained(self, rank: Rank, cause: Cause) -> None:
@@ -80,22 +86,23 @@ class Rank:
         seed: int | None,
     ) -> None:
         self.number = number
-        self._setting = setting
-        self._totals = totals
+        self._setting, self._totals = setting, totals
         solver = setting.solver
+        drains = solver.inside.admission.drains
         shared = SharedMachine(
             setting.instant,
             setting.fabric,
             setting.memories,
             workers,
             self,
-            with_pull if solver.is_elastic else None,
+            work_in_rank if solver.is_elastic or not drains else None,
+            self._computed if solver.overlaps_backward else None,
         )
         self.assembly = Assembly(
             job,
             setting.cluster,
             list(placement),
-            solver.inner,
+            solver.inside,
             clock=setting.clock,
             recorder=_recorder_of(setting),
             is_abstract=setting.is_abstract,
@@ -108,21 +115,18 @@ class Rank:
         placed = self.assembly.placed_nodes
         self.learners: list[PlacedNode] = [placed[place] for place in setting.places]
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
-        self._averages = solver.inner.updates.averages
-        vectors = range(len(self.learners))
-        self.own = Parameters(
-            [node.name for node in setting.nodes], setting.centre.thetas, job.optimizer
-        )
-        self._begin_empty(len(vectors))
-        for one in placed:
-            one.node.is_training = True
-            if one.is_loss:
-                one.forward_routes = one.gradient_routes
+        self._averages = solver.inside.updates.averages
+        self._updater = None if drains else _updater(setting, job, averages=self._averages)
+        names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
+        self.own = Parameters(names, setting.centre.thetas, job.optimizer, shapes)
+        self._begin_empty(len(self.learners))
+        self._begin_training()
 
     def _begin_empty(self, count: int) -> None:
         """Have nothing of any deal, for so many vectors."""
         self.deal: Deal | None = None
         self.is_idle = True
+        self._is_inside = False
         self.steps = self.rows = 0
         self.gradients: list[Vector | None] = [None for _ in range(count)]
         self.touched: set[int] = set()
@@ -131,6 +135,18 @@ class Rank:
         self._centre_bytes: dict[int, int] = {}
         self.ready_s = 0.0
         self.ready_cause: Cause = START
+
+    def _begin_training(self) -> None:
+        """Let losses start backward passes."""
+        for one in self.assembly.placed_nodes:
+            one.node.is_training = True
+            if one.is_loss:
+                one.forward_routes = one.gradient_routes
+
+    def _computed(self, message: Message) -> None:
+        """Note that a node has the gradients of all instances of the deal."""
+        placed, _port, _state, _payload, cause = message
+        self.exchange.computed(self, self._vector_of[placed.index], cause)
 
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker of its own, the places of the vectors that lie there."""
@@ -166,17 +182,26 @@ class Rank:
             self.exchange.ended(self)
             return
         self.exchange.begun(self, cause)
+        if self._updater is not None:
+            self._updater.start_epoch(deal.epoch)
+            self._is_inside = True
+        if self._setting.solver.overlaps_backward:
+            for placed in self.learners:
+                assert placed.learner is not None
+                placed.learner.min_update_interval = len(deal.batches) or None
         if deal.batches:
             self.controller.start_pass(deal.batches, True, cause, first_instance=deal.first)
         else:
-            self._note_ready(cause)
-            self.exchange.drained(self, cause)
+            self._ready(cause)
 
     def drained(self, cause: Cause) -> None:
         """Take the gradients of its deal, and what the losses said."""
         assert self.deal is not None
         self._totals(self.deal.epoch).include(self.controller.totals)
         self.rows += self.deal.rows
+        if self._updater is not None:  # a node may be about to send itself an update
+            self._setting.clock.call_later(0.0, partial(self._update_last, cause))
+            return
         for place, placed in enumerate(self.learners):
             node = placed.learner
             assert node is not None
@@ -189,11 +214,18 @@ class Rank:
                 if self._averages and len(node.instances) > 1:
                     gradient *= gradient.dtype.type(1.0 / len(node.instances))
                 self.gradients[place] = gradient
-        self._note_ready(cause)
-        self.exchange.drained(self, cause)
+        self._ready(cause)
 
-    def _note_ready(self, cause: Cause) -> None:
+    def _update_last(self, cause: Cause) -> None:
+        """Let nodes apply what gradients are left, after the updates that they sent themselves."""
+        self.controller.send_updates(cause, set(self._setting.places))
+        self._setting.instant.settle()
+
+    def _ready(self, cause: Cause) -> None:
+        """Exchange, or go on, after what came of its deal."""
+        self._is_inside = False
         self.ready_s, self.ready_cause = self._setting.clock.now, cause
+        self.exchange.drained(self, cause)
 
     def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
         """Let these vectors be updated, which takes the device's time; then `exchange.updated`."""
@@ -205,15 +237,21 @@ class Rank:
 
     def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
         """Serve an update message."""
+        assert placed.learner is not None
+        if self._is_inside and self._updater is not None:
+            is_due = placed.learner.gradient_count > 0
+            return self._updater.update(placed, now_s) if is_due else NOTHING
         place = self._vector_of[placed.index]
         shape = self.exchange.update(self, place, now_s)
-        assert placed.learner is not None
         placed.learner.updated()
-        return shape
+        return PULL if shape == ELASTIC and self._updater is not None else shape
 
     def updated(self, cause: Cause) -> None:
         """Go on after its updates."""
-        self.exchange.updated(self, cause)
+        if self._is_inside:
+            self._ready(cause)
+        else:
+            self.exchange.updated(self, cause)
 
     def forget_gradients(self) -> None:
         """Start its next deal anew."""
@@ -246,6 +284,11 @@ class Rank:
             assert memory is not None
             memory.give(STASHES, size_bytes)
         self._centre_bytes = {}
+
+
+def _updater(setting: Setting, job: Job, *, averages: bool) -> Updater:
+    """What makes the steps of a rank whose nodes update themselves."""
+    return Updater(job.optimizer, setting.recorder, averages_instances=averages)
 
 
 def _recorder_of(setting: Setting) -> Recorder:

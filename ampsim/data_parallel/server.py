@@ -14,7 +14,8 @@ from functools import reduce
 from operator import add
 from typing import Any, Final, NamedTuple
 
-from ampsim.data_parallel.setting import Setting, elastic_work
+from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.setting import Setting, addition_work, elastic_work
 from ampsim.data_parallel.visit import Visit
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
@@ -41,7 +42,7 @@ class Server:
 
     Args:
         index: among the servers.
-        processor: its device.
+        worker: its number in the cluster.
         places: of the vectors that it has.
         setting: what it has in common with others.
         merged: called with a visit, the server's index and the cause when all of its part is
@@ -54,12 +55,13 @@ class Server:
     def __init__(
         self,
         index: int,
-        processor: Processor,
+        worker: int,
         places: Sequence[int],
         setting: Setting,
         merged: Callable[[Visit, int, Cause], None],
     ) -> None:
-        self.index, self.processor = index, processor
+        self.index = index
+        self.processor = processor = Processor(worker, setting.clock, setting.instant)
         self.places = tuple(places)
         self._setting = setting
         self._merged = merged
@@ -144,7 +146,7 @@ class Server:
             if is_gradient and place not in visit.touched:
                 continue
             parcel = visit.parcel[place]
-            if not is_gradient:
+            if not is_gradient and not solver.asks_first:
                 self._note_weights(visit, place)
             if not setting.is_abstract:
                 assert parcel is not None
@@ -182,6 +184,19 @@ class Server:
 
     def _work(self, place: int) -> Work:
         node = self._setting.nodes[place]
+        if self._setting.solver.asks_first:
+            return addition_work(node)
         if self._setting.solver.is_elastic:
             return elastic_work(node)
         return node.work(Direction.UPDATE, None)
+
+
+def parts_of(rank: Rank, servers: Sequence[Server], setting: Setting) -> list[tuple[int, int, int]]:
+    """What a rank sends at once: (server, worker that has it, bytes)."""
+    parts: list[tuple[int, int, int]] = []
+    for server in servers:
+        for worker, places in rank.vectors_on().items():
+            size_bytes = sum(setting.bytes_of(place) for place in places if place in server.places)
+            if size_bytes:
+                parts.append((server.index, worker, size_bytes))
+    return parts

@@ -23,6 +23,12 @@ CENTRE: Final = "centre"
 ELASTIC: Final = (-2,)
 """In place of a shape: an update that also pulls towards the centre."""
 
+PULL: Final = (-3,)
+"""The same, of an update that does nothing else: the rank has made its steps before."""
+
+NOTHING: Final = (-4,)
+"""In place of a shape: an update of a node that holds no gradients, and has none to wait for."""
+
 ELASTIC_FLOP: Final = 3
 """A subtraction, a product and an addition for each parameter."""
 
@@ -86,12 +92,22 @@ def elastic_work(node: ParameterizedNode) -> Work:
     return Work(ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes, ELASTIC_FLOP)
 
 
-def with_pull(node: ParameterizedNode) -> WorkOf:
-    """What steps of a node cost, with the pull where the shape says `ELASTIC`."""
+def addition_work(node: ParameterizedNode) -> Work:
+    """What adding a vector to the parameters of a node takes."""
+    size_bytes = node.parameter_count * node.theta.itemsize
+    return Work(node.parameter_count, ELASTIC_ARRAYS * size_bytes, 1)
+
+
+def work_in_rank(node: ParameterizedNode, own: WorkOf) -> WorkOf:
+    """What steps of a node cost, by what they cost alone and what an update's shape says."""
 
     def work(direction: Direction, shape: Extents) -> Work:
-        if direction is Direction.UPDATE and shape == ELASTIC:
-            return node.work(direction, None) + elastic_work(node)
-        return node.work(direction, shape)
+        if direction is not Direction.UPDATE or shape is None:
+            return own(direction, shape)
+        if shape == ELASTIC:
+            return own(direction, None) + elastic_work(node)
+        if shape == PULL:
+            return elastic_work(node)
+        return Work() if shape == NOTHING else own(direction, shape)
 
     return work

@@ -7,15 +7,21 @@ are called ranks: from "this rank has its gradient" to "it may take its next bat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
 from ampsim.arguments import check_fields
-from ampsim.data_parallel.collectives import COLLECTIVES
-from ampsim.errors import OptionError, one_of
-from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
+from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.model_parallel.schedules import (
+    SCHEDULES,
+    Admission,
+    Order,
+    Schedule,
+    Sequential,
+    Updates,
+)
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.options import require_count
 from ampsim.shown import shown
@@ -50,8 +56,10 @@ class Solver:
 
     Args:
         ranks: copies of the model; None for as many as the workers have room for.
-        inner: the schedule inside each copy. It must drain, for there is a gradient of a batch only
-            then.
+        inner: the schedule inside each copy. Where gradients are sent it must drain, for there is a
+            gradient of a batch only then. One that does not, such as `Amp`, is let drain at each
+            exchange; `period` then counts instances. Also a schedule's name, such as "amp", or with
+            a colon and its `max_active_keys`, as "amp:8".
         workers_per_rank: workers that a copy is spread over.
 
     Raises:
@@ -69,11 +77,13 @@ class Solver:
     """Whether a rank sends when it takes a batch, beside computing the gradient."""
     steps_first: ClassVar[bool] = False
     """Whether ranks meet after their own steps, instead of before."""
+    reads_values: ClassVar[bool] = False
+    """Whether who exchanges what, or when, depends on weights or gradients."""
     has_outer_step: ClassVar[bool] = False
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
     ranks: int | None = None
-    inner: Schedule = field(default=Sequential(), kw_only=True)
+    inner: Schedule | str = field(default=Sequential(), kw_only=True)
     workers_per_rank: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -85,6 +95,8 @@ class Solver:
         self._require_inner()
 
     def _require_inner(self) -> None:
+        if isinstance(self.inner, str):
+            object.__setattr__(self, "inner", schedule_named(self.inner))
         inner: Any = self.inner
         is_schedule = not isinstance(inner, type | Solver)
         if not (is_schedule and all(hasattr(inner, value) for value in _VALUES)):
@@ -93,7 +105,7 @@ class Solver:
                 f"{shown(inner)}"
             )
         fault = None
-        if not inner.admission.drains:
+        if not inner.admission.drains and self.sends == "gradient":
             fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
         elif inner.order.holds_gradients:
             fault = (
@@ -102,23 +114,30 @@ class Solver:
         elif inner.order.turns is not None or inner.weights.versions is not None:
             fault = f"{inner.name} has turns for the instances of one copy, which others number too"
         if fault is not None:
-            raise OptionError(f"inner of {self.name}: {fault}; take Sequential() or Pipeline()")
+            known = "Sequential()" if self.sends == "gradient" else "Sequential(), Amp()"
+            raise OptionError(f"inner of {self.name}: {fault}; take {known} or Pipeline()")
+
+    @property
+    def inside(self) -> Schedule:
+        """The schedule inside each copy."""
+        assert not isinstance(self.inner, str), "a name has become what it names"
+        return self.inner
 
     @property
     def admission(self) -> Admission:
         """As of a schedule: how many instances are in flight at most; None for all workers."""
-        inside = self.inner.admission.in_flight_max or 1
+        inside = self.inside.admission.in_flight_max or 1
         return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
 
     @property
     def order(self) -> Order:
         """As of the schedule inside."""
-        return self.inner.order
+        return self.inside.order
 
     @property
     def updates(self) -> Updates:
         """As of the schedule inside."""
-        return self.inner.updates
+        return self.inside.updates
 
     weights = LATEST
 
@@ -138,6 +157,22 @@ class Solver:
         return 1
 
     @property
+    def deals_per_exchange(self) -> int:
+        """Times that a rank takes batches from one exchange to the next."""
+        return self.exchange_period if self.inside.admission.drains else 1
+
+    @property
+    def batches_per_deal(self) -> int:
+        """Batches that a rank takes at once: all up to an exchange, where it never drains."""
+        admission = self.inside.admission
+        return (admission.in_flight_max or 1) if admission.drains else self.exchange_period
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether a rank asks a server for the centre, and sends a parcel made with the answer."""
+        return False
+
+    @property
     def bound(self) -> int | None:
         """How many batches a rank may be ahead of the slowest; None for any number."""
         return None
@@ -151,6 +186,16 @@ class Solver:
     def group_size(self) -> int | None:
         """Ranks in a group of a hierarchical collective."""
         return None
+
+    @property
+    def bytes_per_bucket(self) -> int | None:
+        """How large a message of a collective is at least; None for one of all layers."""
+        return None
+
+    @property
+    def overlaps_backward(self) -> bool:
+        """Whether a collective begins while ranks still compute gradients of other layers."""
+        return False
 
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""
@@ -180,8 +225,21 @@ class Solver:
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
     ) -> Vector:
-        """A rank's own step; `centre` is what it last got of the centre, where it exchanges."""
+        """A rank's own step.
+
+        Args:
+            theta: its weights.
+            gradient: of its batch.
+            centre: what it was told of the centre, or the parcel where it `asks_first`; None where
+                it does not exchange.
+            pull: alpha of elastic averaging.
+            step: the optimizer.
+        """
         return step(gradient, theta)
+
+    def parcel(self, theta: Vector, reply: Vector, pull: float) -> Vector:
+        """What a rank sends that `asks_first`, of its weights and the centre that it was told."""
+        return theta
 
     def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
         """The centre after a rank's parcel, or after the weighted mean of all ranks' parcels."""
@@ -192,87 +250,35 @@ class Solver:
         return reply
 
 
-@dataclass(frozen=True)
-class Collected(Solver):
-    """A solver whose ranks meet in a collective.
-
-    Args:
-        collective: "ring", "tree", "halving-doubling", "hierarchical" or "star".
-        ranks_per_group: ranks in a group of a hierarchical collective.
-    """
-
-    meets: ClassVar[Meets] = "all"
-    waits: ClassVar[Waits] = "all"
-
-    collective: str = field(default="ring", kw_only=True)
-    ranks_per_group: int | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        if self.collective not in COLLECTIVES:
-            raise OptionError(one_of("collective", self.collective, COLLECTIVES))
-        if self.ranks_per_group is not None:
-            require_count("ranks_per_group", self.ranks_per_group)
-        is_grouped = self.collective == "hierarchical"
-        if is_grouped != (self.ranks_per_group is not None):
-            said = "needs ranks_per_group, such as 4" if is_grouped else "has no groups"
-            raise OptionError(
-                f"collective {self.collective!r} {said}, got ranks_per_group="
-                f"{self.ranks_per_group}; ranks_per_group goes with collective='hierarchical'"
-            )
-        if self.ranks is not None:
-            COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
-
-    @property
-    def collective_name(self) -> str:
-        """As chosen."""
-        return self.collective
-
-    @property
-    def group_size(self) -> int | None:
-        """As chosen."""
-        return self.ranks_per_group
-
-    def ranks_on(self, workers: int) -> int:
-        """As of `Solver`; and the collective must fit the ranks."""
-        ranks = super().ranks_on(workers)
-        COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
-        return ranks
-
-
-@dataclass(frozen=True)
-class Served(Solver):
-    """A solver whose ranks meet servers.
-
-    Args:
-        servers: workers that are servers, the last of the cluster. Each has a part of the
-            parameters: whole nodes, about as many parameters as the others.
-    """
-
-    meets: ClassVar[Meets] = "server"
-    waits: ClassVar[Waits] = "reply"
-
-    servers: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        require_count("servers", self.servers)
-
-    @property
-    def server_count(self) -> int:
-        """As chosen."""
-        return self.servers
-
-
-def require_moving_rate(name: str, rate: float | None) -> None:
-    """Check alpha of elastic averaging.
+def schedule_named(text: str) -> Schedule:
+    """The schedule of a name, or of a name, a colon and its `max_active_keys`.
 
     Raises:
-        OptionError: it is no number from 0 to 1.
+        OptionError: it is neither, or the schedule has no such option.
+
+    >>> schedule_named("amp:4")
+    Amp(max_active_keys=4, min_update_interval=None, remedy='none', max_group=1, group_wait_s=0.0)
     """
-    if rate is not None and not 0 <= rate <= 1:
+    name, colon, count = text.partition(":")
+    kind: Any = SCHEDULES.get(name.strip().casefold())
+    if kind is None:
+        raise UnknownNameError(one_of("inner schedule", name.strip(), SCHEDULES))
+    if not colon:
+        return kind()
+    is_option = "max_active_keys" in {one.name for one in fields(kind)}
+    if not (is_option and count.isascii() and count.isdigit()):
         raise OptionError(
-            f"{name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
+            "inner must be a schedule's name, or such a name and its max_active_keys, as amp:8, "
+            f"got {shown(text)}"
         )
+    return kind(max_active_keys=int(count))
+
+
+def name_of(schedule: Schedule) -> str:
+    """The name by which `schedule_named` finds a schedule, as far as it says.
+
+    >>> name_of(schedule_named("amp:4")), name_of(schedule_named("sequential"))
+    ('amp:4', 'sequential')
+    """
+    count = getattr(schedule, "max_active_keys", None)
+    return schedule.name if count is None else f"{schedule.name}:{count}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.trace import START, Cause
@@ -35,6 +36,7 @@ class Visit:
         reply: what it gets: vectors of the centre, and their versions.
         staleness: the most of any vector.
         square: of the distance between the rank's weights and the centre's.
+        to_close: the deal that is done when all is merged; None where something else says so.
         is_over: whether the answer has come.
         is_held: whether a bound on how far ranks may be ahead kept the answer back.
         end_s: when the answer came.
@@ -62,6 +64,7 @@ class Visit:
     versions: list[int] = field(default_factory=list[int])
     staleness: int = 0
     square: float = 0.0
+    to_close: Deal | None = None
     is_over: bool = False
     is_held: bool = False
     end_s: float = math.nan

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from ampsim.data_parallel.bound import Bound
 from ampsim.data_parallel.lock import TurnLock
 from ampsim.data_parallel.rank import Rank
-from ampsim.data_parallel.server import Server
+from ampsim.data_parallel.server import Server, parts_of
 from ampsim.data_parallel.setting import ELASTIC, Setting
 from ampsim.data_parallel.shards import shards_of
 from ampsim.data_parallel.visit import Visit
-from ampsim.machine import Processor
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
 
@@ -34,18 +34,23 @@ class Visits:
         solver = setting.solver
         self._is_gradient = solver.sends == "gradient"
         self.servers = [
-            Server(index, _processor(worker, setting), places, setting, self._merged)
+            Server(index, worker, places, setting, self._merged)
             for index, (worker, places) in enumerate(
                 zip(workers, shards_of(setting, len(workers)), strict=True)
             )
         ]
+        sends_weights = not self._is_gradient and not solver.asks_first
+        self._answers_at_once = sends_weights and solver.locks == "nothing"
+        self._waits_for_merge = not solver.asks_first and solver.locks == "update"
         self._lock = TurnLock(len(ranks)) if solver.locks == "exchange" else None
         self._pending: list[Visit | None] = [None] * len(ranks)
+        self._latest: list[Visit | None] = [None] * len(ranks)
         self._waits_for_reply = [False] * len(ranks)
         self._read = [list(setting.centre.versions) for _ in ranks]
-        self._clocks = [0] * len(ranks)
-        self._held: list[tuple[Visit, Cause]] = []
-        self._parts = [self._parts_of(rank) for rank in ranks]
+        self._bound = None
+        if solver.bound is not None:
+            self._bound = Bound(ranks, solver.bound, self._answer_all)
+        self._parts = [parts_of(rank, self.servers, setting) for rank in ranks]
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Send weights beside the gradient, where the solver does."""
@@ -55,6 +60,9 @@ class Visits:
             visit = self._visit(rank, cause)
             self._pending[rank.number] = visit
             self._go(visit, cause)
+
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
+        """Nothing is sent before the gradients of all are there."""
 
     def drained(self, rank: Rank, cause: Cause) -> None:
         """Exchange, or step alone."""
@@ -73,14 +81,19 @@ class Visits:
         """Take the next deal."""
         if rank.centre is not None:
             rank.forget_centre()
-        rank.close()
+        visit = self._latest[rank.number]
+        if self._setting.solver.asks_first and visit is not None and visit.servers_left:
+            visit.to_close = rank.deal  # its parcel is still on its way
+        else:
+            rank.close()
         self._go_on(rank, cause)
 
     def ended(self, rank: Rank) -> None:
         """Let nobody wait for a rank that has no batch left."""
         if self._lock is not None:
             self._lock.set_active(rank.number, False)
-        self._let_go()
+        if self._bound is not None:
+            self._bound.let_go()
 
     def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
         """A rank's own step, with a pull towards the centre where it has exchanged."""
@@ -102,7 +115,7 @@ class Visits:
         return None if centre is None else ELASTIC
 
     def _is_exchanging(self, rank: Rank) -> bool:
-        return (rank.steps + 1) % self._setting.solver.exchange_period == 0
+        return (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
 
     def _go_on(self, rank: Rank, cause: Cause) -> None:
         self._pending[rank.number] = None
@@ -135,22 +148,24 @@ class Visits:
         else:
             self._lock.acquire(visit.rank.number, cause, partial(self._go, visit))
 
-    def _parts_of(self, rank: Rank) -> list[tuple[int, int, int]]:
-        """What a rank sends at once: (server, worker that has it, bytes)."""
-        parts: list[tuple[int, int, int]] = []
-        for server in self.servers:
-            for worker, places in rank.vectors_on().items():
-                size_bytes = sum(self._setting.bytes_of(p) for p in places if p in server.places)
-                if size_bytes:
-                    parts.append((server.index, worker, size_bytes))
-        return parts
-
     def _go(self, visit: Visit, cause: Cause) -> None:
-        """Send a parcel."""
+        """Send a parcel, or ask for the centre first."""
         setting, parts = self._setting, self._parts[visit.rank.number]
         visit.sent_s, visit.cause = setting.clock.now, cause
+        self._latest[visit.rank.number] = visit
         visit.answers = len(parts)
         visit.servers_left = len({server for server, _worker, _bytes in parts})
+        if not setting.solver.asks_first:
+            self._send(visit, cause)
+            return
+        for server in sorted({server for server, _worker, _bytes in parts}):
+            worker = next(worker for one, worker, _bytes in parts if one == server)
+            ends = (worker, self.servers[server].worker)
+            setting.send(ends, 0, cause, partial(self._answer, visit, server))
+
+    def _send(self, visit: Visit, cause: Cause) -> None:
+        """Send a parcel."""
+        setting, parts = self._setting, self._parts[visit.rank.number]
         for server, _worker, _bytes in parts:
             visit.parts[server] = visit.parts.get(server, 0) + 1
         for server, worker, size_bytes in parts:
@@ -168,7 +183,7 @@ class Visits:
         visit.cause = cause
         if math.isnan(visit.arrived_s):
             visit.arrived_s = self._setting.clock.now
-        if not self._is_gradient and self._setting.solver.locks == "nothing":
+        if self._answers_at_once:
             self._answer(visit, index, cause)  # the weights of this moment, merged or not
         server.arrived(visit)
 
@@ -176,36 +191,25 @@ class Visits:
         """Answer what a server has merged; close the deal when all have."""
         solver, was_over = self._setting.solver, visit.is_over
         visit.servers_left -= 1
-        is_bound = solver.bound is not None
         if self._is_gradient and not visit.servers_left:
             visit.rank.close()
-        if not is_bound and (self._is_gradient or solver.locks != "nothing"):
+        if not (self._bound or self._answers_at_once or solver.asks_first):
             self._answer(visit, index, cause)
         if visit.servers_left:
             return
-        if is_bound:
-            self._clocks[visit.rank.number] += 1
-            self._held.append((visit, cause))
-            self._let_go(cause)
+        if solver.asks_first and self._lock is not None:
+            self._lock.release(cause)
+        if visit.to_close is not None:
+            self._setting.dealer.close(visit.to_close)
+        if self._bound is not None:
+            self._bound.merged(visit, cause)
         if was_over:
             self._note(visit)
 
-    def _let_go(self, cause: Cause | None = None) -> None:
-        """Answer ranks that are not too far ahead of the slowest any more."""
-        bound = self._setting.solver.bound
-        if bound is None:
-            return
-        slowest = min(
-            (self._clocks[one.number] for one in self._ranks if not one.is_idle), default=math.inf
-        )
-        held, self._held = self._held, []
-        for visit, own in held:
-            if self._clocks[visit.rank.number] - slowest > bound:
-                visit.is_held = True
-                self._held.append((visit, own))
-                continue
-            for server in self.servers:
-                self._answer(visit, server.index, own if cause is None else cause)
+    def _answer_all(self, visit: Visit, cause: Cause) -> None:
+        """Let all servers answer."""
+        for server in self.servers:
+            self._answer(visit, server.index, cause)
 
     def _answer(self, visit: Visit, index: int, cause: Cause) -> None:
         """Send a server's part of the centre."""
@@ -229,21 +233,34 @@ class Visits:
         visit.is_over, visit.end_s = True, setting.clock.now
         is_waiting = self._waits_for_reply[rank.number] or not setting.solver.overlaps
         self._waits_for_reply[rank.number] = False
-        if is_waiting:
-            visit.stalled_s = visit.end_s - rank.ready_s
+        visit.stalled_s = visit.end_s - rank.ready_s if is_waiting else 0.0
         if not visit.servers_left:
             self._note(visit)
         self._read[rank.number] = visit.versions
-        if self._lock is not None:
+        if setting.solver.asks_first:
+            self._answered(visit, cause)
+        elif self._lock is not None:
             self._lock.release(cause)
         if not self._is_gradient:
-            rank.stash_centre(visit.reply)
+            rank.stash_centre(visit.parcel if setting.solver.asks_first else visit.reply)
             if is_waiting:
                 self._step(visit, cause)
             return
         for place, reply in enumerate(visit.reply):
             rank.adopt(place, None if reply is None else setting.solver.adopt(reply, reply))
         self._go_on(rank, cause)
+
+    def _answered(self, visit: Visit, cause: Cause) -> None:
+        """Make the parcel of a rank that has asked for the centre, and send it."""
+        setting, rank = self._setting, visit.rank
+        visit.read = visit.versions
+        for place, reply in enumerate(visit.reply):
+            if reply is not None:
+                theta = rank.theta(place)
+                visit.parcel[place] = setting.solver.parcel(theta, reply, setting.pull)
+                apart = theta - reply
+                visit.square += float(apart.dot(apart))
+        self._send(visit, cause)
 
     def _step(self, visit: Visit, cause: Cause) -> None:
         """Let a rank make its own step, now that it has gradient and centre."""
@@ -278,10 +295,6 @@ class Visits:
             why = "turn"
         elif visit.is_held:
             why = "bound"
-        elif self._setting.solver.locks == "update" and visit.start_s > visit.arrived_s:
+        elif self._waits_for_merge and visit.start_s > visit.arrived_s:
             why = "lock"
         return WAITS.index(why)
-
-
-def _processor(worker: int, setting: Setting) -> Processor:
-    return Processor(worker, setting.clock, setting.instant)

@@ -12,7 +12,8 @@ from typing import Any
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.operation import Copy, Operation, Variable
+from ampsim.dependency.log import variable_name
+from ampsim.dependency.operation import Copy, Cost, Deletion, Operation, Variable, Wait
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (
@@ -72,7 +73,7 @@ class DependencyEngine:
         self._clock: Clock = SimClock() if clock is None else clock
         self._places = Places(self.cluster, host, policy, self._clock, seed=seed)
         self._execution = Execution(self._clock, self._places, policy, push_s)
-        self._variables = 0
+        self._names: list[str | None] = []
 
     @property
     def now_s(self) -> float:
@@ -89,9 +90,9 @@ class DependencyEngine:
             OptionError: the name is no text.
         """
         require_name(name)
-        number = self._variables
-        self._variables += 1
-        return Variable(name or f"variable {number}", number, self)
+        number = len(self._names)
+        self._names.append(name)
+        return Variable(name or variable_name(number), number, self)
 
     def push(
         self,
@@ -127,12 +128,14 @@ class DependencyEngine:
                 deleted, or is named twice.
         """
         lane = self._places.compute_lane(on)
-        require_function(function, is_optional=True)
+        if function is not None and not callable(function):
+            require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
-            operation.seconds = self._places.seconds(work, lane.place, rows, matrix_elements)
-            operation.work = work
-        self._push(operation, name, priority)
+            operation.cost = self._places.cost(work, lane.place, rows, matrix_elements)
+        if name is not None or priority:
+            _label(operation, name, priority)
+        self._execution.push(operation)
 
     def push_copy(
         self,
@@ -171,10 +174,12 @@ class DependencyEngine:
             )
         require_function(function, is_optional=True)
         lane = self._places.copy_lane(*places)
-        operation = self._operation(function, reads, mutates, lane)
-        channel = self._places.fabric.channel(*places)
-        operation.copy = Copy(*places, size_of(size_bytes), channel)
-        self._push(operation, name, priority)
+        operation = self._operation(function, reads, mutates, lane, Copy)
+        operation.channel = self._places.channel(*places)
+        operation.cost = Cost(bytes=size_of(size_bytes))
+        if name is not None or priority:
+            _label(operation, name, priority)
+        self._execution.push(operation)
 
     def delete_variable(
         self, variable: Variable, function: Callable[[], Any] | None = None
@@ -187,10 +192,10 @@ class DependencyEngine:
             OptionError: the variable is not this engine's, or was deleted already.
         """
         require_function(function, is_optional=True)
-        operation = self._operation(function, (), [variable], self._places.engine)
-        operation.is_tolerant = True
-        variable.is_deleted = True
-        self._push(operation, f"delete {variable.name}", 0)
+        operation = self._operation(function, (), [variable], self._places.engine, Deletion)
+        variable.engine = None
+        operation.given_name = f"delete {variable.name}"
+        self._execution.push(operation)
 
     def wait_for(self, variable: Variable) -> None:
         """Let time pass until everything has ended that was pushed before and mutates a variable.
@@ -206,11 +211,11 @@ class DependencyEngine:
         """
         self._execution.require_outside()
         signal = self._clock.signal()
-        operation = self._operation(signal.fire, [variable], (), self._places.engine)
-        operation.is_tolerant = operation.is_wait = True
-        self._push(operation, f"wait for {variable.name}", 0)
+        operation = self._operation(signal.fire, [variable], (), self._places.engine, Wait)
+        operation.given_name = f"wait for {variable.name}"
+        self._execution.push(operation)
         self._execution.run(signal)
-        assert operation.end_s >= 0, f"the wait for {variable.name} never ended"
+        assert operation.function is None, f"the wait for {variable.name} never ended"
         self._execution.after = operation.row
         if variable.failure is not None:
             raise error_of(variable.failure)
@@ -257,7 +262,7 @@ class DependencyEngine:
             raise OptionError(
                 f"{pending} operations have not ended; call wait_for_all() before result"
             )
-        return result_of(self._execution.operations, self._places, self.policy)
+        return result_of(self._execution.log, self._names, self._places, self.policy)
 
     def _operation(
         self,
@@ -265,28 +270,29 @@ class DependencyEngine:
         reads: Sequence[Variable],
         mutates: Sequence[Variable],
         lane: Any,
+        kind: type[Operation] = Operation,
     ) -> Operation:
         """An operation on variables that are fit to be used."""
-        if reads.__class__ is not tuple:
-            reads = variables_of(reads, "reads") if reads.__class__ is not list else tuple(reads)
-        if mutates.__class__ is not tuple:
-            is_list = mutates.__class__ is list
-            mutates = tuple(mutates) if is_list else variables_of(mutates, "mutates")
-        count = len(reads) + len(mutates)
-        for one in (*reads, *mutates):
-            if one.__class__ is not Variable or one.engine is not self or one.is_deleted:
-                count = -1
-        if count > 1 and len({*reads, *mutates}) < count:
-            count = -1
-        if count < 0:
+        if reads.__class__ is not list and reads.__class__ is not tuple:
+            reads = variables_of(reads, "reads")
+        if mutates.__class__ is not list and mutates.__class__ is not tuple:
+            mutates = variables_of(mutates, "mutates")
+        used = (*reads, *mutates)
+        is_usable = True
+        for one in used:
+            if one.__class__ is not Variable or one.engine is not self:
+                is_usable = False
+        if not is_usable or (len(used) > 1 and len(set(used)) < len(used)):
             require_usable(self, variables_of(reads, "reads"), variables_of(mutates, "mutates"))
-        return Operation("", function, reads, mutates, lane)
+        return kind(function, used, len(reads), lane)
 
-    def _push(self, operation: Operation, name: str | None, priority: float) -> None:
-        if priority:
-            require_priority(priority)
-            operation.priority = priority
-        if name is not None:
-            require_name(name)
-            operation.name = name
-        self._execution.push(operation)
+
+def _label(operation: Operation, name: str | None, priority: float) -> None:
+    """Give an operation its name and its priority.
+
+    Raises:
+        OptionError: one of them is none.
+    """
+    require_priority(priority)
+    require_name(name)
+    operation.priority, operation.given_name = priority, name

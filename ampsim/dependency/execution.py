@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.host import Host
+from ampsim.dependency.log import OperationLog
 from ampsim.dependency.operation import Failure, Operation, Variable
 from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
@@ -26,7 +27,7 @@ class Execution:
         push_s: what a push costs the host.
 
     Attributes:
-        operations: all that were pushed, in push order.
+        log: what is kept of all operations that were pushed.
         pending: how many of them have not ended.
         failures: those whose function raised.
         running: whose function runs at the moment.
@@ -34,26 +35,29 @@ class Execution:
     """
 
     def __init__(self, clock: Clock, places: Places, policy: Policy, push_s: float) -> None:
-        self.operations: list[Operation] = []
+        self.log = OperationLog()
         self.pending = 0
         self.failures: list[Failure] = []
         self.running: Operation | None = None
         self.after: Cause = START
         self._clock, self._places = clock, places
-        self._last: Operation | None = None
+        self._last: Cause = START
+        self._now_s = 0.0
         self._is_interrupted = False
         self._dispatcher = policy.dispatcher(clock, places.instant)
-        self._dispatch = self._dispatcher.ready
         places.wire(self)
         processor = Processor(0, clock, places.instant)
-        is_synchronous = policy.is_synchronous
-        self._host = Host(processor, clock, push_s, self._enqueue, is_synchronous=is_synchronous)
+        self._host = Host(
+            processor, clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
+        )
+        self._is_immediate = self._host.is_immediate
         clock.start(processor.work(self._host), "push")
         clock.run()
 
     def push(self, operation: Operation) -> None:
         """Let the host push an operation; within a function, when that operation ends."""
-        self.require_whole()
+        if self._is_interrupted:
+            self.require_whole()
         running = self.running
         if running is None:
             self._number(operation, self.after)
@@ -64,19 +68,25 @@ class Execution:
 
     def _number(self, operation: Operation, cause: Cause) -> None:
         """Give an operation its place in the order of pushes, and let the host push it."""
-        operation.number = number = len(self.operations)
-        operation.name = operation.name or f"operation {number}"
+        self.log.number(operation)
         operation.push_cause = cause
-        self.operations.append(operation)
         self.pending += 1
-        self._host.put(operation)
+        if self._is_immediate:
+            self._now_s = operation.push_start_s = operation.pushed_s = self._clock.now
+            enqueue(operation, self._ready)
+        else:
+            self._host.put(operation)
 
     def _enqueue(self, operation: Operation) -> None:
+        self._now_s = self._clock.now
         enqueue(operation, self._ready)
 
     def _ready(self, operation: Operation) -> None:
-        operation.ready_s = self._clock.now
-        self._dispatch(operation)
+        operation.ready_s = self._now_s
+        if self._dispatcher is None:
+            operation.lane.put(operation)
+        else:
+            self._dispatcher.ready(operation)
 
     def start(self, operation: Operation) -> bool:
         """Run the function of an operation now; tell whether it did what it should."""
@@ -100,19 +110,28 @@ class Execution:
             self.running = None
         return True
 
+    def will_skip(self, operation: Operation) -> bool:
+        """Whether a value is missing that an operation uses."""
+        return any(variable.failure is not None for variable in operation.used)
+
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now, and give others their turn."""
-        operation.end_s = self._clock.now
+        self._now_s = now_s = self._clock.now
+        self.log.end(operation, now_s)
         operation.function = None
-        self._last = operation
+        self._last = 2 * operation.number + 1
         self.pending -= 1
+        if operation.transfer != START:
+            self._places.recorder.transfers.flush_if_full()
         release(operation, self._ready)
-        self._dispatcher.ended(operation)
+        if self._dispatcher is not None:
+            self._dispatcher.ended(operation)
         if operation.pushes is not None:
             for pushed in operation.pushes:
                 self._number(pushed, operation.row)
             operation.pushes = None
-        self._host.note_end(operation)
+        if operation is self._host.awaited:
+            self._host.go_on()
 
     def run(self, until: Signal | None = None) -> None:
         """Let time pass, until a signal fires or everything has ended."""
@@ -126,8 +145,8 @@ class Execution:
             raise
         if until is None:
             assert not self.pending, f"{self.pending} operations never ended"
-            if self._last is not None:
-                self.after = self._last.row
+            if self._last != START:
+                self.after = self._last
 
     def require_outside(self) -> None:
         """A wait is the program's own.
@@ -176,7 +195,7 @@ def _names(variables: Sequence[Variable]) -> str:
 
 def _is_spoilt(operation: Operation) -> bool:
     """Whether a value is missing that an operation uses; what it mutates is then missing too."""
-    for variable in (*operation.reads, *operation.mutates):
+    for variable in operation.used:
         if variable.failure is not None:
             _spoil(operation, variable.failure)
             return True

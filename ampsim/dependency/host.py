@@ -22,6 +22,10 @@ class Host:
         push_s: what a push costs.
         enqueue: puts an operation into its queues.
         is_synchronous: whether a push returns only when its operation has ended.
+
+    Attributes:
+        is_immediate: whether pushes take no time and never wait.
+        awaited: the operation whose end it waits for.
     """
 
     def __init__(
@@ -38,20 +42,16 @@ class Host:
         self._is_synchronous = is_synchronous
         self.is_immediate = not push_s and not is_synchronous
         self._pushes: deque[Operation] = deque()
-        self._awaited: Operation | None = None
+        self.awaited: Operation | None = None
         self._since_s = -1.0
         self._cause: Cause = START
         self.queues: dict[Any, Any] = {0: Gated(self._pushes, self._is_free)}
 
     def _is_free(self) -> bool:
-        return self._awaited is None
+        return self.awaited is None
 
     def put(self, operation: Operation) -> None:
-        """Take an operation to push."""
-        if self.is_immediate:
-            operation.push_start_s = operation.pushed_s = self._clock.now
-            self._enqueue(operation)
-            return
+        """Take an operation to push; not called where that `is_immediate`."""
         self._pushes.append(operation)
         self._processor.wake()
 
@@ -69,16 +69,16 @@ class Host:
         operation.pushed_s = self._since_s = self._clock.now
         self._cause = operation.push_row
         if self._is_synchronous:
-            self._awaited = operation
+            self.awaited = operation
         self._enqueue(operation)
 
     def do_free(self, now_s: float) -> None:
         """Nothing: pushes wait for each other even where they cost nothing."""
 
-    def note_end(self, operation: Operation) -> None:
-        """An operation has ended; go on, if the host waits for it."""
-        if operation is self._awaited:
-            self._awaited = None
-            self._since_s, self._cause = self._clock.now, operation.row
-            if self._pushes:
-                self._processor.wake()
+    def go_on(self) -> None:
+        """Push the next: the operation has ended that the host waits for."""
+        assert self.awaited is not None, "the host waits for no operation"
+        self._since_s, self._cause = self._clock.now, self.awaited.row
+        self.awaited = None
+        if self._pushes:
+            self._processor.wake()

@@ -32,6 +32,10 @@ class Runs(Protocol):
         """Run the function of an operation now; tell whether it did what it should."""
         ...
 
+    def will_skip(self, operation: Operation) -> bool:
+        """Whether a value is missing that an operation uses."""
+        ...
+
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now."""
         ...
@@ -65,9 +69,10 @@ class Lane:
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready and may have a thread."""
-        copy = operation.copy
-        if operation.seconds or (copy is not None and copy.channel is not None):
-            heappush(self.waiting, entry(operation))
+        if operation.cost.seconds or operation.channel is not None:
+            # as `entry`, without the call
+            place = (-operation.priority, operation.ready_s, operation.number, operation)
+            heappush(self.waiting, place)
             for processor in self.processors:
                 if processor.is_idle:
                     processor.wake()
@@ -101,7 +106,7 @@ class Computing:
         """Start the most urgent operation; one that fails occupies nothing."""
         operation: Operation = heappop(queue)[3]
         operation.thread = self._row
-        return (operation.seconds if self._runs.start(operation) else 0.0), operation
+        return (operation.cost.seconds if self._runs.start(operation) else 0.0), operation
 
     def end(self, task: Begun) -> None:
         """Finish it."""
@@ -109,7 +114,8 @@ class Computing:
 
     def do_free(self, now_s: float) -> None:
         """Do what takes no time, in the order in which it became ready."""
-        do_free(self._lane, self._row, self._runs)
+        if self._lane.free:
+            do_free(self._lane, self._row, self._runs)
 
 
 class Copying:
@@ -137,15 +143,15 @@ class Copying:
         """Let a thread start the most urgent copy."""
         operation = heappop(self._lane.waiting)[3]
         operation.thread = self._rows[0]
-        copy = operation.copy
-        assert copy is not None and copy.channel is not None, f"{operation.name} crosses no link"
+        channel = operation.channel
+        assert channel is not None, f"{operation.name} crosses no link"
         if not self._runs.start(operation):
             self._runs.finish(operation)
             return 0.0, None
         heappop(self._rows)
         nodes = (operation.number, operation.number)
         arrive = partial(self._arrive, operation)
-        copy.channel.send(copy.size_bytes, nodes, operation.ready_cause, arrive)
+        channel.send(operation.cost.bytes, nodes, operation.ready_cause, arrive)
         return 0.0, None
 
     def _arrive(self, operation: Operation, transfer: Cause) -> None:

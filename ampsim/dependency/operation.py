@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
-from ampsim.ir.work import NO_WORK, Work
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
+
+
+class Cost(NamedTuple):
+    """What an operation is charged for.
+
+    Args:
+        seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
+        flop, bytes: what it computes, and what it reads and writes, or sends.
+    """
+
+    seconds: float = 0.0
+    flop: int = 0
+    bytes: int = 0
+
+
+FREE: Final = Cost()
 
 
 class Variable:
@@ -21,33 +36,37 @@ class Variable:
         name: what messages and records call it.
         number: its place among the engine's variables.
         version: how many mutations of it have ended.
-        is_deleted: whether `delete_variable` was called with it; nothing more can be pushed then.
+        engine: whose variable it is; None once `delete_variable` was called with it, and nothing
+            more can be pushed that uses it.
         readers: how many operations have their turn to read.
         writer: the operation that has its turn to mutate.
-        queue: (operation, whether it mutates) of those whose turn has not come, in push order. It
-            is empty, or begins with a mutation, or somebody mutates at the moment.
+        queue: operations whose turn has not come, in push order; None stands before each that
+            mutates. It is empty, or begins with a mutation, or somebody mutates at the moment.
         failure: why its value is missing; None while it has one.
     """
 
     __slots__ = (
-        "engine", "failure", "is_deleted", "name", "number", "queue", "readers", "version",
-        "writer",
+        "engine", "failure", "name", "number", "queue", "readers", "version", "writer",
     )  # fmt: skip
 
     def __init__(self, name: str, number: int, engine: object) -> None:
         self.name = name
         self.number = number
-        self.engine = engine
+        self.engine: object = engine
         self.version = 0
-        self.is_deleted = False
         self.readers = 0
         self.writer: Operation | None = None
-        self.queue: deque[tuple[Operation, bool]] = deque()
+        self.queue: deque[Operation | None] = deque()
         self.failure: Failure | None = None
 
     def __repr__(self) -> str:
         """Name it."""
         return f"Variable({self.name!r})"
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether `delete_variable` was called with it."""
+        return self.engine is None
 
 
 @dataclass(slots=True)
@@ -65,22 +84,6 @@ class Failure:
     time_s: float
     error: BaseException
     is_told: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """What makes an operation a copy from one place to another.
-
-    Attributes:
-        source, target: the places; the host is -1.
-        size_bytes: what is sent.
-        channel: over which link; None where that takes no time.
-    """
-
-    source: int
-    target: int
-    size_bytes: int
-    channel: Channel | None
 
 
 class Waiting(Protocol):
@@ -102,68 +105,86 @@ class Waiting(Protocol):
 
 
 class Operation:
-    """One push.
+    """One push, from then until it has ended; what is kept of it after that is a row of `Log`.
 
     Attributes:
         number: its place in the order of pushes.
-        name: what messages and records call it.
+        given_name: what its push called it; None for "operation N".
         function: what runs when it starts; None once it has ended.
-        reads, mutates: its variables.
+        used: its variables: first those that it reads, then those that it mutates.
+        read_count: how many of them it reads.
         lane: where it runs.
-        seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
+        cost: what it is charged for.
         priority: of two that are ready the one with more starts first.
-        work: what it was priced for.
-        copy: what makes it a copy; None for an operation that computes.
+        channel: the link that a copy crosses; None where that takes no time.
+        transfer: its transfer as a cause; `START` where it crossed no link.
         is_tolerant: whether it runs although a variable of its has no value: deletions and waits.
         is_wait: whether it is a wait of the program's, which costs the host no push.
         waits: how many of its variables have not given it its turn.
         push_start_s: when the host began to push it.
         pushed_s: when that had ended, and it stood in all its queues.
         ready_s: when all its variables had given it its turn.
-        start_s, end_s: from when to when it ran.
+        start_s: when it started.
         push_cause: what the host pushed it after (`Recorder`'s causes, see `records`).
-        waited_for: the operation whose end gave it its last turn; None where its push did.
-        waited_variable: through which variable.
+        waited_for: number of the operation whose end gave it its last turn; `START` where its push
+            did.
+        waited_variable: number of the variable through which it waited; `START` likewise.
         thread: row of the thread that ran it.
-        transfer: its transfer as a cause; None where it crossed no link.
         failure: what it failed on, or another one on whose outcome it depends.
         pushes: what its function pushed, until it ends.
     """
 
     __slots__ = (
-        "copy", "end_s", "failure", "function", "is_tolerant", "is_wait", "lane", "mutates",
-        "name", "number", "priority", "push_cause", "push_start_s", "pushed_s", "pushes",
-        "reads", "ready_s", "seconds", "start_s", "thread", "transfer", "waited_for",
-        "waited_variable", "waits", "work",
+        "cost", "failure", "function", "given_name", "lane", "number", "priority", "push_cause",
+        "push_start_s", "pushed_s", "pushes", "read_count", "ready_s", "start_s", "thread", "used",
+        "waited_for", "waited_variable", "waits",
     )  # fmt: skip
+
+    channel: Channel | None = None
+    transfer: Cause = START
+    is_tolerant: ClassVar[bool] = False
+    is_wait: ClassVar[bool] = False
+    number: int
+    waits: int
+    push_cause: Cause
+    push_start_s: float
+    pushed_s: float
+    ready_s: float
+    start_s: float
 
     def __init__(
         self,
-        name: str,
         function: Callable[[], Any] | None,
-        reads: Sequence[Variable],
-        mutates: Sequence[Variable],
+        used: tuple[Variable, ...],
+        read_count: int,
         lane: Waiting,
+        cost: Cost = FREE,
     ) -> None:
-        self.number = -1
-        self.name = name
+        self.given_name: str | None = None
         self.function = function
-        self.reads, self.mutates = reads, mutates
+        self.used, self.read_count = used, read_count
         self.lane = lane
-        self.seconds = 0.0
+        self.cost = cost
         self.priority: float = 0
-        self.work: Work = NO_WORK
-        self.copy: Copy | None = None
-        self.is_tolerant = self.is_wait = False
-        self.waits = 0
-        self.push_start_s = self.pushed_s = self.ready_s = self.start_s = self.end_s = -1.0
-        self.push_cause: Cause = START
-        self.waited_for: Operation | None = None
-        self.waited_variable: Variable | None = None
+        self.waited_for = self.waited_variable = START
         self.thread = lane.first_row
-        self.transfer: Cause | None = None
         self.failure: Failure | None = None
         self.pushes: list[Operation] | None = None
+
+    @property
+    def reads(self) -> tuple[Variable, ...]:
+        """The variables that it reads."""
+        return self.used[: self.read_count]
+
+    @property
+    def mutates(self) -> tuple[Variable, ...]:
+        """The variables that it mutates."""
+        return self.used[self.read_count :]
+
+    @property
+    def name(self) -> str:
+        """What messages and records call it."""
+        return self.given_name or default_name(self.number)
 
     @property
     def push_row(self) -> Cause:
@@ -178,4 +199,41 @@ class Operation:
     @property
     def ready_cause(self) -> Cause:
         """What made it ready: the end of another one, or its push."""
-        return self.push_row if self.waited_for is None else self.waited_for.row
+        return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
+
+
+class Copy(Operation):
+    """One that sends bytes from a place to another."""
+
+    __slots__ = ("channel", "transfer")
+
+    def __init__(
+        self,
+        function: Callable[[], Any] | None,
+        used: tuple[Variable, ...],
+        read_count: int,
+        lane: Waiting,
+        cost: Cost = FREE,
+    ) -> None:
+        super().__init__(function, used, read_count, lane, cost)
+        self.channel = None
+        self.transfer = START
+
+
+class Deletion(Operation):
+    """The end of a variable."""
+
+    __slots__ = ()
+    is_tolerant = True
+
+
+class Wait(Operation):
+    """A wait of the program's."""
+
+    __slots__ = ()
+    is_tolerant = is_wait = True
+
+
+def default_name(number: int) -> str:
+    """What an operation is called whose push does not say."""
+    return f"operation {number}"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from array import array
 from numbers import Integral
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
+from ampsim.dependency.dispatch import IssuedLane, Issuing
 from ampsim.dependency.lane import Computing, Copying, Lane, Runs
+from ampsim.dependency.operation import Cost
 from ampsim.dependency.policies.base import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST, Cluster, Device, occupancy_s
+from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
+from ampsim.hardware.network import Share
 from ampsim.ir.work import Work
-from ampsim.machine import Fabric, Instant, Memory, Processor, paced
+from ampsim.machine import Channel, Fabric, Instant, Memory, Processor, paced
+from ampsim.machine.first_come import Holder, QueuedChannel
 from ampsim.machine.outages import has_outages
 from ampsim.shown import shown
 from ampsim.trace import Recorder
@@ -25,6 +30,9 @@ CATEGORIES: Final = ("arrays", "workspace")
 """What bytes in a place's memory are counted as."""
 
 ARRAYS, WORKSPACE = range(len(CATEGORIES))
+
+_COSTS_MAX: Final = 1 << 14
+"""How many costs are known at a time (chosen: more than a program repeats)."""
 
 _WORK_FIELDS: Final = ("flop", "bytes", "operations", "weight_bytes")
 
@@ -48,7 +56,8 @@ class Places:
         seed: of what varies.
 
     Raises:
-        OptionError: several threads share a device that varies.
+        OptionError: several threads share a device that varies, or a file has a key that means
+            nothing here.
 
     Attributes:
         rows: every thread; that of the host that pushes is the first, that of the engine itself,
@@ -56,6 +65,8 @@ class Places:
         engine: the lane of deletions and waits.
         memories: by place.
         recorder: takes the transfers.
+        dispatches: (operation, thread, start in s, end in s) of each that was issued, one after the
+            other.
         instant: shared by all processors.
     """
 
@@ -68,8 +79,10 @@ class Places:
         *,
         seed: int,
     ) -> None:
-        _require_one_thread(cluster, policy)
+        _require_meaning(cluster, host)
+        _require_one_thread(cluster, host, policy)
         self._cluster, self._host, self._policy = cluster, host, policy
+        self._varying = cluster.model_copy(update={"host": host})
         self._clock, self._seed = clock, seed
         self.instant = Instant(clock)
         self.rows: list[Row] = [Row(HOST, "push", 0)]
@@ -78,7 +91,9 @@ class Places:
         self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
         self._compute: dict[Any, Lane] = {}
         self._copies: dict[tuple[int, LaneKind], Lane] = {}
-        self._prices: dict[Any, float] = {}
+        self._copy_lanes: dict[tuple[int, int], Channel] = {}
+        self._costs: dict[Any, Cost] = {}
+        self.dispatches = array("d")
 
     def wire(self, runs: Runs) -> None:
         """Make the lanes and start their threads."""
@@ -98,7 +113,8 @@ class Places:
         Raises:
             OptionError: there is no such place.
         """
-        return self._compute[self.index(on, "on")]
+        lane = self._compute.get(on) if on.__class__ is int else None
+        return self._compute[self.index(on, "on")] if lane is None else lane
 
     def index(self, on: object, word: str) -> int:
         """A place as a worker's index or `HOST`.
@@ -121,23 +137,50 @@ class Places:
             return self._copies[target, "copy-in"]
         return self._copies[source, "copy-out"]
 
-    def seconds(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> float:
-        """How long work occupies a thread of a place.
+    def channel(self, source: int, target: int) -> Channel | None:
+        """What carries a copy from one place to another; None where that takes no time.
+
+        Between a worker and the host it is the worker's own lane where its device names its rate,
+        and else the cluster's link.
+        """
+        pair = (source, target)
+        device = None if HOST not in pair else self._cluster.devices[max(pair)]
+        if device is None or device.copy_bandwidth_bytes_per_s is None:
+            return self.fabric.channel(*pair)
+        if pair not in self._copy_lanes:
+            share = Share((*pair, "copy lane"), device.copy_bandwidth_bytes_per_s)
+            self._copy_lanes[pair] = QueuedChannel(
+                Way(device.copy_latency_s, (share,)), [Holder()], pair, self._clock,
+                recorder=self.recorder, settle=self.instant.settle,
+            )  # fmt: skip
+        return self._copy_lanes[pair]
+
+    def cost(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> Cost:
+        """What a place is charged for work.
 
         Raises:
             OptionError: the work, or the size of what it works on, is none.
         """
-        key = (work, place, rows, matrix_elements)
+        if work.__class__ is not Work:
+            self._seconds(work, place, rows, matrix_elements)
+        # the fields one by one: a dataclass takes longer to be hashed
+        key = (
+            work.flop, work.bytes, work.operations, work.weight_bytes, place, rows, matrix_elements
+        )  # fmt: skip
         try:
-            known = self._prices.get(key)
+            known = self._costs.get(key)
         except TypeError:
             known = None
         if known is None:
-            known = self._price(work, place, rows, matrix_elements)
-            self._prices[key] = known
+            seconds = self._seconds(work, place, rows, matrix_elements)
+            known = Cost(seconds, int(work.flop), int(work.bytes))
+            if len(self._costs) >= _COSTS_MAX:
+                self._costs.clear()
+            self._costs[key] = known
         return known
 
-    def _price(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+    def _seconds(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+        """How long work occupies a thread of a place."""
         if not isinstance(work, Work):
             raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
         for name in _WORK_FIELDS:
@@ -150,7 +193,7 @@ class Places:
         for name, count in (("rows", rows), ("matrix_elements", matrix_elements)):
             if count is not None and not as_float(count) >= 1:
                 raise OptionError(f"{name} must be a number >= 1 or None, got {shown(count)}")
-        device = self._host if place == HOST else self._cluster.devices[place]
+        device = self._device(place)
         if device is None:
             return 0.0
         return occupancy_s(
@@ -168,7 +211,9 @@ class Places:
         """A lane with its threads at work."""
         first = len(self.rows)
         self.rows += [Row(place, kind, thread) for thread in range(threads)]
-        lane = Lane(place, kind, first, self.instant)
+        device = self._device(place) if kind == "compute" else None
+        is_issued = device is not None and device.dispatch_s > 0
+        lane = (IssuedLane if is_issued else Lane)(place, kind, first, self.instant)
         is_copying = kind in _COPIES
         for row in range(first, first + (1 if is_copying else threads)):
             processor = Processor(place, self._clock, self.instant)
@@ -177,18 +222,68 @@ class Places:
                 tasks: Any = Copying(lane, threads, runs, processor)
             else:
                 tasks = Computing(lane, row, runs)
-            if kind == "compute" and place != HOST:
-                tasks = paced(tasks, processor, self._clock, self._cluster, seed=self._seed)
+            if kind == "compute":
+                tasks = paced(tasks, processor, self._clock, self._varying, seed=self._seed)
             self._clock.start(processor.work(tasks), f"{kind} {place}")
+        if device is not None and isinstance(lane, IssuedLane):
+            self._issue(lane, device.dispatch_s, runs)
         return lane
 
+    def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runs) -> None:
+        """Let the operations of a lane be issued."""
+        processor = Processor(lane.place, self._clock, self.instant)
+        lane.issuing = Issuing(
+            lane, len(self.rows), dispatch_s, runs, processor=processor, clock=self._clock,
+            records=self.dispatches,
+        )  # fmt: skip
+        self.rows.append(Row(lane.place, "dispatch", 0))
+        tasks = paced(
+            lane.issuing, processor, self._clock, self._varying, seed=self._seed, computes=False
+        )
+        self._clock.start(processor.work(tasks), f"dispatch {lane.place}")
 
-def _require_one_thread(cluster: Cluster, policy: Policy) -> None:
+    def _device(self, place: int) -> Device | None:
+        """What a place computes on; None where that takes no time."""
+        return self._host if place == HOST else self._cluster.devices[place]
+
+
+def _require_meaning(cluster: Cluster, host: Device | None) -> None:
+    """No file has a key of which the engine would make nothing.
+
+    Raises:
+        OptionError: one has.
+    """
+    for worker, device in enumerate(cluster.devices):
+        if device.message_overhead_s:
+            raise OptionError(
+                f"worker {worker}: message_overhead_s of {device.message_overhead_s:g} is of steps "
+                "that take and send messages, and operations of a dependency engine do neither; "
+                "give push_s, copy_latency_s or a link's latency_s instead"
+            )
+    if cluster.memory is not None:
+        raise OptionError(
+            f"memory.remedy {cluster.memory.remedy!r} is of models; on a dependency engine push "
+            "copies and deletions, and leave the remedy out of the cluster"
+        )
+    if host is not None and host.copy_bandwidth_bytes_per_s is not None:
+        raise OptionError(
+            "host: copy_bandwidth_bytes_per_s is the rate of a worker's lanes to the host; leave "
+            "it out of the host's device"
+        )
+
+
+def _require_one_thread(cluster: Cluster, host: Device | None, policy: Policy) -> None:
     """Threads would each draw the jitter of their device; so where it varies there is one.
 
     Raises:
         OptionError: several threads share a device that varies.
     """
+    threads = policy.threads_of("compute", is_host=True)
+    if threads > 1 and host is not None and host.jitter_cv:
+        raise OptionError(
+            f"policy: the host, whose time varies (jitter), must have one thread, got {threads}; "
+            "try PerDevice(threads=1)"
+        )
     threads = policy.threads_of("compute", is_host=False)
     for worker, device in enumerate(cluster.devices):
         if threads > 1 and (device.jitter_cv or has_outages(cluster, worker)):

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ampsim.dependency.log import Uses
+
 
 class Use(NamedTuple):
     """What one operation uses, as numbers of variables."""
@@ -27,6 +31,16 @@ class Waiter(NamedTuple):
     is_running: bool
 
 
+def uses_of(uses: Uses) -> tuple[Use, ...]:
+    """What each operation uses."""
+    variables, found, first = uses.variables.tolist(), list[Use](), 0
+    for reads, mutates in zip(uses.reads.tolist(), uses.mutates.tolist(), strict=True):
+        middle, last = first + reads, first + reads + mutates
+        found.append(Use(tuple(variables[first:middle]), tuple(variables[middle:last])))
+        first = last
+    return tuple(found)
+
+
 def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[int, list[Waiter]]:
     """For each variable that is waited for or in use, its queue at an instant, in push order.
 
@@ -37,11 +51,9 @@ def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[
     """
     pushed_s, start_s, end_s = times
     found: dict[int, list[Waiter]] = {}
-    for number, use in enumerate(uses):
-        if not pushed_s[number] <= time_s < end_s[number]:
-            continue
+    for number in np.flatnonzero((pushed_s <= time_s) & (time_s < end_s)).tolist():
         is_running = bool(start_s[number] <= time_s)
-        for is_mutation, variables in enumerate(use):
+        for is_mutation, variables in enumerate(uses[number]):
             for variable in variables:
                 waiter = Waiter(number, bool(is_mutation), is_running)
                 found.setdefault(variable, []).append(waiter)

@@ -45,7 +45,7 @@ def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[
     seen: dict[Variable, str] = {}
     for word, variables in (("reads", reads), ("mutates", mutates)):
         for one in variables:
-            if one.engine is not engine:
+            if one.engine is not engine and not one.is_deleted:
                 raise OptionError(
                     f"{word}: variable {one.name!r} is of another engine; make one with this "
                     "engine's new_variable"

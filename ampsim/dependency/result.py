@@ -12,16 +12,18 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
-from ampsim.dependency.operation import Operation
+from ampsim.dependency.log import OperationLog, Uses, variable_name
 from ampsim.dependency.places import Places, Row
 from ampsim.dependency.policies import Policy
-from ampsim.dependency.queues import Use, Waiter, queues_at, text_of
+from ampsim.dependency.queues import Use, Waiter, queues_at, text_of, uses_of
 from ampsim.dependency.records import (
-    PUSH_ROW,
     TIMES,
     behind_of,
+    busy_s_of,
     columns_of,
+    dispatches_of,
     memory_of,
+    path_kinds_of,
     records_of,
 )
 from ampsim.errors import OptionError
@@ -58,17 +60,27 @@ class EngineResult:
         policy: who ran what.
         rows: every thread: place (-1 for the host), kind, number within its lane. The first is the
             host's that pushes.
-        uses: for each operation, the numbers of the variables that it reads and mutates.
-        variables: names of the variables that were used, by number.
     """
 
     policy: Policy
     rows: tuple[Row, ...] = field(repr=False)
-    uses: tuple[Use, ...] = field(repr=False)
-    variables: dict[int, str] = field(repr=False)
     _columns: dict[str, Any] = field(repr=False)
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
+    _dispatches: Columns = field(repr=False)
+    _uses: Uses = field(repr=False)
+    _names: Sequence[str | None] = field(repr=False)
+
+    @cached_property
+    def uses(self) -> tuple[Use, ...]:
+        """For each operation, the numbers of the variables that it reads and mutates."""
+        return uses_of(self._uses)
+
+    @cached_property
+    def variables(self) -> dict[int, str]:
+        """Names of the variables that were used, by number."""
+        used: list[int] = np.unique(self._uses.variables).tolist()
+        return {number: self._names[number] or variable_name(number) for number in used}
 
     @property
     def operations(self) -> pd.DataFrame:
@@ -87,7 +99,7 @@ class EngineResult:
             for name in ("number", "name", "kind", "place", "thread", *TIMES, "waited_for")
         }
         frame["variable"] = self._columns["variable"]
-        frame["behind"] = behind_of(self._columns)
+        frame["behind"] = behind_of(self._columns, self._dispatches)
         for name in ("flop", "bytes", "state"):
             frame[name] = self._columns[name]
         return read_only(frame)
@@ -122,6 +134,14 @@ class EngineResult:
         )
 
     @property
+    def dispatches(self) -> pd.DataFrame:
+        """One row an operation that was issued first: operation, thread, start_s, end_s.
+
+        Those are on devices whose file names `dispatch_s`.
+        """
+        return read_only(dict(self._dispatches))
+
+    @property
     def dependencies(self) -> list[Dependency]:
         """For each operation that another one made ready: which, and through which variable."""
         columns = zip(self._columns["waited_for"].tolist(), self._columns["variable"], strict=True)
@@ -138,19 +158,19 @@ class EngineResult:
 
     @cached_property
     def _path(self) -> Columns:
-        return critical_path(records_of(self._columns, self._transfers))
+        return critical_path(records_of(self._columns, self._transfers, self._dispatches))
 
     @property
     def critical_path(self) -> pd.DataFrame:
         """What the last operation waited for, back to time zero: a row each, the earliest first.
 
         start_s, end_s, kind, operation, name, place. Rows join, from 0 to `makespan_s`. A `kind` is
-        "compute"; "push", the host's for pushing; "queue", an operation that is ready, or whose
-        push is, and waits for a thread; "transfer", a copy on its way; "link queue", one that waits
-        for its lane or its link.
+        "compute"; "push", the host's for pushing; "dispatch", a device's for issuing; "queue", an
+        operation that is ready, or whose push is, and waits for a thread; "transfer", a copy on its
+        way; "link queue", one that waits for its lane or its link.
         """
         path, names = self._path, self._columns["name"]
-        kinds = _path_kinds(path)
+        kinds = path_kinds_of(path, self.rows)
         is_sent = np.isin(path["kind"], _ON_LINKS)
         of_row = np.array([row.place for row in self.rows])
         places = np.where(is_sent, path["worker"], of_row[np.where(is_sent, 0, path["worker"])])
@@ -181,12 +201,7 @@ class EngineResult:
     @property
     def busy(self) -> pd.DataFrame:
         """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
-        spent_s = np.zeros(len(self.rows))
-        np.add.at(
-            spent_s, self._columns["thread"], self._columns["end_s"] - self._columns["start_s"]
-        )
-        pushing = self._columns["pushed_s"] - self._columns["push_start_s"]
-        spent_s[PUSH_ROW] += float(np.sum(pushing))
+        spent_s = busy_s_of(self._columns, self._dispatches, len(self.rows))
         share = spent_s / (self.makespan_s or np.nan)
         place, kind, thread = zip(*self.rows, strict=True)
         return pd.DataFrame(
@@ -221,7 +236,8 @@ class EngineResult:
         for name in ("thread", "push_start_s", *TIMES, "waited_for", "flop", "bytes"):
             hasher.update(np.ascontiguousarray(self._columns[name]).tobytes())
         hasher.update("\n".join(self._columns["name"]).encode())
-        for name, column in self._transfers.items():
+        issued = self._dispatches if len(self._dispatches["operation"]) else {}
+        for name, column in {**self._transfers, **issued}.items():
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(column).tobytes())
         return hasher.hexdigest()
@@ -229,14 +245,17 @@ class EngineResult:
     def __repr__(self) -> str:
         """Say how much ran, and how long it took."""
         return (
-            f"EngineResult({len(self.uses)} operations, {self.policy.name}, "
+            f"EngineResult({len(self._columns['number'])} operations, {self.policy.name}, "
             f"makespan_s={self.makespan_s:.6g})"
         )
 
     def _repr_html_(self) -> str:
         """The run in a few numbers."""
         busy = (self.busy["busy_s"] > 0).tolist()
-        rows = [["operations", f"{len(self.uses):,}"], ["time", format_seconds(self.makespan_s)]]
+        rows = [
+            ["operations", f"{len(self._columns['number']):,}"],
+            ["time", format_seconds(self.makespan_s)],
+        ]
         names = [row_name(row) for row, is_busy in zip(self.rows, busy, strict=True) if is_busy]
         shares = self.busy["share"][busy]
         rows += [[name, format_percent(share)] for name, share in zip(names, shares, strict=True)]
@@ -251,27 +270,20 @@ def row_name(row: Row) -> str:
     return f"{place}: {row.kind.replace('-', ' ')}{thread}"
 
 
-def _path_kinds(path: Columns) -> np.ndarray:
-    """What each part of a path is, in words."""
-    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
-    kinds = np.array(words, dtype=object)[path["kind"]]
-    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
-    return np.where(is_push, "push", kinds).astype(object)
+def result_of(
+    log: OperationLog, names: Sequence[str | None], places: Places, policy: Policy
+) -> EngineResult:
+    """Read off what has ended.
 
-
-_WORDS: Final = {"device queue": "queue"}
-
-
-def result_of(operations: Sequence[Operation], places: Places, policy: Policy) -> EngineResult:
-    """Read off what has ended."""
-    known = {one.number: one.name for op in operations for one in (*op.reads, *op.mutates)}
-    uses = tuple(
-        Use(tuple(v.number for v in one.reads), tuple(v.number for v in one.mutates))
-        for one in operations
-    )
-    names = {number: known[number] for number in sorted(known)}
-    columns = columns_of(operations)
+    Args:
+        log: what was kept of the operations.
+        names: of the variables, by number; None of those without one.
+        places: where they ran.
+        policy: who ran them.
+    """
+    columns = columns_of(log, names, places.rows)
     transfers = places.recorder.columns("transfers")
+    rows, memory = tuple(places.rows), memory_of(places)
     return EngineResult(
-        policy, tuple(places.rows), uses, names, columns, transfers, memory_of(places)
+        policy, rows, columns, transfers, memory, dispatches_of(places), log.uses(), names
     )

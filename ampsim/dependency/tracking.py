@@ -22,16 +22,18 @@ def enqueue(operation: Operation, ready: Ready) -> None:
     One more than its variables is counted until it stands in all of the queues, so that it never
     starts half registered.
     """
-    waits = len(operation.reads) + len(operation.mutates)
-    for variable in operation.reads:
+    used, reads = operation.used, operation.read_count
+    waits = len(used)
+    for variable in used[:reads]:
         if variable.writer is not None or variable.queue:
-            variable.queue.append((operation, False))
+            variable.queue.append(operation)
         else:
             variable.readers += 1
             waits -= 1
-    for variable in operation.mutates:
+    for variable in used[reads:]:
         if variable.writer is not None or variable.readers or variable.queue:
-            variable.queue.append((operation, True))
+            variable.queue.append(None)
+            variable.queue.append(operation)
         else:
             variable.writer = operation
             waits -= 1
@@ -42,31 +44,37 @@ def enqueue(operation: Operation, ready: Ready) -> None:
 
 def release(operation: Operation, ready: Ready) -> None:
     """Take an operation that has ended out of its queues, and give others their turn."""
-    for variable in operation.reads:
+    used, reads = operation.used, operation.read_count
+    for variable in used[:reads]:
         variable.readers -= 1
         if variable.queue and not variable.readers:
             _let_mutate(variable, operation, ready)
-    for variable in operation.mutates:
+    for variable in used[reads:]:
         variable.version += 1
         variable.writer = None
         queue = variable.queue
-        while queue and not queue[0][1]:
+        while queue and (reader := queue[0]) is not None:
+            queue.popleft()
             variable.readers += 1
-            _give_turn(queue.popleft()[0], operation, variable, ready)
+            reader.waits -= 1
+            if not reader.waits:
+                _note_ready(reader, operation, variable, ready)
         if queue and not variable.readers:
             _let_mutate(variable, operation, ready)
 
 
 def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
     """The first in the queue mutates, alone."""
-    variable.writer = following = variable.queue.popleft()[0]
-    _give_turn(following, ended, variable, ready)
+    mark, following = variable.queue.popleft(), variable.queue.popleft()
+    assert mark is None and following is not None, f"{variable}: its queue begins with a reader"
+    variable.writer = following
+    following.waits -= 1
+    if not following.waits:
+        _note_ready(following, ended, variable, ready)
 
 
-def _give_turn(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
-    """One variable fewer to wait for."""
-    operation.waits -= 1
-    if not operation.waits:
-        operation.waited_for = ended
-        operation.waited_variable = variable
-        ready(operation)
+def _note_ready(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
+    """The last variable has given an operation its turn."""
+    operation.waited_for = ended.number
+    operation.waited_variable = variable.number
+    ready(operation)

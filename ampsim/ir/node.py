@@ -56,10 +56,12 @@ class Node(ABC):
     keeps_state: ClassVar[bool] = False
     """Whether what a forward step sends has the state of what it took."""
     heeds_need: ClassVar[bool] = True
-    """Whether a backward step depends on `input_needs_gradient`; False for what passes gradients
-    on and learns from the gradient itself, None or not, whether one is needed."""
+    """Whether a backward step depends on `input_needs_gradient`, not on the gradient alone."""
     reads_values: ClassVar[bool] = False
     """Whether control flow depends on a payload's numbers, which `sleep` mode does not have."""
+
+    is_shape_only: ClassVar[bool] = False
+    """Whether it has no numbers, and can be served in `sleep` mode alone."""
 
     def __init__(self, name: str) -> None:
         """Name the node."""
@@ -99,11 +101,14 @@ class Node(ABC):
         """Say what a step on a payload of `shape` costs; nothing, unless overridden."""
         return NO_WORK
 
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """Rows of the matrix that a step multiplies, on which a device's efficiency depends."""
+        return shape[0]
+
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """Bytes that a forward step of training has kept for its backward step.
 
-        A node without parameters keeps nothing unless it says so. Control information, such as a
-        count of rows, does not count.
+        A node without parameters keeps nothing unless it says so. Control information is free.
 
         Args:
             state: of the message that was served last.

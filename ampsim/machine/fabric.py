@@ -53,6 +53,13 @@ class Fabric:
         """Record what is still under way, as when a run has failed; none is after a whole pass."""
         self._fair.note_unfinished()
 
+    def note_overtaken(self) -> None:
+        """Record what is under way and was sent before something that has arrived.
+
+        As when a run is cut: the rows of transfers are then as many as their numbers say.
+        """
+        self._fair.note_overtaken()
+
     def _made(self, pair: tuple[int, int]) -> Channel | None:
         """The way itself, or what stands around one that loses or delays messages."""
         channel = self._flight(pair)

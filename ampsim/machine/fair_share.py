@@ -15,35 +15,11 @@ from typing import Any, Final, cast
 
 from ampsim.clock import Clock
 from ampsim.hardware import Way
+from ampsim.machine.fair_message import FairMessage
 from ampsim.machine.max_min import ROUNDING, Capacity, Flow, shares_of, undisturbed
 from ampsim.trace import Cause, Recorder, of_transfer
 
 _TICK_S: Final = 1e-18  # to which the clock rounds
-
-
-class _Message:
-    """What is sent.
-
-    Attributes:
-        row: its record, once its last byte has left.
-        latency_s: from its last byte sent to its arrival.
-    """
-
-    __slots__ = (
-        "arrive", "cause", "latency_s", "nodes", "number", "row", "sent_s", "size_bytes", "start_s",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        size_bytes: int,
-        nodes: tuple[int, int],
-        cause: Cause,
-        arrive: Callable[[Cause], None],
-    ) -> None:
-        self.size_bytes, self.nodes, self.cause, self.arrive = size_bytes, nodes, cause, arrive
-        self.row: tuple[Any, ...] | None = None
-        self.number = 0
-        self.sent_s = self.start_s = self.latency_s = 0.0
 
 
 class FairChannel(Flow):
@@ -68,7 +44,7 @@ class FairChannel(Flow):
         self._shares = shares
         self.latency_s = way.latency_s
         self.workers = workers
-        self.queue: deque[_Message] = deque()
+        self.queue: deque[FairMessage] = deque()
         self.remaining_bytes = self.since_s = 0.0
         self.entry: tuple[float, int, FairChannel] | None = None
         shares.add(self)
@@ -81,7 +57,7 @@ class FairChannel(Flow):
         arrive: Callable[[Cause], None],
     ) -> None:
         """Send so many bytes, as `Channel.send`; the transfer has its number from now on."""
-        self._shares.send(self, _Message(size_bytes, nodes, cause, arrive))
+        self._shares.send(self, FairMessage(size_bytes, nodes, cause, arrive))
 
 
 class FairShares:
@@ -99,8 +75,9 @@ class FairShares:
         self._channels: list[FairChannel] = []
         self._ends: list[tuple[float, int, FairChannel]] = []
         self._entries = self._divisions = 0
-        self._alarm: tuple[float, Callable[[], None]] | None = None
-        self._sent: deque[_Message] = deque()
+        self._alarm_s = math.inf
+        self._take_back: Callable[[], None] | None = None
+        self._sent: deque[FairMessage] = deque()
         self._count = 0
 
     def add(self, channel: FairChannel) -> None:
@@ -113,7 +90,7 @@ class FairShares:
             self._capacities[of] = Capacity(bytes_per_s)
         return self._capacities[of]
 
-    def send(self, channel: FairChannel, message: _Message) -> None:
+    def send(self, channel: FairChannel, message: FairMessage) -> None:
         """Let a message follow what its channel has to send."""
         now_s = self._clock.now
         message.sent_s = now_s
@@ -126,7 +103,8 @@ class FairShares:
             return
         if self._begin(channel, now_s):
             self._activate(channel, now_s)
-            self._set_alarm(now_s)
+            if self._ends[0][0] < self._alarm_s:
+                self._set_alarm(now_s)
 
     def _begin(self, channel: FairChannel, now_s: float) -> bool:
         """Let the first message of a channel enter; tell whether that takes time.
@@ -150,8 +128,10 @@ class FairShares:
         transfer's number is that of its row.
         """
         message, sent = channel.queue.popleft(), self._sent
-        row = _row(channel, message, now_s)
-        if message is sent[0]:
+        row = message.row_of(channel.workers, now_s)
+        if message.is_noted:
+            pass
+        elif message is sent[0]:
             sent.popleft()
             self._recorder.transfers.append(row)
             while sent and sent[0].row is not None:
@@ -162,6 +142,27 @@ class FairShares:
 
     def note_unfinished(self) -> None:
         """Record what has not left yet, with the times that its channel's rate would give it."""
+        rows = self._rows_under_way()
+        for message in self._sent:
+            self._recorder.transfers.append(rows.get(message.number, message.row))  # pyright: ignore[reportArgumentType]  # all have one
+        self._sent.clear()
+
+    def note_overtaken(self) -> None:
+        """Record likewise what later messages have overtaken that have left, and these.
+
+        For a run that is cut while messages are under way: what a later one led to is recorded, and
+        names it by its row. What was recorded as under way is not recorded again when it leaves.
+        """
+        sent, rows = self._sent, self._rows_under_way()
+        while any(message.row is not None for message in sent):
+            message = sent.popleft()
+            if message.row is None:
+                message.row, message.is_noted = rows[message.number], True
+            self._recorder.transfers.append(message.row)
+
+    def _rows_under_way(self) -> dict[int, tuple[Any, ...]]:
+        """The rows of what has not left, by number, as things are."""
+        rows: dict[int, tuple[Any, ...]] = {}
         for channel in self._channels:
             end_s = 0.0
             for message in channel.queue:
@@ -171,12 +172,10 @@ class FairShares:
                 else:
                     message.start_s = end_s
                     end_s += message.size_bytes / channel.limit_bytes_per_s
-                message.row = _row(channel, message, end_s)
-        for message in self._sent:
-            self._recorder.transfers.append(message.row)  # pyright: ignore[reportArgumentType]  # all have one
-        self._sent.clear()
+                rows[message.number] = message.row_of(channel.workers, end_s)
+        return rows
 
-    def _deliver(self, message: _Message) -> None:
+    def _deliver(self, message: FairMessage) -> None:
         message.arrive(of_transfer(message.number))
         self._settle()
 
@@ -185,34 +184,33 @@ class FairShares:
         is_undisturbed = undisturbed(channel)
         for capacity in channel.capacities:
             capacity.flows[channel] = None
-        if is_undisturbed and channel.narrowest is not None:
-            self._set_rate(channel, channel.limit_bytes_per_s, channel.narrowest, now_s)
+        narrowest = channel.narrowest
+        if is_undisturbed and narrowest is not None:
+            narrowest.bound += 1
+            channel.bottleneck = narrowest
+            channel.rate_bytes_per_s = channel.limit_bytes_per_s
+            self._note_end(channel)
         else:
             self._share_anew(channel.capacities, now_s)
 
     def _share_anew(self, changed: Iterable[Capacity], now_s: float) -> None:
         """Divide capacities, and those that hang together with them, among their flows."""
         self._divisions += 1
-        for channel, rate, bottleneck in shares_of(changed, self._divisions):
-            self._set_rate(cast("FairChannel", channel), rate, bottleneck, now_s)
-
-    def _set_rate(
-        self, channel: FairChannel, rate: float, bottleneck: Capacity, now_s: float
-    ) -> None:
-        """Let a channel go on at another rate; nothing is rounded where the rate stays."""
-        former = channel.bottleneck
-        if former is not bottleneck:
-            if former is not None:
-                former.bound -= 1
-            bottleneck.bound += 1
-            channel.bottleneck = bottleneck
-        if rate != channel.rate_bytes_per_s:
-            if now_s != channel.since_s:
-                entered = channel.rate_bytes_per_s * (now_s - channel.since_s)
-                channel.remaining_bytes -= entered
-                channel.since_s = now_s
-            channel.rate_bytes_per_s = rate
-            self._note_end(channel)
+        for flow, rate, bottleneck in shares_of(changed, self._divisions):
+            channel = cast("FairChannel", flow)
+            former = channel.bottleneck
+            if former is not bottleneck:
+                if former is not None:
+                    former.bound -= 1
+                bottleneck.bound += 1
+                channel.bottleneck = bottleneck
+            if rate != channel.rate_bytes_per_s:  # else nothing is rounded
+                if now_s != channel.since_s:
+                    entered = channel.rate_bytes_per_s * (now_s - channel.since_s)
+                    channel.remaining_bytes -= entered
+                    channel.since_s = now_s
+                channel.rate_bytes_per_s = rate
+                self._note_end(channel)
 
     def _note_end(self, channel: FairChannel) -> None:
         """Put the time at which a channel's first message ends, as things are, into the heap."""
@@ -227,23 +225,22 @@ class FairShares:
         while ends and ends[0][2].entry is not ends[0]:
             heappop(ends)
         if not ends:
-            assert self._alarm is None, "time would pass for nothing"
+            assert self._take_back is None, "time would pass for nothing"
             return
         end_s = ends[0][0]
-        if self._alarm is not None:
-            alarm_s, take_back = self._alarm
-            if alarm_s <= end_s:
+        if self._take_back is not None:
+            if self._alarm_s <= end_s:
                 return
-            take_back()
-        delay_s = max(0.0, end_s - now_s)
-        self._alarm = (end_s, self._clock.set_alarm(delay_s, self._end_those_due))
+            self._take_back()
+        self._alarm_s = end_s
+        self._take_back = self._clock.set_alarm(max(0.0, end_s - now_s), self._end_those_due)
 
     def _end_those_due(self) -> None:
         """End every message whose last byte enters now; what waits behind it goes on.
 
         Now is give or take what the clock rounds.
         """
-        self._alarm = None
+        self._alarm_s, self._take_back = math.inf, None
         now_s, ends = self._clock.now, self._ends
         last_s = now_s + _TICK_S + 4 * math.ulp(now_s)
         changed: list[Capacity] = []
@@ -276,11 +273,7 @@ class FairShares:
         """What was sent has entered by then, no more and no less."""
         rate = channel.rate_bytes_per_s
         left = channel.remaining_bytes - rate * (end_s - channel.since_s)
-        rounding = ROUNDING * channel.queue[0].size_bytes + rate * 4 * math.ulp(end_s)
-        assert -rounding <= left <= rounding, f"{left} bytes were lost on the way"
-
-
-def _row(channel: FairChannel, message: _Message, held_s: float) -> tuple[Any, ...]:
-    """The record of a message whose last byte leaves then."""
-    times = (message.start_s, held_s + message.latency_s, message.sent_s, held_s)
-    return (*message.nodes, message.size_bytes, *times, *channel.workers, message.cause)
+        rounding = ROUNDING * channel.queue[0].size_bytes
+        if not -rounding <= left <= rounding:
+            rounding += rate * 4 * math.ulp(end_s)
+            assert -rounding <= left <= rounding, f"{left} bytes were lost on the way"

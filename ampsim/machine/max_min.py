@@ -9,7 +9,7 @@ Source: Bertsekas and Gallager, Data Networks, second edition (1992), section 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -86,6 +86,34 @@ def shares_of(changed: Iterable[Capacity], mark: int) -> list[tuple[Flow, float,
     shared, flows = _connected(changed, mark)
     if not shared:  # one flow, or none
         return [(flow, flow.limit_bytes_per_s, flow.narrowest) for flow in flows if flow.narrowest]
+    return _of_two(shared, *flows) if len(flows) == 2 else _of_many(shared, flows, mark)
+
+
+def _of_two(
+    shared: Sequence[Capacity], low: Flow, high: Flow
+) -> list[tuple[Flow, float, Capacity]]:
+    """What `_of_many` says of two flows, the one of the lower limit first."""
+    share, narrowest = low.limit_bytes_per_s, None
+    for capacity in shared:
+        if capacity.bytes_per_s / 2 < share:
+            share, narrowest = capacity.bytes_per_s / 2, capacity
+    if narrowest is not None:
+        return [(flow, share, narrowest) for flow in narrowest.flows]
+    rest, bottleneck = high.limit_bytes_per_s, high.narrowest
+    for capacity in shared:
+        if capacity.bytes_per_s - share < rest:
+            rest, bottleneck = capacity.bytes_per_s - share, capacity
+    assert rest > 0, "a flow without bandwidth never ends"
+    return [(low, share, low.narrowest), (high, rest, bottleneck)]  # pyright: ignore[reportReturnType]  # they have one
+
+
+def _of_many(
+    shared: Sequence[Capacity], flows: Iterable[Flow], mark: int
+) -> list[tuple[Flow, float, Capacity]]:
+    """Fill capacities until each flow has its bottleneck; flows come by their limits."""
+    for capacity in shared:
+        capacity.left_bytes_per_s = capacity.bytes_per_s
+        capacity.waiting = len(capacity.flows)
     found: list[tuple[Flow, float, Capacity]] = []
     for flow in flows:
         while flow.mark == mark:
@@ -125,13 +153,11 @@ def _connected(changed: Iterable[Capacity], mark: int) -> tuple[list[Capacity], 
         for capacity in flow.shared:
             if capacity.mark != mark:
                 capacity.mark = mark
-                capacity.left_bytes_per_s = capacity.bytes_per_s
-                capacity.waiting = len(capacity.flows)
                 shared.append(capacity)
-                others = [other for other in capacity.flows if other.mark != mark]
-                for other in others:
-                    other.mark = mark
-                flows += others
+                for other in capacity.flows:
+                    if other.mark != mark:
+                        other.mark = mark
+                        flows.append(other)
     if len(flows) > 1:
         flows.sort(key=_limit)
     return shared, flows
@@ -143,10 +169,9 @@ def undisturbed(flow: Flow) -> bool:
     So it is where nobody's bottleneck lies on its way, and enough is left of what it shares.
     """
     for capacity in flow.capacities:
-        if capacity.bound:
-            return False
-    for capacity in flow.capacities:
         if capacity.flows:
+            if capacity.bound:
+                return False
             used = sum([other.rate_bytes_per_s for other in capacity.flows])
             if used + flow.limit_bytes_per_s > capacity.bytes_per_s:
                 return False

@@ -3,6 +3,7 @@
 from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.observer import Observer
 from ampsim.model_parallel.passes import PassReport, PassTotals
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
@@ -33,6 +34,7 @@ from ampsim.model_parallel.schedules import (
     ZeroBubbleH1,
     needs_chain,
 )
+from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.update import average_replicas
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "GPipe",
     "InterleavedOneFOneB",
     "Job",
+    "Observer",
     "OneFOneB",
     "Order",
     "PassReport",
@@ -67,4 +70,5 @@ __all__ = [
     "paper_placement",
     "placement_of",
     "probe",
+    "stages_of",
 ]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ampsim.clock import Clock
-from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
@@ -15,9 +14,10 @@ from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
+from ampsim.model_parallel.job_checks import require_mode, require_rows
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
-from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.placed_node import Accept, PlacedNode
 from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
@@ -58,11 +58,10 @@ class SharedMachine:
 
     Args:
         instant: what is done at once.
-        fabric: the links.
-        memories: of all workers.
-        workers: those that are its own.
-        updater: applies gradients.
-        work_of: what steps of a node with parameters cost; None for the node's own `work`.
+        fabric, memories: the links, and the memories of all workers.
+        workers, updater: those that are its own, and what applies gradients there.
+        work_of: what steps of a node with parameters cost, as of `Asked`.
+        accept_update: takes the update messages that nodes send themselves; None to serve them.
     """
 
     instant: Instant
@@ -70,7 +69,8 @@ class SharedMachine:
     memories: WorkerMemories
     workers: range
     updater: Applies
-    work_of: Callable[[ParameterizedNode], WorkOf] | None = None
+    work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
+    accept_update: Accept | None = None
 
 
 class Assembly:
@@ -139,7 +139,7 @@ class Assembly:
         self.workers = self._workers(schedule)
         self.lanes = Lanes(cluster, schedule, self.instant, clock, recorder, workers=shared.workers)
         for worker in self.workers:
-            worker.accept_update = self.lanes.update_acceptor(worker)
+            worker.accept_update = shared.accept_update or self.lanes.update_acceptor(worker)
         self._host = self._host_lane()
         self._far: dict[PlacedNode, FarPorts] = {}
         self.tasks = self._tasks(seed)
@@ -173,17 +173,14 @@ class Assembly:
     def _set_modes(self, job: Job, schedule: Schedule, is_abstract: bool) -> None:
         """Tell each node how it is to run."""
         for node in job.graph.nodes:
-            if is_abstract and node.reads_values:
-                raise OptionError(
-                    f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
-                    "use mode 'numeric'"
-                )
+            require_mode(node, is_abstract=is_abstract)
             node.is_abstract = is_abstract
         require_sound(schedule, [node.name for node in job.graph.parameterized])
         for node in job.graph.parameterized:
             preferred = job.min_update_interval(node.name)
             node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
             node.state_arrays = job.optimizer.arrays
+            require_rows(node, job.optimizer)
 
     def _workers(self, schedule: Schedule) -> list[Worker]:
         """One for each device."""

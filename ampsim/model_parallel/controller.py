@@ -104,6 +104,11 @@ class Controller:
         return list(self._alive)
 
     @property
+    def next_instance(self) -> int:
+        """The number of the instance that is admitted next."""
+        return self._next_instance
+
+    @property
     def messages_in_flight(self) -> int:
         """Messages of all instances in flight, but for those that wait at a node for others."""
         return sum(self._alive.values())
@@ -224,6 +229,8 @@ class Controller:
         self.on_finish(items)
         if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
+            if self.between is not None and not self._alive:
+                self.between.drained(cause)
         elif self._alive:
             return
         elif self.between is not None:

@@ -127,14 +127,20 @@ class Prices:
                 return self.price(direction, shapes[0])
             whole = _by_rows(group)
             works += [self._work(direction, shape) for shape in whole]
-            rows += [_rows(shape) for shape in whole if shape is not None]
+            rows += [self._rows(direction, shape) for shape in whole if shape is not None]
         return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
 
     def _work_out(self, direction: Direction, shape: Extents) -> Price:
         if shape == WAITS:
             return self.free[direction]
-        rows = None if direction is Direction.UPDATE or shape is None else _rows(shape)
+        rows = None
+        if direction is not Direction.UPDATE and shape is not None:
+            rows = self._rows(direction, shape)
         return self._occupancy(direction, self._work(direction, shape), rows)
+
+    def _rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """Rows of the matrix that a step on a payload of `shape` multiplies."""
+        return self._node.product_rows(direction, shape) if shape else 1
 
     def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
         if self._device is None:
@@ -193,8 +199,3 @@ def _by_rows(shapes: Sequence[Extents]) -> list[Extents]:
 
 def _size(payload: Payload) -> int:
     return -1 if payload is None else math.prod(payload.shape)
-
-
-def _rows(shape: tuple[int, ...]) -> int:
-    """Return k of a payload of k rows."""
-    return shape[0] if shape else 1

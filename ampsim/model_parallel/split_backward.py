@@ -5,7 +5,7 @@ from __future__ import annotations
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, Payload, Sends, State, Work
 from ampsim.model_parallel.price import Extents
-from ampsim.nodes import Linear
+from ampsim.nodes import Conv2d, Linear
 
 
 class SplitBackward:
@@ -16,16 +16,16 @@ class SplitBackward:
     a backward step in the trace; the second is the one with a staleness.
 
     Args:
-        node: a `Linear`.
+        node: a `Linear` or a `Conv2d`.
 
     Raises:
-        OptionError: the node is no `Linear`.
+        OptionError: the node is neither.
     """
 
     def __init__(self, node: Node) -> None:
-        if not isinstance(node, Linear):
+        if not isinstance(node, Linear | Conv2d):
             raise OptionError(
-                "zb-h1 splits the backward steps of Linear nodes, and has no rule for "
+                "zb-h1 splits the backward steps of Linear and Conv2d nodes, and has no rule for "
                 f"{node.describe()}; take 1f1b"
             )
         self._node = node

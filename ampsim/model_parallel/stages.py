@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
+from typing import Final
 
 from ampsim.errors import OptionError
 from ampsim.ir import Cond, Graph
@@ -13,7 +14,10 @@ MANY = (Cond, Distribute, Collect, Group, Replicate, Ungroup)
 """Nodes after which an instance may pass a stage never, or several times."""
 
 
-def stages_of(graph: Graph, schedule: str) -> list[int]:
+REMEDY: Final = "take amp, pipeline or gpipe"
+
+
+def stages_of(graph: Graph, schedule: str, remedy: str = REMEDY) -> list[int]:
     """Return the indices of the nodes with parameters, along the chain that they form.
 
     A chain has no loop, and every instance passes each of its stages once, in the same order. Nodes
@@ -22,29 +26,31 @@ def stages_of(graph: Graph, schedule: str) -> list[int]:
     Args:
         graph: a verified graph.
         schedule: name of what asks, for messages.
+        remedy: what to do where the graph is no chain, for messages.
 
     Raises:
         OptionError: the graph is no chain.
     """
+    asks = schedule, remedy
     for node in graph.nodes:
         if isinstance(node, MANY) or not node.waits_for_all:
-            raise _no_chain(graph, schedule, f"it loops or branches at {node.describe()}")
+            raise _no_chain(graph, asks, f"it loops or branches at {node.describe()}")
         if node.is_parameterized and (len(node.inputs), len(node.outputs)) != (1, 1):
-            raise _no_chain(graph, schedule, f"{node.describe()} has several inputs or outputs")
+            raise _no_chain(graph, asks, f"{node.describe()} has several inputs or outputs")
     stages = [i for i in _in_order(graph) if graph.nodes[i].is_parameterized]
     for first, second in pairwise(stages):
         if second not in _after(graph, first):
             names = f"{graph.nodes[first].name} and {graph.nodes[second].name}"
-            raise _no_chain(graph, schedule, f"{names} lie on different branches")
+            raise _no_chain(graph, asks, f"{names} lie on different branches")
     if not stages:
-        raise _no_chain(graph, schedule, "it has no node with parameters")
+        raise _no_chain(graph, asks, "it has no node with parameters")
     return stages
 
 
-def _no_chain(graph: Graph, schedule: str, what: str) -> OptionError:
+def _no_chain(graph: Graph, asks: tuple[str, str], what: str) -> OptionError:
+    schedule, remedy = asks
     return OptionError(
-        f"{schedule} needs a chain of stages, but {graph.name} is none: {what}; "
-        "take amp, pipeline or gpipe"
+        f"{schedule} needs a chain of stages, but {graph.name} is none: {what}; {remedy}"
     )
 
 

@@ -31,14 +31,14 @@ class Asked:
         note_stash: told how many bytes of other versions are kept, where there is `pick`.
         debt: counts the gradients that instances owe to the node; None where nobody asks.
         predicts: whether forward steps read predicted weights.
-        work_of: what steps cost, by the node, where that is not the node's own `work`.
+        work_of: what steps cost, by the node and what they cost otherwise; None for just that.
     """
 
     pick: PickVersion | None = None
     note_stash: Callable[[int], None] | None = None
     debt: Debt | None = None
     predicts: bool = False
-    work_of: Callable[[ParameterizedNode], WorkOf] | None = None
+    work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
 
 
 class Steps(NamedTuple):
@@ -73,8 +73,6 @@ def steps_of(node: Node, asked: Asked) -> Steps:
     activations = StashedActivations(node, forward, backward)
     forward, backward = activations.forward, activations.backward
     stash = prediction = None
-    if asked.work_of is not None:
-        work = asked.work_of(node)
     if asked.pick is not None:
         assert asked.note_stash is not None
         stash = Stash(node, forward, backward, asked.pick, asked.note_stash)
@@ -85,6 +83,8 @@ def steps_of(node: Node, asked: Asked) -> Steps:
     if asked.predicts and not node.is_sparse:
         prediction = Prediction(node, forward)
         forward, work = prediction.forward, prediction.work
+    if asked.work_of is not None:
+        work = asked.work_of(node, work)
     return Steps(forward, backward, work, activations, stash, prediction)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
-from ampsim.optim import Optimizer
+from ampsim.optim import Optimizer, within_epochs
 from ampsim.trace import Recorder
 
 BLOCK: Final = 1 << 17
@@ -29,7 +29,7 @@ class Updater:
     """Applies accumulated gradients with an optimizer, and records each update.
 
     Attributes:
-        rate: the learning rate of the present epoch.
+        rate: the learning rate of the present epoch, or of the last update.
         averages_instances: divide a gradient by the number of instances in it (a mini-batch's
             mean, for schedules that drain) instead of applying the sum of its messages.
     """
@@ -40,10 +40,35 @@ class Updater:
         self._recorder = recorder
         self.averages_instances = averages_instances
         self.rate = optimizer.rate(0)
+        self._is_within_epochs = within_epochs(optimizer.rate)
+        self._by_node: dict[str, Optimizer] = {}
+        self._epoch, self._first, self._batches = 0, 0, math.inf
 
-    def start_epoch(self, epoch: int) -> None:
-        """Take the learning rate of `epoch`, counted from 0."""
+    def start_epoch(self, epoch: int, first: int = 0, batches: float = math.inf) -> None:
+        """Take the learning rate of `epoch`, counted from 0.
+
+        Args:
+            epoch: which.
+            first: number of its first instance.
+            batches: how many instances it has; for rates that change within an epoch.
+        """
         self.rate = self._optimizer.rate(epoch)
+        self._epoch, self._first, self._batches = epoch, first, batches
+
+    def _take_rate(self, node: ParameterizedNode) -> None:
+        """Take the rate of the first instance whose gradient the node has."""
+        if node.instances:
+            passed = (min(node.instances) - self._first) / self._batches
+            self.rate = self._optimizer.rate(self._epoch + passed)
+
+    def _method(self, node: ParameterizedNode) -> Optimizer:
+        """What steps the node's parameters."""
+        if self._optimizer.by_tensor is None:
+            return self._optimizer
+        if node.name not in self._by_node:
+            shapes = list(node.parameter_shapes.values())
+            self._by_node[node.name] = self._optimizer.of_tensors(shapes)
+        return self._by_node[node.name]
 
     def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
         """Apply and forget what `placed` has accumulated.
@@ -59,8 +84,10 @@ class Updater:
         assert isinstance(node, ParameterizedNode)
         touched = node.take_rows()
         if not node.is_abstract:
+            if self._is_within_epochs:
+                self._take_rate(node)
             if placed.optimizer_state is None:
-                placed.optimizer_state = self._optimizer.init(node.theta)
+                placed.optimizer_state = self._method(node).init(node.theta)
             if touched is None:
                 self._update_all(placed, node, now_s)
             else:
@@ -80,14 +107,14 @@ class Updater:
         gradient = self._averaged(node, node.take_gradient())
         step, before = self._step, placed.optimizer_state
         if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
-            theta, after = step(gradient, before, node.theta)
+            theta, after = step(node, gradient, before, node.theta)
             _require_finite(theta, node, now_s)
         else:
             theta, after = gradient, before
             for start in range(0, len(gradient), BLOCK):
                 block = slice(start, start + BLOCK)
                 of_block = tuple(_block(part, block) for part in before)
-                part, of_block = step(gradient[block], of_block, node.theta[block])
+                part, of_block = step(node, gradient[block], of_block, node.theta[block])
                 _require_finite(part, node, now_s)
                 after = tuple(map(_whole, before, of_block))
         placed.optimizer_state = after
@@ -97,11 +124,13 @@ class Updater:
         if prediction is not None:
             prediction.updated(replaced, node.staleness_sum / max(node.gradient_count, 1))
 
-    def _step(self, gradient: np.ndarray, state: Any, theta: np.ndarray) -> tuple[np.ndarray, Any]:
+    def _step(
+        self, node: ParameterizedNode, gradient: np.ndarray, state: Any, theta: np.ndarray
+    ) -> tuple[np.ndarray, Any]:
         """Step from `theta`; gradient and state are not needed any more."""
         if self._optimizer.is_elementwise:
             return self._optimizer.update(gradient, state, theta, self.rate, in_place=True)
-        return self._optimizer.update(gradient, state, theta, self.rate)
+        return self._method(node).update(gradient, state, theta, self.rate)
 
     def _update_rows(
         self,
@@ -115,7 +144,7 @@ class Updater:
         table = node.theta.reshape(-1, values.shape[1])
         of_rows = tuple(_gather(part, table.shape, rows) for part in placed.optimizer_state)
         gradient = self._averaged(node, values.reshape(-1))
-        theta, after = self._step(gradient, of_rows, table[rows].reshape(-1))
+        theta, after = self._step(node, gradient, of_rows, table[rows].reshape(-1))
         _require_finite(theta, node, now_s)
         table[rows] = theta.reshape(values.shape)
         placed.optimizer_state = tuple(

@@ -30,10 +30,15 @@ from ampsim.optim.base import (
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
+from ampsim.optim.weight_decay import strength, with_decay
 
 
 def adam(
-    rate: float | LearningRate, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
+    rate: float | LearningRate,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
 ) -> Optimizer:
     """Gradient descent with each parameter's step scaled by its gradients' running size.
 
@@ -42,6 +47,7 @@ def adam(
         beta1: what of the mean gradient remains after a step, from 0 to below 1.
         beta2: the same of the mean squared gradient.
         epsilon: added to the root of the mean square.
+        weight_decay: times the weights is added to the gradient, before all else.
 
     Raises:
         OptionError: an argument is out of its range.
@@ -51,13 +57,15 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
+    decay = strength(weight_decay)
     return Optimizer(
         "adam",
         as_schedule(rate),
         _init,
-        partial(_update, options=options),
+        with_decay(partial(_update, options=options), decay),
         is_elementwise=True,
         scaling="sqrt",
+        touches_all=bool(decay),
     )
 
 

@@ -7,8 +7,8 @@ weights themselves, since they are what a later weight version keeps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -26,12 +26,17 @@ Vector: TypeAlias = "Float[np.ndarray, ' parameters']"
 State: TypeAlias = tuple[Any, ...]
 """What a method carries from step to step; only the method that made it looks inside."""
 
-LearningRate: TypeAlias = Callable[[int], float]
-"""Learning rate of an epoch; epochs count from 0."""
+LearningRate: TypeAlias = Callable[[Any], float]
+"""Learning rate of an epoch; epochs count from 0, and 2.5 is the middle of the third.
+
+It is asked once an epoch, with a whole number, unless its attribute `is_within_epochs` is true."""
 
 Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
 """Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
+
+ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
+"""The two functions for a vector of tensors of these shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,10 @@ class Optimizer:
         is_elementwise: whether each element is stepped by itself, and `update` takes `in_place`.
         scaling: how the rate grows with the gradients of which one update takes the mean:
             "linear", with their number, "sqrt", with its root, or "none", where no rule is known.
+        touches_all: whether a step depends on all of a vector, or changes all of it, so that rows
+            of a table cannot be stepped alone.
+        by_tensor: gives both functions for a vector of several tensors, where a step depends on
+            where they begin; None where it does not.
     """
 
     name: str
@@ -63,11 +72,25 @@ class Optimizer:
     update: Update
     is_elementwise: bool = False
     scaling: Literal["none", "linear", "sqrt"] = "none"
+    touches_all: bool = False
+    by_tensor: ByTensor | None = None
+
+    def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:
+        """The method for a vector of tensors of these shapes, one after the other."""
+        if self.by_tensor is None:
+            return self
+        init, update = self.by_tensor(shapes)
+        return replace(self, init=init, update=update)
 
     @property
     def arrays(self) -> int:
         """How many arrays of the parameters' size it carries from step to step."""
         return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
+
+
+def within_epochs(rate: LearningRate) -> bool:
+    """Whether a learning rate changes within an epoch."""
+    return bool(getattr(rate, "is_within_epochs", False))
 
 
 def check_alike(gradient: Vector, theta: Vector) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from ampsim.errors import OptionError
-from ampsim.optim.base import LearningRate, positive
+from ampsim.optim.base import LearningRate, positive, within_epochs
 from ampsim.shown import shown
 from ampsim.user_code import user_code
 
@@ -41,7 +42,8 @@ def exponential(initial: float, decay: float) -> LearningRate:
 def as_schedule(rate: float | LearningRate) -> LearningRate:
     """A learning rate from what a user gives: a number, or a function of the epoch.
 
-    A user's function is checked each time it is asked.
+    A user's function is checked each time it is asked. Where it has an attribute `is_within_epochs`
+    that is true, it is asked for each update, with a fraction of an epoch.
 
     Raises:
         OptionError: a number is not above 0 and finite; or, later, what the function gives.
@@ -49,35 +51,49 @@ def as_schedule(rate: float | LearningRate) -> LearningRate:
     >>> as_schedule(0.1)(3), as_schedule(lambda epoch: 1 / (1 + epoch))(3)
     (0.1, 0.25)
     """
-    if isinstance(rate, (_Constant, _Exponential, _Checked)):
+    if isinstance(rate, KnownRate):
         return rate
     return _Checked(rate) if callable(rate) else constant(rate)
 
 
+class KnownRate(ABC):
+    """A learning rate whose numbers were checked when it was made."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, epoch: float) -> float:
+        """The rate of an epoch."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Constant:
+class _Constant(KnownRate):
     rate: float
 
-    def __call__(self, epoch: int) -> float:
+    def __call__(self, epoch: float) -> float:
         assert epoch >= 0, f"epochs count from 0, got {epoch}"
         return self.rate
 
 
 @dataclass(frozen=True, slots=True)
-class _Exponential:
+class _Exponential(KnownRate):
     initial: float
     decay: float
 
-    def __call__(self, epoch: int) -> float:
+    def __call__(self, epoch: float) -> float:
         assert epoch >= 0, f"epochs count from 0, got {epoch}"
         return self.initial * self.decay**epoch
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(KnownRate):
     schedule: LearningRate
 
-    def __call__(self, epoch: int) -> float:
+    @property
+    def is_within_epochs(self) -> bool:
+        return within_epochs(self.schedule)
+
+    def __call__(self, epoch: float) -> float:
         assert epoch >= 0, f"epochs count from 0, got {epoch}"
         with user_code(f"the learning rate of epoch {epoch} failed"):
             rate = self.schedule(epoch)

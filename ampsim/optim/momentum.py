@@ -12,26 +12,31 @@ import numpy as np
 
 from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate, zeros
 from ampsim.optim.learning_rate import as_schedule
+from ampsim.optim.weight_decay import strength, with_decay
 
 
-def momentum(rate: float | LearningRate, momentum: float = 0.9) -> Optimizer:
+def momentum(
+    rate: float | LearningRate, momentum: float = 0.9, weight_decay: float = 0.0
+) -> Optimizer:
     """Gradient descent along a running sum of gradients.
 
     Args:
         rate: learning rate, or a function of the epoch.
         momentum: what of the velocity remains after a step, from 0 (plain SGD) to below 1.
+        weight_decay: times the weights is added to the gradient.
 
     Raises:
         OptionError: an argument is out of its range.
     """
-    kept = decay_rate("momentum", momentum, usual=0.9)
+    kept, decay = decay_rate("momentum", momentum, usual=0.9), strength(weight_decay)
     return Optimizer(
         "momentum",
         as_schedule(rate),
         _init,
-        partial(_update, momentum=kept),
+        with_decay(partial(_update, momentum=kept), decay),
         is_elementwise=True,
         scaling="linear",
+        touches_all=bool(decay),
     )
 
 

@@ -9,16 +9,28 @@ import numpy as np
 
 from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike
 from ampsim.optim.learning_rate import as_schedule
+from ampsim.optim.weight_decay import strength, with_decay
 
 
-def sgd(rate: float | LearningRate) -> Optimizer:
+def sgd(rate: float | LearningRate, weight_decay: float = 0.0) -> Optimizer:
     """Plain gradient descent.
 
+    Args:
+        rate: learning rate, or a function of the epoch.
+        weight_decay: times the weights is added to the gradient.
+
     Raises:
-        OptionError: the rate is no finite number above 0.
+        OptionError: an argument is out of its range.
     """
+    decay = strength(weight_decay)
     return Optimizer(
-        "sgd", as_schedule(rate), _init, _update, is_elementwise=True, scaling="linear"
+        "sgd",
+        as_schedule(rate),
+        _init,
+        with_decay(_update, decay),
+        is_elementwise=True,
+        scaling="linear",
+        touches_all=bool(decay),
     )
 
 

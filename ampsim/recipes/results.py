@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from ampsim.data_parallel import SOLVERS
 from ampsim.metric import Goal, Metric
 from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
@@ -15,6 +16,7 @@ from ampsim.recipes.recipe import Recipe
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.ranking import rank
 from ampsim.study.row import compared, row_of, times_of
+from ampsim.study.validation_time import note_validation
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ def table_of(
     rows = [
         {**_row(label, modes, goal, runs), **rate} for label, rate in zip(modes, rates, strict=True)
     ]
+    note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
     lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
     if not lenders:  # ranks are of rows that all learned themselves
         return pd.DataFrame(compared(goal, rows, outlines, ranking))

@@ -26,6 +26,7 @@ from ampsim.study.schedule_names import option_names, schedules_of, without_effe
 from ampsim.study.source_digest import file_digest
 from ampsim.study.task import Plan
 from ampsim.study.training import resolved
+from ampsim.study.validation_time import times_validation
 
 T = TypeVar("T")
 
@@ -151,6 +152,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
+    plan = times_validation(plan, schedule, map(_schedule, file.schedules))
     return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
 
 

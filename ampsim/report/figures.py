@@ -7,6 +7,7 @@ which `save` writes as PNG, SVG or PDF.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TypeAlias
 
 from matplotlib.figure import Figure
@@ -19,9 +20,10 @@ from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt_comparison
 from ampsim.report.gantt.chart import gantt as gantt_of_one
 from ampsim.report.gantt.operations import operations_gantt
-from ampsim.report.gantt.outages import outages_of
+from ampsim.report.gantt.outages import instances_of, outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.page.figures import result_figures
+from ampsim.report.perfetto.operations import write_operations
 from ampsim.report.plot.queues import queues_drawing
 from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.plot.utilisation import utilisation as utilisation_of_each
@@ -31,7 +33,10 @@ from ampsim.study import Forecast, LoadedRun, Result
 AnyResult: TypeAlias = Result | LoadedRun
 """A run that was just made, or one that was kept and loaded."""
 
-__all__ = ["convergence", "gantt", "of", "plane", "queues", "save", "staleness", "utilisation"]
+__all__ = [
+    "convergence", "gantt", "of", "perfetto", "plane", "queues", "save", "staleness",
+    "utilisation",
+]  # fmt: skip
 
 
 @checked
@@ -72,6 +77,28 @@ def queues(result: EngineResult, *times_s: float) -> Figure:
     return queues_drawing(result, times_s)
 
 
+@checked
+def perfetto(result: EngineResult, path: str | Path) -> Path:
+    """Write a dependency engine's run as a trace for https://ui.perfetto.dev; give the path.
+
+    It has a track for each thread, arrows for what made operations ready, and counters of what lies
+    in the places' memories. Runs of models are written by `ampsim gantt MODEL --out FILE.json`.
+
+    Args:
+        result: what ran.
+        path: the file, `.json`.
+
+    Raises:
+        OptionError: the path has another suffix, or the run ends too late for the format.
+        OutputError: the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix.lower() != ".json":
+        raise OptionError(f"path must end in .json, got {str(path)!r}; pictures are for save()")
+    write_operations(result, target)
+    return target
+
+
 def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float] | None) -> Figure:
     """The chart of runs of models."""
     named = _named(results)
@@ -83,7 +110,7 @@ def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float]
     kept = {name: kept_of(result) for name, result in named.items()}
     if window_s is None:
         known_s = min((one.until_s for one in kept.values() if one), default=math.inf)
-        window_s = choose_window(spans, known_until_s=known_s)
+        window_s = choose_window(spans, instances_of(map(outages_of, results)), known_s)
     sent = {name: [result.transfers] for name, result in named.items()}
     if len(spans) > 1:
         drawn = {

@@ -12,6 +12,9 @@ BOUND_FROM = 0.5
 NO_SINGLE_THING = "no single thing"
 """In place of a bound where the largest share is less than that."""
 
+_SHARED = ("edge", "egress", "ingress")
+"""Of what begins the name of an edge or port that messages of several pairs of workers share."""
+
 _LONGEST = 40
 
 
@@ -79,12 +82,15 @@ def bound_words(name: str, at: str, share: float) -> str:
 def bound_sentence(name: str, at: str, share: float) -> str:
     """The same as a sentence's end.
 
+    >>> bound_sentence("ingress port of worker 3", "", 0.92)
+    'bound by ingress port of worker 3, which is occupied 92.0 % of the time'
     >>> bound_sentence("worker 3", "linear-3", 0.38)
     'bound by no single thing: the device of linear-3 is busy 38.0 % of the time'
     """
     part = f"{format_percent(share)} of the time"
     whole = named(name, at)
     kind = name.partition(" ")[0]
+    kind = "link" if kind in _SHARED else kind
     device = f"the device of {whole}" if at else whole
     said = {
         "worker": (f"{device}, which is busy {part}", f"{device} is busy {part}"),

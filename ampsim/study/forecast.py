@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -27,7 +27,7 @@ from ampsim.study.forecast_manifest import manifest_of, sureness_of
 from ampsim.study.forecast_runs import Made, Run, RunMaker
 from ampsim.study.halving import require_budget
 from ampsim.study.kept_runs import Keeping
-from ampsim.study.learning_rates import Scaling, rate_of
+from ampsim.study.learning_rates import Scaling
 from ampsim.study.named import (
     ClusterLike,
     ModelLike,
@@ -39,12 +39,12 @@ from ampsim.study.named import (
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.ranking import Ranking, Sureness, rank
-from ampsim.study.repeats import MAX_REPEATS, Entry, looks_of, run_rows
-from ampsim.study.row import compared, note_validation, row_of, table_of, times_of
-from ampsim.study.schedule_names import labels_of
+from ampsim.study.repeats import MAX_REPEATS, entries_of, looks_of, run_rows
+from ampsim.study.row import compared, row_of, table_of, times_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
 from ampsim.study.tuning import Tuned, Tuner, no_trials
+from ampsim.study.validation_time import ASSUMPTION, note_validation
 from ampsim.units import UNKNOWN, format_percent, format_seconds
 
 MAX_EPOCHS: Final = 40
@@ -222,10 +222,7 @@ def forecast(
     if placement is None:
         advice = advice_on(model, cluster, schedules, seed=seed, instances=instances)
     warn(advice)
-    entries = [
-        Entry(label, schedule, replace(plan, rate=rate_of(model, schedule, scale_rate)))
-        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
-    ]
+    entries = entries_of(plan, schedules, scale_rate)
     goal, maker = Goal(model.measure, target), RunMaker(jobs, on_progress, keeping)
     tuned = Tuned(tuple(entries), no_trials())
     if budget is not None:
@@ -264,6 +261,8 @@ def _collect(
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached, *of_devices]
+    if any(not one.plan.times_validation for one in entries):
+        said.append(ASSUMPTION)
     manifest = {
         **manifest_of(plan, schedules, [*rates.values()], runs),
         **sureness_of(sureness, len(rows)),

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, TypeAlias
 
+from ampsim.study.crossings import crossings_of
 from ampsim.study.job_process import DECIDED_ELSEWHERE, Broken, Carried, serve
+from ampsim.study.outages import outage_table
 from ampsim.study.packed_tasks import packed
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.result import Result
@@ -186,12 +188,15 @@ def _ending(code: int) -> str:
 
 
 def _result_of(task: Task, carried: Carried) -> Result:
+    cluster, end_s = task.plan.cluster, carried.recorder.summary.end_s
     return Result(
         model=replace(task.plan.model, given=carried.given),
         schedule=task.schedule,
-        workers=task.plan.cluster.workers,
+        workers=cluster.workers,
         origin=carried.origin,
         recorder=carried.recorder,
+        outages=outage_table(cluster, task.seed, end_s),
+        crossings=crossings_of(cluster),
     )
 
 

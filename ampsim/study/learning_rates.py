@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ampsim.data_parallel import Solver
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.model_parallel import Schedule
-from ampsim.optim import LearningRate
+from ampsim.optim import LearningRate, within_epochs
 from ampsim.study.model import Model
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
@@ -61,7 +61,7 @@ def averaged(schedule: Schedule) -> int | None:
         without the graph.
     """
     if isinstance(schedule, Solver):
-        inside, ranks = averaged(schedule.inner), schedule.averaged_ranks
+        inside, ranks = averaged(schedule.inside), schedule.averaged_ranks
         return None if inside is None or ranks is None else inside * ranks
     updates, admission = schedule.updates, schedule.admission
     if not updates.averages:
@@ -105,5 +105,9 @@ class _Scaled:
     rate: LearningRate
     factor: float
 
-    def __call__(self, epoch: int) -> float:
+    @property
+    def is_within_epochs(self) -> bool:
+        return within_epochs(self.rate)
+
+    def __call__(self, epoch: float) -> float:
         return self.rate(epoch) * self.factor

@@ -17,6 +17,7 @@ from ampsim.study.memory_tables import WithMemory
 from ampsim.study.path_tables import numbered, path_of_tables
 from ampsim.study.read_off import Occupation, WithTotals
 from ampsim.study.run_dir import KeptRun, TableName, read_run
+from ampsim.study.waits import waits_of
 from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, read_only
 from ampsim.trace.summary import Summary
 
@@ -111,6 +112,11 @@ class LoadedRun(WithTotals, WithMemory):
     def exchanges(self) -> pd.DataFrame:
         """As `Result.exchanges`."""
         return self._table("exchanges")
+
+    @property
+    def waits(self) -> pd.DataFrame:
+        """As `Result.waits`."""
+        return waits_of(self.exchanges, self.kept.manifest["schedule"].get("workers_per_rank", 1))
 
     @property
     def collectives(self) -> pd.DataFrame:

@@ -48,6 +48,7 @@ class Outline(Rates):
         cost_usd: as `Result.cost_usd`; NaN where unknown.
         outages: as `Result.outages`.
         validations: as `Result.validations`; empty where none is within an epoch.
+        waits: as `Result.waits`, the leading ones.
     """
 
     max_active_keys: int
@@ -80,15 +81,16 @@ class Outline(Rates):
     cost_usd: float = math.nan
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False)
     validations: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    waits: pd.DataFrame = field(default_factory=no_outages, repr=False)
 
 
 TABLE_FIELDS: Final = (
     "epochs", "spans", "transfers", "staleness", "utilisation_by_worker", "time_by_node",
-    "path_parts", "outages", "peak_memory", "memory", "validations",
+    "path_parts", "outages", "peak_memory", "memory", "validations", "waits",
 )  # fmt: skip
 """Fields of an outline that are tables."""
 
-TRACE_FIELDS: Final = ("spans", "transfers", "memory")
+TRACE_FIELDS: Final = ("spans", "transfers", "memory", "waits")
 """Those of them that have a row for what happens in a run; all others are small."""
 
 NUMBER_FIELDS: Final = tuple(one.name for one in fields(Outline) if one.name not in TABLE_FIELDS)

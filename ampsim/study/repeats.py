@@ -15,8 +15,11 @@ from typing import Final
 from ampsim.errors import OptionError
 from ampsim.model_parallel import Schedule
 from ampsim.study.forecast_runs import Made, Run, RunMaker
+from ampsim.study.learning_rates import Scaling, rate_of
 from ampsim.study.ranking import Ranking, Sureness, seeds_needed
+from ampsim.study.schedule_names import labels_of
 from ampsim.study.task import Plan, Task
+from ampsim.study.validation_time import times_validation
 
 MAX_REPEATS: Final = 40
 """Runs of each row at most where they go on until the order is clear (chosen: three looks at the
@@ -42,6 +45,27 @@ class Entry:
     def task(self, seed: int, repeat: int, repeats: int) -> Task:
         """One of its runs."""
         return Task(self.plan, self.schedule, seed, self.label, repeat, repeats)
+
+
+def entries_of(plan: Plan, schedules: Sequence[Schedule], scaling: Scaling | None) -> list[Entry]:
+    """The rows of a table, each with a label and a learning rate of its own.
+
+    Args:
+        plan: what they share.
+        schedules: one row each.
+        scaling: how a row's rate grows; see `ampsim.study.learning_rates`.
+    """
+    return [
+        Entry(
+            label,
+            schedule,
+            replace(
+                times_validation(plan, schedule, schedules),
+                rate=rate_of(plan.model, schedule, scaling),
+            ),
+        )
+        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.trace import Bounds, Recorder, bounds_of, critical_path
+from ampsim.study.waits import waits_of
+from ampsim.trace import Bounds, Crossings, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
@@ -41,6 +42,8 @@ class Result(WithTotals, WithMemory):
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
         outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
+        crossings: what messages between workers cross; None where each pair of workers has a link
+            of its own.
     """
 
     model: Model
@@ -49,6 +52,7 @@ class Result(WithTotals, WithMemory):
     origin: dict[str, Any] = field(repr=False)
     recorder: Recorder = field(repr=False)
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
+    crossings: Crossings | None = field(default=None, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )
@@ -129,6 +133,15 @@ class Result(WithTotals, WithMemory):
         different versions.
         """
         return self._frame("exchanges")
+
+    @property
+    def waits(self) -> pd.DataFrame:
+        """When ranks could do nothing for an exchange: worker, kind, start_s, end_s.
+
+        The kind says what held a rank up first: "waits for all", "turn", "lock", "reply" or
+        "bound". Empty without a solver.
+        """
+        return waits_of(self.exchanges, getattr(self.schedule, "workers_per_rank", 1))
 
     @property
     def collectives(self) -> pd.DataFrame:
@@ -218,7 +231,7 @@ class Result(WithTotals, WithMemory):
     @cached_property
     def bounds(self) -> Bounds:
         """What bounds the run, by all of its records, also those that are not kept."""
-        return bounds_of(self.recorder.records(), self._path)
+        return bounds_of(self.recorder.records(), self._path, self.crossings)
 
     @cached_property
     def _path(self) -> Columns:
@@ -367,4 +380,5 @@ class Result(WithTotals, WithMemory):
             cost_usd=self.cost_usd,
             outages=self.outages,
             validations=self._within_epochs,
+            waits=self.waits,
         )

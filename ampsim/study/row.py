@@ -17,9 +17,6 @@ from ampsim.study.ranking import Ranking, Times, columns_of
 from ampsim.study.target import median_interval, time_by_formula
 from ampsim.trace import MEMORY_CATEGORIES
 
-OFF_THE_CLOCK: Final = "its validation takes no time, that of other rows does"
-"""What a table says of a solver beside schedules."""
-
 TEXTS: Final = (
     "schedule", "bound_by", "note", "bound_at", "items", "bound_largest", "learning_rate_rule",
 )  # fmt: skip
@@ -123,20 +120,6 @@ def _upkeep(runs: Sequence[Outline], time_to_target_s: float | None) -> dict[str
 
 def _times(whole: float | None, share: float | None) -> float | None:
     return None if whole is None or share is None else whole * share
-
-
-def note_validation(rows: Sequence[dict[str, Any]], are_off: Sequence[bool]) -> None:
-    """Say of rows whose validation takes no virtual time that others' does, where there are any.
-
-    Args:
-        rows: of one forecast.
-        are_off: for each row, whether its validation is off the clock, as a solver's is.
-    """
-    if all(are_off):
-        return
-    for row, is_off in zip(rows, are_off, strict=True):
-        if is_off:
-            row["note"] = "; ".join(filter(None, [row["note"], OFF_THE_CLOCK]))
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:

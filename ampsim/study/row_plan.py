@@ -73,4 +73,5 @@ class Row:
                 if self.plan.validate_every is None
                 else {"validate_every": self.plan.validate_every}
             ),
+            **({} if self.plan.times_validation else {"times_validation": False}),
         }

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from pydantic import Field
 
-from ampsim.data_parallel import SOLVERS
+from ampsim.data_parallel import SOLVERS, name_of
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
 from ampsim.toml_file import Text
@@ -69,7 +69,7 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
     """
     labels = [schedule.name for schedule in schedules]
     for option in option_names():
-        values = [repr(getattr(schedule, option, None)) for schedule in schedules]
+        values = [_text_of(getattr(schedule, option, None)) for schedule in schedules]
         pairs = set(zip(labels, values, strict=True))
         namesakes = Counter(name for name, _value in pairs)
         labels = [
@@ -119,6 +119,11 @@ def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:
     return [option for option in options if option not in taken]
 
 
+def _text_of(value: Any) -> str:
+    """A value of an option in a label."""
+    return name_of(value) if hasattr(value, "admission") else repr(value)
+
+
 def _split(names: str) -> list[str]:
     parts = [part.strip().casefold() for part in names.split(",")]
     for part in parts:
@@ -152,5 +157,5 @@ def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
 
 
 def _options_of(kind: type) -> list[str]:
-    """Its options that are a value; the schedule inside a solver is none."""
-    return [field.name for field in dataclasses.fields(kind) if field.name != "inner"]
+    """Its options."""
+    return [field.name for field in dataclasses.fields(kind)]

@@ -12,7 +12,9 @@ from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
+from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.crossings import crossings_of
 from ampsim.study.epochs import run_epochs
 from ampsim.study.model import Model
 from ampsim.study.named import (
@@ -55,6 +57,7 @@ class Simulation:
         on_items: called with the number of items of each instance that finishes.
         counts_memory: as of `simulate`.
         validate_every: as of `simulate`.
+        times_validation: as of `Training`.
 
     Attributes:
         epoch: epochs that have ended.
@@ -82,6 +85,7 @@ class Simulation:
         on_items: OnItems | None = None,
         counts_memory: bool | None = None,
         validate_every: int | None = None,
+        times_validation: bool = True,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         if mode not in ("numeric", "sleep"):
@@ -91,8 +95,7 @@ class Simulation:
         placed = placement_of(DEFAULT if placement is None else placement)
         schedule = resolved(schedule, cluster, self._every)
         self._model, self.workers = model, cluster.workers
-        self._schedule = schedule
-        self._seed, self._cluster = seed, cluster
+        self._schedule, self._seed, self._cluster = schedule, seed, cluster
         self._graph = model.graph(seed)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
@@ -109,6 +112,7 @@ class Simulation:
             is_abstract=mode == "sleep",
             counts_memory=_counts_memory(cluster, mode) if counts_memory is None else counts_memory,
             seed=seed,
+            times_validation=times_validation,
         )
         if on_items is not None:
             self._training.tell_items(on_items)
@@ -143,6 +147,8 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._training.start_epoch(self.epoch)
+        if within_epochs(self._model.optimizer.rate):
+            self._training.expect(self._data.batch_count("train"))
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
@@ -198,6 +204,7 @@ class Simulation:
     def result(self) -> Result:
         """Return what has happened so far."""
         recorder = self._training.recorder
+        self._training.note_overtaken()
         recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
@@ -206,6 +213,7 @@ class Simulation:
             origin=self._origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+            crossings=crossings_of(self._cluster),
         )
 
 

@@ -34,6 +34,8 @@ class Plan:
         rate: the learning rate.
         validate_every: training items after which validation comes within an epoch; None: only at
             its end.
+        times_validation: whether validation takes its time on the cluster; under a solver it never
+            does.
     """
 
     model: Model
@@ -45,6 +47,7 @@ class Plan:
     placement: Placement
     rate: Rate = field(default_factory=Rate)
     validate_every: int | None = None
+    times_validation: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def run_task(
         on_items=tracker.on_items,
         counts_memory=True,
         validate_every=plan.validate_every,
+        times_validation=plan.times_validation,
     )
     epochs = plan.max_epochs if plan.mode == "numeric" else 1
     try:

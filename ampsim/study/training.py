@@ -7,6 +7,7 @@ Whatever in `study` trains, for a result, for a trial or to see whether it fits,
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
@@ -16,7 +17,7 @@ from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Engine, PassReport, Schedule, average_replicas
+from ampsim.model_parallel import Engine, Observer, PassReport, Schedule, average_replicas
 from ampsim.study.model import Model
 from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
@@ -33,6 +34,10 @@ class Method(Protocol):
         """Call `on_items` with the number of items of each instance that finishes."""
         ...
 
+    def expect(self, batches: int) -> None:
+        """Know how many batches an epoch has, for learning rates that change within it."""
+        ...
+
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """Train on an epoch's batches."""
         ...
@@ -47,23 +52,44 @@ class ModelParallel:
 
     Args:
         engine: makes the passes.
+        graph: what it trains.
+        observer: what validates, on a graph of its own, so that no virtual time passes; None for
+            the engine itself.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, graph: Graph, observer: Observer | None) -> None:
+        self._engine, self._graph, self._observer = engine, graph, observer
+        self._end_s = 0.0
+        self._batches = math.inf
+        self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
         self._engine.controller.on_finish = on_items
+        if self._observer is not None:
+            self._observer.tell_items(on_items)
+
+    def expect(self, batches: int) -> None:
+        """As of `Method`."""
+        self._batches = batches
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; the pass ends before the next epoch begins."""
-        self._engine.updater.start_epoch(epoch)
-        return self._engine.run_pass(batches, is_training=True)
+        controller = self._engine.controller
+        if epoch != self._epoch:
+            self._epoch, self._before = epoch, controller.admitted.count
+        first = controller.next_instance - (controller.admitted.count - self._before)
+        self._engine.updater.start_epoch(epoch, first, self._batches)
+        report = self._engine.run_pass(batches, is_training=True)
+        self._end_s = report.end_s
+        return report
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Method`, on the same devices and clock."""
-        return self._engine.run_pass(batches, is_training=False)
+        """As of `Method`, on the same devices and clock unless there is an observer."""
+        if self._observer is None:
+            return self._engine.run_pass(batches, is_training=False)
+        self._observer.adopt(self._graph.parameterized)
+        return self._observer.validate(batches, self._end_s)
 
 
 class DataParallel:
@@ -79,6 +105,9 @@ class DataParallel:
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Method`."""
         self._engine.on_items = on_items
+
+    def expect(self, batches: int) -> None:
+        """As of `Method`; all steps of an epoch have the rate of its start."""
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
@@ -104,6 +133,8 @@ class Training:
             does not read values.
         counts_memory: whether what lies in the workers' memories is counted.
         seed: of what varies on the cluster; None for a trial in which nothing does.
+        times_validation: whether validation takes its time on the cluster; under a solver it never
+            does.
 
     Attributes:
         recorder: what has happened.
@@ -127,6 +158,7 @@ class Training:
         is_abstract: bool | None = None,
         counts_memory: bool = False,
         seed: int | None = None,
+        times_validation: bool = True,
     ) -> None:
         """Put everything together; no time passes yet."""
         if is_abstract is None:
@@ -154,7 +186,10 @@ class Training:
                 self._engine: Any = made
             else:
                 self._engine = Engine(job, *place, schedule, **how)
-                self._method = ModelParallel(self._engine)
+                observer = None
+                if not times_validation:
+                    observer = Observer(job_of(model, model.bare_graph()), is_abstract)
+                self._method = ModelParallel(self._engine, graph, observer)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
@@ -163,6 +198,10 @@ class Training:
     def start_epoch(self, epoch: int) -> None:
         """Take the learning rate of `epoch`, counted from 0."""
         self._epoch = epoch
+
+    def expect(self, batches: int) -> None:
+        """Know how many batches an epoch has, for learning rates that change within it."""
+        self._method.expect(batches)
 
     def train(
         self, batches: Iterable[Any], count: int | None = None, later: Later | None = None
@@ -190,6 +229,11 @@ class Training:
         """
         with fixed_settings():
             return self._method.train(self._epoch, batches, later)
+
+    def note_overtaken(self) -> None:
+        """Let each transfer that has ended have its row, also where ranks are cut on their way."""
+        if isinstance(self._engine, SolverEngine):
+            self._engine.note_overtaken()
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""

@@ -45,9 +45,20 @@ class UserData:
         Raises:
             SimulationError: the user's method failed, or gave no whole number.
         """
-        what = f"count({split!r}) of the data of model {self._model}"
+        return self._asked("count", split)
+
+    def batch_count(self, split: Split) -> int:
+        """Batches of a split.
+
+        Raises:
+            SimulationError: the user's method failed, or gave no whole number.
+        """
+        return self._asked("batch_count", split)
+
+    def _asked(self, method: str, split: Split) -> int:
+        what = f"{method}({split!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):
-            count: Any = self.given.count(split)
+            count: Any = getattr(self.given, method)(split)
         return _whole(what, count)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:

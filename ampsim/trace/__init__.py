@@ -1,6 +1,6 @@
 """Records of a run, and what can be read off them."""
 
-from ampsim.trace.bounds import Bounds, bounds_of
+from ampsim.trace.bounds import Bounds, Crossing, Crossings, bounds_of
 from ampsim.trace.causes import START, Cause, of_admission, of_transfer
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
 from ampsim.trace.critical_path import critical_path
@@ -28,6 +28,8 @@ __all__ = [
     "START",
     "Bounds",
     "Cause",
+    "Crossing",
+    "Crossings",
     "Kinds",
     "Recorder",
     "Records",

@@ -1,7 +1,8 @@
 """What bounds a run: a worker, a link, the critical path, or the limit on what is in flight.
 
 Each is a share of the makespan, measured over the whole run. A run cannot be shorter than its
-busiest worker's work or its busiest link's traffic. The third is the critical path without what the
+busiest worker's work or its busiest link's traffic; where messages of several pairs of workers
+share edges and ports, it is the busiest of these. The third is the critical path without what the
 limit on instances in flight alone made wait: the steps and transfers on it since the last instance
 that the limit had kept out, and before the barriers earlier on it likewise. The fourth is time in
 which instances are kept out while the busier of that worker and that link has nothing to do. The
@@ -11,9 +12,9 @@ largest of the four is what to change first.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +25,23 @@ from ampsim.trace.table import Columns
 
 Place: TypeAlias = "tuple[int, int]"
 """(worker, worker) of a link; (worker, lane) of a device."""
+
+
+class Crossing(NamedTuple):
+    """An edge, link or port that messages from one worker to another cross.
+
+    Args:
+        name: such as "edge 0 to hub"; equal for all pairs of workers that share it.
+        bytes_per_s: its rate, of which a message takes a part; None where each message holds it
+            alone, as long as it holds its whole way.
+    """
+
+    name: str
+    bytes_per_s: float | None
+
+
+Crossings: TypeAlias = "Callable[[int, int], Sequence[Crossing]]"
+"""What messages from one worker to another cross."""
 
 _UPDATE: Final = 0
 _ROUNDING: Final = 1e-9  # of sums of the same times in another order
@@ -36,11 +54,13 @@ class Bounds:
     Args:
         bound_by: "worker 3", "critical path", "link 0 to 1", "link host to 1" or
             "admission limit": what has the largest share; None where no time passed. It is "host"
-            or "copy-out of worker 3" where such a lane is busier than all workers.
+            or "copy-out of worker 3" where such a lane is busier than all workers, and a
+            crossing's name where messages cross edges and ports that others cross too.
         worker_share: time in which the busiest worker, host or other lane of a device is busy.
         path_share: steps and transfers on the critical path that no limit on instances in flight
             made wait.
-        link_share: time in which the busiest link is occupied.
+        link_share: time in which the busiest link is occupied; of an edge or port that messages
+            share, what they bring over it takes at its full rate.
         admission_share: time in which the busier of that worker and that link idles while
             instances are kept out.
     """
@@ -52,19 +72,30 @@ class Bounds:
     admission_share: float
 
 
-def bounds_of(records: Records, path: Columns) -> Bounds:
-    """Say what bounds a run, of which these are all records and the critical path."""
+def bounds_of(records: Records, path: Columns, crossings: Crossings | None = None) -> Bounds:
+    """Say what bounds a run.
+
+    Args:
+        records: all of the run.
+        path: its critical path.
+        crossings: what messages between workers cross; None where each pair of workers has a link
+            of its own.
+    """
     makespan_s = float(path["end_s"][-1]) if len(path["end_s"]) else 0.0
     if not makespan_s:
         return Bounds(None, math.nan, math.nan, math.nan, math.nan)
     closed = _Closed(records.closures, makespan_s)
-    workers, links = _devices_busy(records, closed), _links_held(records, closed, makespan_s)
-    worker, link = _busiest(workers), _busiest(links)
+    workers = _devices_busy(records, closed)
+    links = _links_used(records, closed, makespan_s, crossings or _link)
+    worker, link = (
+        _busiest(dict(sorted(workers.items())), (HOST, HOST)),
+        _busiest(links, "link host to host"),
+    )
     busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
         _device(worker): workers.get(worker, _NOTHING)[0],
         "critical path": _unlimited_s(path),
-        f"link {_place(link[0])} to {_place(link[1])}": links.get(link, _NOTHING)[0],
+        link: links.get(link, _NOTHING)[0],
         "admission limit": closed.whole_s - busiest[1],
     }
     shares = {name: min(1.0, max(0.0, one / makespan_s)) for name, one in lasting_s.items()}
@@ -93,8 +124,10 @@ class _Closed:
         return last - first
 
 
-_Busy: TypeAlias = "dict[Place, tuple[float, float]]"
-"""(seconds busy, those of them in which instances were kept out) of each part."""
+_Seconds: TypeAlias = "tuple[float, float]"
+"""Seconds busy, and those of them in which instances were kept out."""
+
+_Busy: TypeAlias = "dict[Place, _Seconds]"
 
 _NOTHING: Final = (0.0, 0.0)
 
@@ -110,17 +143,38 @@ def _devices_busy(records: Records, closed: _Closed) -> _Busy:
     return found
 
 
-def _links_held(records: Records, closed: _Closed, end_s: float) -> _Busy:
-    found: _Busy = {}
+def _links_used(
+    records: Records, closed: _Closed, end_s: float, crossings: Crossings
+) -> dict[str, _Seconds]:
+    """What is used of each link, edge and port, by its name."""
+    held, carried = dict[Place, _Seconds](), dict[Place, _Seconds]()
     for chunk in records.transfers.chunks():
         start_s, held_s = (np.minimum(chunk[name], end_s) for name in ("start_s", "held_s"))
         places = np.stack([chunk["source_worker"], chunk["target_worker"]])
-        _add(found, places, (start_s, held_s), closed)
+        _add(held, places, (start_s, held_s), closed)
+        lasting_s = chunk["held_s"] - chunk["start_s"]
+        bytes_per_s = chunk["bytes"] / np.where(lasting_s > 0, lasting_s, np.inf)
+        _add(carried, places, (start_s, held_s), closed, bytes_per_s)
+    found = dict[str, _Seconds]()
+    for pair in sorted(held):
+        for name, rate in crossings(*pair):
+            busy, shut = held[pair] if rate is None else carried[pair]
+            per_s, before = rate or 1.0, found.get(name, _NOTHING)
+            found[name] = (before[0] + busy / per_s, before[1] + shut / per_s)
     return found
 
 
+def _link(source: int, target: int) -> list[Crossing]:
+    """A link that no other pair uses."""
+    return [Crossing(f"link {_place(source)} to {_place(target)}", None)]
+
+
 def _add(
-    found: _Busy, ends: np.ndarray, times_s: tuple[np.ndarray, np.ndarray], closed: _Closed
+    found: _Busy,
+    ends: np.ndarray,
+    times_s: tuple[np.ndarray, np.ndarray],
+    closed: _Closed,
+    per_s: np.ndarray | float = 1.0,
 ) -> None:
     """Add the times of a chunk to those of the places that it names.
 
@@ -129,20 +183,24 @@ def _add(
         ends: both workers of each record, (2, records).
         times_s: from when to when each was busy.
         closed: when instances were kept out.
+        per_s: what counts for each second of a record, such as its bytes; 1 for the second itself.
     """
     start_s, end_s = times_s
     places, number = np.unique(ends, axis=1, return_inverse=True)
-    busy_s = np.bincount(number.ravel(), weights=end_s - start_s)
-    closed_s = np.bincount(number.ravel(), weights=closed.within_s(start_s, end_s))
+    busy_s = np.bincount(number.ravel(), weights=(end_s - start_s) * per_s)
+    closed_s = np.bincount(number.ravel(), weights=closed.within_s(start_s, end_s) * per_s)
     for place, busy, shut in zip(places.T.tolist(), busy_s, closed_s, strict=True):
         before = found.get(tuple(place), _NOTHING)
         found[tuple(place)] = (before[0] + float(busy), before[1] + float(shut))
 
 
-def _busiest(parts: _Busy) -> Place:
-    """The part that is busy for longest, the first of equals; the host's where there is none."""
+_Part = TypeVar("_Part", str, Place)
+
+
+def _busiest(parts: Mapping[_Part, _Seconds], nothing: _Part) -> _Part:
+    """The part that is busy for longest, the first of equals; `nothing` where there is none."""
     most_s = max((busy_s for busy_s, _closed_s in parts.values()), default=0.0) * (1 - _ROUNDING)
-    return next((part for part in sorted(parts) if parts[part][0] >= most_s), (HOST, HOST))
+    return next((part for part in parts if parts[part][0] >= most_s), nothing)
 
 
 def _unlimited_s(path: Columns) -> float:

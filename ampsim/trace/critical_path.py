@@ -155,7 +155,7 @@ def _met(records: Records, cause: Cause, later: _Link | None) -> _Link | None:
         return _Link(part, DEVICE_QUEUE, cause)
     if table == "transfer":
         row = records.transfers.row(number).item()
-        _sent_s, start_s, _held_s, end_s, cause, node, sender, worker = row
+        _sent_s, start_s, _held_s, end_s, cause, node, sender, worker, _bytes = row
         part = Part(start_s, end_s, TRANSFER, node, NO_DIRECTION, worker, sender, instance)
         return _Link(part, LINK_QUEUE, cause)
     if table == "admission":

@@ -30,6 +30,7 @@ LOG_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "target": np.int32,
         "source_worker": np.int32,
         "target_worker": np.int32,
+        "bytes": np.int64,
     },
     "admissions": {"time_s": np.float64, "cause": np.int64, "is_limited": np.bool_},
 }

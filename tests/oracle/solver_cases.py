@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -119,9 +120,56 @@ def solver(name: str, **options: Any) -> Any:
     return kind(**taken)
 
 
+def draw_exponential(monkeypatch: Any, turns: dict[float, tuple[int, ...]]) -> None:
+    """Make times of steps exponential, or nothing, in turn; which turns, the jitter's cv says."""
+
+    def drawn(random: np.random.Generator, cv: float) -> Iterator[float]:
+        for is_drawn in itertools.cycle(turns[cv]):
+            yield float(random.exponential()) if is_drawn else 0.0
+
+    monkeypatch.setattr("ampsim.machine.pace.lognormal", drawn)
+
+
+def memoryless(ranks: int, merge_speed: float, merge_cv: float) -> Cluster:
+    """Ranks whose forward steps take exponential times, their backward steps none."""
+    hosts = cluster([1e8] * ranks + [merge_speed])
+    cvs = [0.5] * ranks + [merge_cv]
+    devices = [
+        one.model_copy(update={"jitter_cv": cv}) for one, cv in zip(hosts.devices, cvs, strict=True)
+    ]
+    return hosts.model_copy(update={"devices": tuple(devices)})
+
+
+def quadratic(rows: int, rate: float) -> ampsim.Model:
+    """A linear model whose batches are all the same, so that it learns a quadratic bowl."""
+    x = np.tile([1.0, 0.0, 0.0], (rows, 1))
+    made = model(rows, 1, rate=rate)
+    return replace(made, make_data=lambda _seed, _count: Points(x, np.zeros((rows, 2)), 1))
+
+
+def residual(theta: np.ndarray) -> float:
+    """Where in the bowl the weights are: the first output; 3 x 2 weights, 2 biases."""
+    return float(theta[0] + theta[6])
+
+
+def watched(kind: type[Any], **options: Any) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
+    """A solver, and a list that takes the centre and the parcel of each of its merges."""
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    class Watched(kind):
+        def merge(self, centre: Any, parcel: Any, pull: float, step: Any) -> Any:
+            seen.append((centre.copy(), parcel.copy()))
+            return super().merge(centre, parcel, pull, step)
+
+    return Watched(**options), seen
+
+
 def weights(result: ampsim.Result) -> np.ndarray:
     """All parameters in one vector."""
     return np.concatenate([value.ravel() for value in result.model.parameters().values()])
 
 
-__all__ = ["FREE", "cluster", "graph", "model", "replace", "solver", "weights"]
+__all__ = [
+    "FREE", "cluster", "draw_exponential", "graph", "memoryless", "model", "quadratic", "replace",
+    "residual", "solver", "watched", "weights",
+]  # fmt: skip

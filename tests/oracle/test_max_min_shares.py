@@ -10,7 +10,7 @@ import pytest
 
 from ampsim.clock import SimClock
 from ampsim.hardware import Cluster, Device, Ports, Share, Way
-from ampsim.machine import Fabric
+from ampsim.machine import Fabric, max_min
 from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.max_min import Capacity, Flow, shares_of
 from ampsim.trace import START, Recorder
@@ -96,6 +96,26 @@ def test_no_flow_can_have_more_without_another_that_has_no_more_having_less():
                 )
                 for edge in crossed
             ), f"case {seed}"
+
+
+def test_shares_of_two_flows_are_to_the_bit_those_of_the_general_way():
+    """Two have a closed form of their own, since most divisions are between two."""
+    seen = 0
+    for seed in range(CASES):
+        random = np.random.default_rng([seed, 2])
+        rates = random.uniform(1, 3, size=5).tolist()
+        capacities = [Capacity(rate) for rate in rates]
+        crossed = [random.choice(5, size=3, replace=False).tolist() for _ in range(2)]
+        flows = [Flow([capacities[edge] for edge in edges]) for edges in crossed]
+        for flow in flows:
+            for capacity in flow.capacities:
+                capacity.flows[flow] = None
+        shared, connected = max_min._connected(capacities, 1)
+        if shared and len(connected) == 2:
+            seen += 1
+            closed = max_min._of_two(shared, *connected)
+            assert closed == max_min._of_many(shared, connected, 1), f"case {seed}"
+    assert seen > CASES / 2
 
 
 class Sending(NamedTuple):

@@ -90,6 +90,39 @@ def mlp_loss(p: dict[str, Any], batch: ImageBatch) -> Any:
     return torch.nn.functional.cross_entropy(logits, torch.tensor(batch.labels))
 
 
+def lenet_loss(p: dict[str, Any], batch: ImageBatch) -> Any:
+    functional = torch.nn.functional
+    x = torch.tensor(batch.images).reshape(-1, 1, 28, 28)
+    for layer in (1, 2):
+        x = functional.conv2d(x, p[f"conv-{layer}.weight"], p[f"conv-{layer}.bias"])
+        x = functional.max_pool2d(x, 2)
+    x = torch.relu(x.flatten(1) @ p["linear-1.weight"] + p["linear-1.bias"])
+    logits = x @ p["linear-2.weight"] + p["linear-2.bias"]
+    return functional.cross_entropy(logits, torch.tensor(batch.labels))
+
+
+def lstm_mnist_loss(p: dict[str, Any], batch: ImageBatch) -> Any:
+    """With PyTorch's own LSTM; its gates are in the order i, f, g, o, here o, i, f, g."""
+    hidden = len(p["linear-2.weight"])
+    x = torch.tensor(batch.images).reshape(-1, 28, 28) @ p["linear-1.weight"] + p["linear-1.bias"]
+    lstm = torch.nn.LSTM(hidden, hidden, batch_first=True)
+    order = [1, 2, 3, 0]
+
+    def in_their_order(columns: Any) -> Any:
+        return columns.reshape(-1, 4, hidden)[:, order].reshape(len(columns), 4 * hidden)
+
+    weight = in_their_order(p["lstm.weight"])
+    theirs = {
+        "weight_ih_l0": weight[:hidden].T,
+        "weight_hh_l0": weight[hidden:].T,
+        "bias_ih_l0": in_their_order(p["lstm.bias"][None])[0],
+        "bias_hh_l0": torch.zeros(4 * hidden),
+    }
+    outputs, _last = torch.func.functional_call(lstm, theirs, (x,))
+    logits = outputs[:, -1] @ p["linear-2.weight"] + p["linear-2.bias"]
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(batch.labels))
+
+
 def tree_loss(p: dict[str, Any], one: Tree) -> Any:
     """Tai et al. (2015), written as a recursion over the nodes."""
 
@@ -138,6 +171,8 @@ def ggnn_loss(p: dict[str, Any], molecule: Molecule) -> Any:
 TREE: dict[str, Any] = {"hidden": 4, "embedding": 3, "words": 40}
 CASES: dict[str, tuple[dict[str, Any], Callable[[], Sequence[Any]], Callable[..., Any]]] = {
     "mlp": ({"hidden": 6}, images, mlp_loss),
+    "lenet": ({"filters": 2, "more_filters": 3, "hidden": 6}, images, lenet_loss),
+    "lstm_mnist": ({"hidden": 5}, images, lstm_mnist_loss),
     "tree_lstm": (TREE, trees, tree_loss),
     "tree_lstm, composed": (TREE | {"cell": "composed"}, trees, tree_loss),
     "tree_lstm, by-gate": (TREE | {"cell": "by-gate"}, trees, tree_loss),

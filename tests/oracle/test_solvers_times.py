@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import FREE, cluster, model
+from solver_cases import FREE, cluster, draw_exponential, memoryless, model
 
 import ampsim
 from ampsim.data_parallel import COLLECTIVES
@@ -183,24 +182,7 @@ def repairman_per_s(ranks: int, compute_s: float, merge_s: float) -> float:
 @pytest.fixture
 def exponential(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jitter of cv 1 makes a step's time exponential; of cv 0.5 every other step's, else none."""
-
-    def drawn(random: np.random.Generator, cv: float) -> Iterator[float]:
-        while True:
-            yield float(random.exponential())
-            if cv == 0.5:
-                yield 0.0
-
-    monkeypatch.setattr("ampsim.machine.pace.lognormal", drawn)
-
-
-def memoryless(ranks: int, merge_speed: float, merge_cv: float) -> Cluster:
-    """Ranks whose forward steps take exponential times, their backward steps none."""
-    hosts = cluster([1e8] * ranks + [merge_speed])
-    cvs = [0.5] * ranks + [merge_cv]
-    devices = [
-        one.model_copy(update={"jitter_cv": cv}) for one, cv in zip(hosts.devices, cvs, strict=True)
-    ]
-    return hosts.model_copy(update={"devices": tuple(devices)})
+    draw_exponential(monkeypatch, {1.0: (1,), 0.5: (1, 0)})
 
 
 @pytest.mark.slow

@@ -18,12 +18,14 @@ from ampsim.model_parallel import SCHEDULES, needs_chain
 
 MODELS: dict[str, dict[str, Any]] = {
     "mlp": {"hidden": 8, "data": "synthetic"},
+    "lenet": {"filters": 2, "more_filters": 3, "hidden": 8, "data": "synthetic"},
+    "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "rnn": {"hidden": 4, "replicas": 2},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "bilstm_tagger": {"data": "synthetic"},
 }
-CHAINS = ("mlp",)
+CHAINS = ("mlp", "lenet")
 """Models whose nodes with parameters are a chain of stages."""
 
 CASES = [(schedule, model) for schedule in SCHEDULES for model in MODELS]

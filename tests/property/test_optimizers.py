@@ -16,6 +16,16 @@ from ampsim.errors import OptionError
 from ampsim.optim import OPTIMIZERS, Optimizer, adagrad, adam, exponential, momentum
 
 every_optimizer = pytest.mark.parametrize("name", sorted(OPTIMIZERS))
+every_elementwise = pytest.mark.parametrize(
+    "name", sorted(name for name, make in OPTIMIZERS.items() if make(0.1).is_elementwise)
+)
+every_with_decay = pytest.mark.parametrize("name", sorted(set(OPTIMIZERS) - {"adagrad"}))
+SETTINGS: dict[str, tuple[Any, dict[str, float]]] = {
+    "adagrad": (1.0, {}),
+    "lars": (exponential(3.0, 0.93), {"trust": 0.05}),
+}
+"""With which a minimum is found. Adagrad's steps become shorter by themselves; the length of one of
+LARS depends on its rate and on the weights alone."""
 
 
 def _walk(optimizer: Optimizer, theta: np.ndarray, gradients: np.ndarray) -> list[np.ndarray]:
@@ -60,7 +70,7 @@ def test_it_writes_into_none_of_its_arguments_and_returns_none(
         theta, state = new_theta, new_state
 
 
-@every_optimizer
+@every_elementwise
 @given(seed=st.integers(0, 2**32), cut=st.integers(1, 8))
 def test_parts_stepped_in_place_of_their_gradient_have_the_bits_of_a_whole_step(
     name: str, seed: int, cut: int
@@ -115,12 +125,9 @@ def test_float32_stays_near_float64(name: str) -> None:
 
 @every_optimizer
 def test_it_finds_the_minimum_of_a_quadratic(name: str) -> None:
-    """f = sum(c (theta - goal)^2 / 2) with curvatures c from 0.5 to 2.
-
-    Adagrad's steps become shorter by themselves: its rate stays.
-    """
-    is_adagrad = name == "adagrad"
-    optimizer = OPTIMIZERS[name](1.0 if is_adagrad else exponential(0.1, 0.98))
+    """f = sum(c (theta - goal)^2 / 2) with curvatures c from 0.5 to 2."""
+    rate, options = SETTINGS.get(name, (exponential(0.1, 0.98), {}))
+    optimizer = OPTIMIZERS[name](rate, **options)
     curvature, goal = np.linspace(0.5, 2, 6), np.arange(6.0) - 3
     theta = np.zeros(6)
     state = optimizer.init(theta)
@@ -196,3 +203,40 @@ def test_adams_epsilon_is_above_zero(epsilon: Any) -> None:
 def test_adagrads_sum_starts_above_zero(start: Any) -> None:
     with pytest.raises(OptionError, match=r"adagrad: start must be a number > 0, got .*; try 0.1"):
         adagrad(0.1, start=start)
+
+
+@every_with_decay
+def test_a_decay_is_a_part_of_the_gradient(name: str) -> None:
+    """One step from the start, with the weights of one vector as its only gradient, and both."""
+    random = np.random.default_rng(0)
+    theta, gradient = random.standard_normal((2, 30))
+    decayed, plain = OPTIMIZERS[name](0.1, weight_decay=0.5), OPTIMIZERS[name](0.1)
+    if name == "lars":  # whose decay is in the length of the step too
+        expected = 0.1 * 0.001 * np.linalg.norm(theta) * (gradient + 0.5 * theta)
+        expected /= np.linalg.norm(gradient) + 0.5 * np.linalg.norm(theta)
+        expected = theta - expected
+    else:
+        expected = _walk(plain, theta, (gradient + 0.5 * theta)[None])[-1]
+    np.testing.assert_allclose(_walk(decayed, theta, gradient[None])[-1], expected, rtol=1e-12)
+    assert decayed.touches_all
+
+
+@every_with_decay
+@pytest.mark.parametrize("decay", [-1e-4, math.nan, math.inf, "0.1", True])
+def test_a_decay_is_at_least_zero(name: str, decay: object) -> None:
+    with pytest.raises(OptionError, match=r"weight_decay must be a number >= 0, got .*; try"):
+        OPTIMIZERS[name](0.1, weight_decay=decay)
+
+
+@every_elementwise
+@given(seed=st.integers(0, 2**32))
+def test_in_place_with_a_decay_has_the_bits_of_a_step_that_is_not(name: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    theta, gradients = random.standard_normal(9), random.standard_normal((3, 9))
+    options = {} if name == "adagrad" else {"weight_decay": 0.1}
+    optimizer = OPTIMIZERS[name](0.1, **options)
+    whole = _walk(optimizer, theta, gradients)[-1]
+    state = optimizer.init(theta)
+    for gradient in gradients.copy():
+        theta, state = optimizer.update(gradient, state, theta, 0.1, in_place=True)
+    np.testing.assert_array_equal(theta, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import ampsim
 from ampsim.clock import WallClock
 from ampsim.dependency import POLICIES, Arrays
+from ampsim.dependency.operation import Operation
 from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
 from ampsim.hardware import Cluster, Device, Event, Link
 
@@ -268,3 +270,18 @@ def test_a_wait_on_the_wall_clock_returns_when_its_variable_has_its_value():
     engine.wait_for_all()
     assert engine.now_s == 20
     clock.close()
+
+
+def test_an_operation_that_has_ended_is_kept_as_numbers_alone(engine):
+    """No object of them is left: memory holds a row of each, and columns say what was pushed."""
+    a, b = engine.new_variable("A"), engine.new_variable("B")
+    for number in range(500):
+        engine.push(None, [a], [b], work=SECOND, on=number % 2, name=f"step {number % 3}")
+    engine.wait_for_all()
+    gc.collect()
+    left = [one for one in gc.get_objects() if isinstance(one, Operation)]
+    assert len(left) < 50  # a thread may hold its last
+    table = engine.result.operations
+    assert table["name"].tolist() == [f"step {number % 3}" for number in range(500)]
+    assert table["waited_for"].tolist() == list(range(-1, 499))
+    assert engine.result.uses == (((a.number,), (b.number,)),) * 500

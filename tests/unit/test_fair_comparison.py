@@ -18,7 +18,6 @@ from ampsim.optim import OPTIMIZERS
 from ampsim.study.halving import BUDGET, Score, factors, halve, trials_of
 from ampsim.study.learning_rates import averaged, rate_of, with_rate
 from ampsim.study.repeats import looks_of
-from ampsim.study.row import OFF_THE_CLOCK
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
 
@@ -83,8 +82,9 @@ def test_one_averaged_update_at_the_scaled_rate_is_that_of_summed_gradients(name
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_an_optimizer_that_scales_its_steps_takes_the_root(name):
-    optimizer = OPTIMIZERS[name](0.1)
-    assert optimizer.scaling == ("sqrt" if name in ("adam", "adagrad") else "linear")
+    """And one with two stages, of which each would take another rule, none."""
+    others = {"adam": "sqrt", "adagrad": "sqrt", "two-stage": "none"}
+    assert OPTIMIZERS[name](0.1).scaling == others.get(name, "linear")
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 9), ("sqrt", 3), (None, 9)])
@@ -274,16 +274,3 @@ def test_wrong_options_of_a_comparison_are_one_line_each(call):
         code, out, error = call(*start, *options)
         assert (code, out) == (2, "")
         assert error.startswith("ampsim: ") and words in error and error.count("\n") == 1
-
-
-def test_a_row_whose_validation_takes_no_time_says_so_beside_rows_where_it_does(cluster):
-    model = ampsim.load_model("mlp", data="synthetic", hidden=8)
-    short: Any = {"instances": 400, "max_epochs": 1}
-    solver = ampsim.SyncSGD(ranks=2)
-    both = ampsim.forecast(model, cluster, [ampsim.Sequential(), solver], **short)
-    alone = ampsim.forecast(model, cluster, [solver], **short)
-    notes = list(both.table["note"])
-    assert OFF_THE_CLOCK not in notes[0] and notes[1].endswith(OFF_THE_CLOCK)
-    assert OFF_THE_CLOCK not in alone.table["note"].iloc[0]
-    assert (both.runs[0].result.epochs["valid_s"] > 0).all()
-    assert (both.runs[1].result.epochs["valid_s"] == 0).all()

@@ -18,6 +18,7 @@ import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
 from ampsim.errors import OptionError, SimulationError
+from ampsim.hardware import Cluster, Device, Event
 from ampsim.model_parallel import placement_of
 from ampsim.study import job_pool, jobs
 from ampsim.study.loading import option_names
@@ -249,3 +250,19 @@ def test_as_many_as_cores(monkeypatch):
         pytest.skip("this system does not say which cores a process may use")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     assert jobs.jobs_here() == 3
+
+
+@forks
+def test_joules_and_outages_are_the_same_however_many_runs_are_made_at_a_time(model):
+    """A process gives back its trace; what held up steps follows from cluster and seed."""
+    device = Device(name="d", flop_per_s=1e7, idle_power_w=1.0, busy_power_w=10.0)
+    pause = Event(kind="pause", worker=(0, 1), from_s=0.5e-6, until_s=9e-6)
+    cluster = Cluster(name="c", devices=(device,) * 2, events=(pause,))
+    alone, beside = (
+        forecast(model, cluster, schedules=ALL, mode="sleep", target=0.99, repeats=1, jobs=jobs)
+        for jobs in (1, 2)
+    )
+    device_s = alone.table["utilisation"] * alone.table["makespan_s"] * 2
+    busy_j = 2 * alone.table["makespan_s"] + 9.0 * device_s  # as if nothing were held up
+    assert (alone.table["energy_j"] < busy_j * (1 - 1e-6)).any()
+    assert beside.table["energy_j"].tolist() == alone.table["energy_j"].tolist()

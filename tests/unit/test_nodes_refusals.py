@@ -13,12 +13,14 @@ from ampsim.ir import Partition
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
+    Conv2d,
     Distribute,
     Dropout,
     Group,
     GRUCell,
     LeafLSTM,
     LSTMCell,
+    MaxPool,
     Product,
     Replicate,
     Split,
@@ -49,6 +51,18 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: Dropout("n", 1.0, 0), "n: rate must be >= 0 and < 1, got 1.0"),
     (lambda: LeafLSTM("n", 2, 3, dropout=-0.1), "n: rate must be >= 0 and < 1, got -0.1"),
     (lambda: BranchLSTM("n", 3, dropout=1), "n: rate must be >= 0 and < 1, got 1"),
+    (
+        lambda: Conv2d("n", 1, 2, 3, padding=3),
+        "n: padding must be from 0 to 2 for a kernel of 3, got 3",
+    ),
+    (
+        lambda: Conv2d("n", 1, 2, 3, padding=-1),
+        "n: padding must be from 0 to 2 for a kernel of 3, got -1",
+    ),
+    (
+        lambda: MaxPool("n", 3, padding=2),
+        "n: padding must be from 0 to 1 for a kernel of 3, got 2",
+    ),
     (lambda: Sum("n", 1), "n: count must be two or more inputs, got 1"),
     (lambda: Product("n", 0), "n: count must be two or more inputs, got 0"),
     (lambda: Split("n", (3,)), "n: widths must be two or more numbers >= 1, got (3,)"),

@@ -104,7 +104,7 @@ def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
         "calibration", "command-line", "dependency-engine", "device-and-cluster", "model", "node",
-        "placement", "schedule", "solvers",
+        "placement", "schedule", "solver", "solvers",
     }  # fmt: skip
 
 

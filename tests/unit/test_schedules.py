@@ -227,7 +227,7 @@ def test_zb_h1_refuses_a_node_that_it_cannot_split(chain, make_cluster):
     wire = graph.add(Linear("linear", 2, 2), graph.add(Embedding("table", 2, 2), tokens))
     graph.end(SoftmaxCrossEntropy("loss"), wire, label)
     text = (
-        "^zb-h1 splits the backward steps of Linear nodes, and has no rule for "
+        "^zb-h1 splits the backward steps of Linear and Conv2d nodes, and has no rule for "
         r"table \(Embedding\); take 1f1b$"
     )
     with pytest.raises(OptionError, match=text):

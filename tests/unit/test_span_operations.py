@@ -17,6 +17,8 @@ OVERHEAD_S = 1e-3
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 4, "replicas": 2},
     "mlp": {"hidden": 4, "data": "synthetic"},
+    "lenet": {"filters": 2, "more_filters": 3, "hidden": 4, "data": "synthetic"},
+    "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "tree_lstm": {"hidden": 4, "embedding": 4, "data": "synthetic"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "bilstm_tagger": {"data": "synthetic"},

@@ -35,7 +35,7 @@ def records(spans: Any, transfers: Any = (), admissions: Any = (), closures: Any
         (start_s, end_s, cause, instance, worker, worker + 1, DIRECTIONS.index(what))
         for worker, what, instance, start_s, end_s, cause in spans
     ]
-    sent = [(*row[2:6], row[6], row[1] + 1, row[0], row[1]) for row in transfers]
+    sent = [(*row[2:6], row[6], row[1] + 1, row[0], row[1], 0) for row in transfers]
     logs = {"spans": steps, "transfers": sent, "admissions": list(admissions)}
     return Records(
         *(log(name, rows) for name, rows in logs.items()), closures=((0.0, False), *closures)

@@ -8,6 +8,7 @@ from annotated_types import Ge
 from pydantic import Field
 
 from ampsim import load_model
+from ampsim.assets import names
 from ampsim.cli.type_words import types_in_words
 
 Count = Annotated[int, Field(ge=1)]
@@ -37,6 +38,7 @@ def test_types_and_bounds_are_said_in_words():
         "only": "x",
         "name": "text",
         "is_open": "true or false",
+        "maybe": "integer, or not given",
     }  # what cannot be told in words is printed as it was written
 
 
@@ -49,6 +51,6 @@ def test_a_type_that_exists_for_checkers_alone_is_left_as_it_was_written():
 
 
 def test_every_option_of_the_shipped_models_can_be_told():
-    for name in ("rnn", "mlp", "tree_lstm", "ggnn", "bilstm_tagger"):
+    for name in names("models"):
         config = load_model(name).config
         assert types_in_words(config).keys() == vars(config).keys()

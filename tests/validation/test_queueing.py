@@ -141,7 +141,12 @@ def batches_of(
 @pytest.mark.parametrize("load", [0.5, 0.7, 0.9, 0.95])
 @pytest.mark.parametrize("queue", SERVICES)
 def test_waiting_times_of_one_processor_are_those_of_pollaczek_and_khinchine(queue, load):
-    """Wq = load m2 / 2 (1 - load). The worst standard error is 0.3 % up to 0.9, 0.8 % at 0.95."""
+    """Wq = load m2 / 2 (1 - load). The worst standard error is 0.3 % up to 0.9, 0.8 % at 0.95.
+
+    At 0.95, 600 million customers of the same recursion (`tests/benchmark/bench_queueing.py`) have
+    0.9979 (M/M/1), 0.9987 (M/D/1) and 1.0017 (M/G/1) times the mean of theory, with standard errors
+    of 0.0017, 0.0011 and 0.0021: within 1 %.
+    """
     service, second_moment = SERVICES[queue]
     random = np.random.default_rng([75, round(100 * load)])
     gaps_s, services_s = random.exponential(1 / load, SERVED), service(random, SERVED)
@@ -197,7 +202,11 @@ def long_run_of_several(servers: int, load: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("servers", "load"), [(2, 0.5), (2, 0.9), (4, 0.7), (4, 0.9)])
 def test_waiting_times_of_several_processors_at_one_queue_are_those_of_erlang(servers, load):
-    """Wq = C / (k - offered load). The worst standard error is 0.3 %."""
+    """Wq = C / (k - offered load). The worst standard error is 0.3 %.
+
+    At 0.95, `tests/benchmark/bench_queueing.py` has 1.0038 (2 servers) and 1.0000 (4) times the
+    mean of theory, with standard errors of 0.0030 and 0.0031.
+    """
     random = np.random.default_rng([17, servers])
     gaps_s = random.exponential(1 / (servers * load), SERVED)
     services_s = exponential(random, SERVED)

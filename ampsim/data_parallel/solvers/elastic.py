@@ -5,8 +5,10 @@ Source: S. Zhang, A. Choromanska and Y. LeCun, "Deep learning with Elastic Avera
 
     w_j <- w_j - eta g_j - alpha (w_j - w),    w <- w + alpha (w_j - w)
 
-with w_j and w of before on both sides. Any optimizer may make the step; with momentum it is
-"EA-MSGD".
+with w_j and w of before on both sides. A rank sends w_j, and the server takes the difference to its
+own w of the moment. Or, as in Zhang's own code, the rank asks for w, takes the difference itself
+and sends that, so that the centre gains exactly what the rank loses. Any optimizer may make the
+step; with momentum it is "EA-MSGD".
 """
 
 from __future__ import annotations
@@ -14,11 +16,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Sends, Served, Step, Vector, require_moving_rate
+from ampsim.data_parallel.served import Served
+from ampsim.data_parallel.solver import Sends, Step, Vector
+from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
+from ampsim.shown import shown
 
 MOVING_RATE = 0.9
 """P alpha unless told otherwise: Zhang, Choromanska and LeCun (2015), Section 5.1."""
+
+
+SIDES = ("server", "worker")
+"""Who may take the difference between a rank's weights and the centre's."""
+
+
+def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
+    """By how much a rank and the centre move towards each other."""
+    return theta.dtype.type(pull) * (theta - centre)
 
 
 def pulled(
@@ -27,7 +41,7 @@ def pulled(
     """A rank's step; without `centre`, the step alone."""
     stepped = step(gradient, theta)
     if centre is not None and pull:
-        stepped = stepped - theta.dtype.type(pull) * (theta - centre)
+        stepped = stepped - spring(theta, centre, pull)
     return stepped
 
 
@@ -38,6 +52,18 @@ def moved(centre: Vector, weights: Vector, pull: float) -> Vector:
     return centre + centre.dtype.type(pull) * (weights - centre)
 
 
+def require_moving_rate(name: str, rate: float | None) -> None:
+    """Check alpha of elastic averaging.
+
+    Raises:
+        OptionError: it is no number from 0 to 1.
+    """
+    if rate is not None and not 0 <= rate <= 1:
+        raise OptionError(
+            f"{name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
+        )
+
+
 @dataclass(frozen=True)
 class Elastic(Served):
     """What the elastic solvers with a server have in common.
@@ -45,6 +71,7 @@ class Elastic(Served):
     Args:
         moving_rate: alpha; None for 0.9 / ranks.
         period: local steps from one exchange to the next.
+        elastic: who takes the difference: "server", or "worker".
     """
 
     sends: ClassVar[Sends] = "weights"
@@ -52,12 +79,20 @@ class Elastic(Served):
 
     moving_rate: float | None = field(default=None, kw_only=True)
     period: int = field(default=1, kw_only=True)
+    elastic: str = field(default="server", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         require_moving_rate(self.name, self.moving_rate)
         require_count("period", self.period)
+        if self.elastic not in SIDES:
+            raise OptionError(one_of("elastic", self.elastic, SIDES))
+
+    @property
+    def asks_first(self) -> bool:
+        """Where the rank takes the difference."""
+        return self.elastic == "worker"
 
     @property
     def exchange_period(self) -> int:
@@ -72,10 +107,18 @@ class Elastic(Served):
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
     ) -> Vector:
         """Equation (2)."""
+        if self.asks_first and centre is not None:
+            return step(gradient, theta) - centre
         return pulled(theta, gradient, centre, pull, step)
+
+    def parcel(self, theta: Vector, reply: Vector, pull: float) -> Vector:
+        """What the rank loses, and the centre gains."""
+        return spring(theta, reply, pull)
 
     def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
         """Equation (3)."""
+        if self.asks_first:
+            return centre + parcel
         return moved(centre, parcel, pull)
 
     def adopt(self, theta: Vector, reply: Vector) -> Vector:

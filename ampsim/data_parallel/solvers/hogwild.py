@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Locks, Sends, Served
+from ampsim.data_parallel.served import Served
+from ampsim.data_parallel.solver import Locks, Sends
 
 
 @dataclass(frozen=True)

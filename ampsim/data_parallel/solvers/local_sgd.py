@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Collected, Sends, Step, Vector
+from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.solver import Sends, Step, Vector
 from ampsim.options import require_count
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Locks, Sends, Served, Waits
+from ampsim.data_parallel.served import Served
+from ampsim.data_parallel.solver import Locks, Sends, Waits
 from ampsim.options import require_count
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Collected, Sends, Step, Vector, require_moving_rate
-from ampsim.data_parallel.solvers.elastic import MOVING_RATE, moved, pulled
+from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.solver import Sends, Step, Vector
+from ampsim.data_parallel.solvers.elastic import MOVING_RATE, moved, pulled, require_moving_rate
 from ampsim.options import require_count
 
 

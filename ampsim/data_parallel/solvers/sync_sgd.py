@@ -7,15 +7,28 @@ that P ranks do what one does with their batches in one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Collected, Sends
+from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.solver import Sends
 
 
 @dataclass(frozen=True)
 class SyncSGD(Collected):
-    """All ranks read the same weights; a batch of all is one step."""
+    """All ranks read the same weights; a batch of all is one step.
+
+    Args:
+        overlap: whether the collective of a bucket begins as soon as all ranks have its gradients,
+            beside the backward pass; for models that are a chain of layers.
+    """
 
     name: ClassVar[str] = "sync-sgd"
     sends: ClassVar[Sends] = "gradient"
+
+    overlap: bool = field(default=False, kw_only=True)
+
+    @property
+    def overlaps_backward(self) -> bool:
+        """As chosen."""
+        return self.overlap

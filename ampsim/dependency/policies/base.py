@@ -39,17 +39,6 @@ class Policy(ABC):
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
         """How many operations of one kind one place runs at a time."""
 
-    def dispatcher(self, clock: Clock, instant: Instant) -> Dispatcher:
-        """What brings operations to their lanes; at once unless a policy says otherwise."""
-        return Direct()
-
-
-class Direct:
-    """Each operation goes to its lane the moment it is ready."""
-
-    def ready(self, operation: Operation) -> None:
-        """Put it into its lane."""
-        operation.lane.put(operation)
-
-    def ended(self, operation: Operation) -> None:
-        """Nothing to note."""
+    def dispatcher(self, clock: Clock, instant: Instant) -> Dispatcher | None:
+        """What brings operations to their lanes; None where they go there as soon as ready."""
+        return None

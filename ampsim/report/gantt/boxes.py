@@ -18,6 +18,9 @@ from ampsim.report.words import plain
 
 Window = tuple[float, float]
 
+INSTANCES = 4
+"""Instances that a chart shows unless told (chosen: each box is wide enough for its number)."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRows:
@@ -174,7 +177,7 @@ def check_window(window_s: Window) -> Window:
 
 def choose_window(
     spans_by_schedule: Mapping[str, DataFrame],
-    instances: int = 4,
+    instances: int = INSTANCES,
     known_until_s: float = math.inf,
 ) -> Window:
     """A window for all schedules in which the slowest finishes about `instances` instances.

@@ -3,7 +3,7 @@
 Orange is forward, blue backward, yellow update; the number in a box is its instance. Thin arrows
 are messages on links that take time; messages from and to the host have no arrow, as the host has
 no row. Rows are grouped by device where devices differ. Hatched behind the boxes is when a device
-is slow, or down.
+is slow or down, or waits for other ranks or a server.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _stack(
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     arrow = [legend_arrow()] if any(chart.transfers for chart in charts) else []
     gap = [legend_gap()] if any(chart.gap_s for chart in charts) else []
-    outages = legend_outages({kind for chart in charts for kind in chart.outages.kinds})
+    outages = legend_outages({look for chart in charts for look in chart.outages.looks})
     figure.legend(
         handles=[*legend_handles(), *outages, *gap, *arrow], loc="outside upper right", ncols=6
     )

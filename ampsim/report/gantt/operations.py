@@ -6,6 +6,7 @@ Of arrows within one row none is drawn: what follows there needs none to be seen
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from matplotlib.collections import PatchCollection
@@ -26,6 +27,7 @@ _LOOKS: Final = {
     "compute": ("#E69F00", "#000000", ""),
     "copy-out": ("#0072B2", "#FFFFFF", "////"),
     "copy-in": ("#56B4E9", "#000000", "...."),
+    "dispatch": ("#C9A6D4", "#000000", ""),
     "push": ("#8C8C8C", "#FFFFFF", ""),
 }
 """Fill, ink and hatch of each kind of thread: apart in lightness, too."""
@@ -75,10 +77,13 @@ def _boxes(result: EngineResult, window: Window) -> list[Any]:
     for row, start_s, end_s, kind, name in zip(*(table[one] for one in columns), strict=True):
         if end_s > start_s and end_s > window[0] and start_s < window[1]:
             found.append((int(row), max(start_s, window[0]), min(end_s, window[1]), kind, name))
-    path = result.pushes
-    for start_s, end_s in zip(path["start_s"], path["end_s"], strict=True):
-        if end_s > start_s and end_s > window[0] and start_s < window[1]:
-            found.append((0, max(start_s, window[0]), min(end_s, window[1]), "push", ""))
+    issued = result.dispatches
+    pushed = zip(itertools.repeat(0), result.pushes["start_s"], result.pushes["end_s"])
+    others = {"push": pushed, "dispatch": zip(*(issued[one] for one in columns[:3]), strict=True)}
+    for kind, spans in others.items():
+        for row, start_s, end_s in spans:
+            if end_s > start_s and end_s > window[0] and start_s < window[1]:
+                found.append((row, max(start_s, window[0]), min(end_s, window[1]), kind, ""))
     return found
 
 

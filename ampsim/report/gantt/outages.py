@@ -1,4 +1,7 @@
-"""Times in which a device is slow or down, as Gantt charts show them: hatched behind the boxes."""
+"""Times in which a device is slow or down, or waits for others, as Gantt charts show them.
+
+They are hatched behind the boxes.
+"""
 
 from __future__ import annotations
 
@@ -9,67 +12,89 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, texts
-from ampsim.report.gantt.boxes import Window
+from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, joined, texts
+from ampsim.report.gantt.boxes import INSTANCES, Window
 
+DOWN: Final = "down"
 SLOW: Final = "slow"
-LABELS: Final = {True: "device down", False: "device slow"}
-"""What the legend says of times in which a device is down, and of others."""
+WAITS: Final = "waits"
+LABELS: Final = {DOWN: "device down", SLOW: "device slow", WAITS: "waits for others"}
+"""What the legend says of each look, in its order."""
 
-HATCHES: Final = {True: "\\\\\\\\", False: "..."}
+HATCHES: Final = {DOWN: "\\\\\\\\", SLOW: "...", WAITS: "||||"}
 """The same, as matplotlib hatches them; apart from the hatches of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Outages that overlap a window, in the order of the record.
+    """Outages and waits that overlap a window, in the order of the record.
 
     Attributes:
         worker: whose device.
         start_s: when each begins.
         end_s: when it is over.
-        is_down: whether the device does nothing meanwhile; otherwise it is slow.
+        look: how it is drawn, one of `LABELS`: the device does nothing meanwhile, is slow, or
+            waits for other ranks or a server.
     """
 
     worker: Integers
     start_s: Floats
     end_s: Floats
-    is_down: NDArray[np.bool_]
+    look: NDArray[np.str_]
 
     @property
-    def kinds(self) -> list[bool]:
-        """Which of the two there are, down before slow."""
-        return sorted({bool(one) for one in self.is_down}, reverse=True)
+    def looks(self) -> list[str]:
+        """Which there are, in the order of `LABELS`."""
+        return [one for one in LABELS if one in self.look]
 
 
 def outages_in(outages: DataFrame | None, window_s: Window) -> Outages:
     """Outages that overlap a window, cut to it."""
     if outages is None or not len(outages):
         empty = np.empty(0)
-        return Outages(np.empty(0, np.int64), empty, empty, np.empty(0, np.bool_))
+        return Outages(np.empty(0, np.int64), empty, empty, np.empty(0, np.str_))
     start_s, end_s = floats(outages, "start_s"), floats(outages, "end_s")
     chosen = (end_s > window_s[0]) & (start_s < window_s[1])
-    is_down = np.array([kind != SLOW for kind in texts(outages, "kind")])
+    look = np.array([_look_of(kind) for kind in texts(outages, "kind")])
     return Outages(
         integers(outages, "worker")[chosen],
         np.maximum(start_s[chosen], window_s[0]),
         np.minimum(end_s[chosen], window_s[1]),
-        is_down[chosen],
+        look[chosen],
     )
 
 
+def _look_of(kind: str) -> str:
+    if kind.startswith(WAITS):
+        return WAITS
+    return SLOW if kind == SLOW else DOWN
+
+
 def outages_of(run: Any) -> DataFrame | None:
-    """The outages of a run, or of its `outline`; None where nobody says."""
+    """The outages of a run, or of its `outline`, and the waits of its ranks; None if unknown."""
     for one in (run, getattr(run, "outline", None)):
         if (found := getattr(one, "outages", None)) is not None:
-            return found
+            waits = getattr(one, "waits", None)
+            if waits is None or not len(waits):
+                return found
+            return joined([found, waits]) if len(found) else waits
     return None
 
 
+def instances_of(every: Iterable[DataFrame | None]) -> int:
+    """Instances that a chart shows unless told: of ranks that wait, an exchange of each."""
+    waiting = 0
+    for one in every:
+        if one is not None and len(one):
+            waits = [kind.startswith(WAITS) for kind in texts(one, "kind")]
+            waiting = max(waiting, len(np.unique(integers(one, "worker")[waits])))
+    return max(INSTANCES, 2 * waiting)
+
+
 def outage_rows(outages: Outages, workers: Sequence[int]) -> list[list[Any]]:
-    """Row, start, end and whether it is down, for each outage of a worker that has a row."""
+    """Row, start, end and look, for each outage of a worker that has a row."""
     place = {worker: row for row, worker in enumerate(workers)}
-    columns = (one.tolist() for one in (outages.start_s, outages.end_s, outages.is_down))
+    columns = (one.tolist() for one in (outages.start_s, outages.end_s, outages.look))
     return [
         [place[worker], *rest]
         for worker, *rest in zip(outages.worker.tolist(), *columns, strict=True)
@@ -78,6 +103,6 @@ def outage_rows(outages: Outages, workers: Sequence[int]) -> list[list[Any]]:
 
 
 def outage_legend(outages: Iterable[Outages]) -> dict[str, str]:
-    """What a page's legend says of "down" and "slow" devices, of those that there are."""
-    kinds = {kind for one in outages for kind in one.kinds}
-    return {("down" if one else "slow"): LABELS[one] for one in sorted(kinds, reverse=True)}
+    """What a page's legend says of each look that there is."""
+    looks = {look for one in outages for look in one.looks}
+    return {one: label for one, label in LABELS.items() if one in looks}

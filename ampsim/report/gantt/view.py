@@ -22,7 +22,7 @@ from ampsim.report.gantt.boxes import (
     lanes_for,
     whole_window,
 )
-from ampsim.report.gantt.outages import outage_legend, outage_rows, outages_in
+from ampsim.report.gantt.outages import instances_of, outage_legend, outage_rows, outages_in
 from ampsim.report.gantt.packing import codes_of, in_base64, names_in, sent_columns
 from ampsim.report.hosts import hosts_in
 from ampsim.report.kept import Kept
@@ -72,7 +72,7 @@ class GanttView:
         directions: label, colours and hatch of each direction.
         has_transfers: whether the chart has arrows.
         is_whole: whether all steps were kept, so that nothing is hatched.
-        outages: what the legend says of "down" and "slow" devices, of those that there are.
+        outages: what the legend says of times that are hatched.
     """
 
     data: dict[str, Any]
@@ -111,7 +111,7 @@ def gantt_view(
         OptionError: there are too many steps for a page.
     """
     whole_s = whole_window(spans_by_schedule.values())
-    first_s = choose_window(spans_by_schedule) if window_s is None else window_s
+    first_s = window_s or choose_window(spans_by_schedule, instances_of((outages or {}).values()))
     if _steps(spans_by_schedule, whole_s) > STEPS_MAX:
         whole_s = _only_window(spans_by_schedule, window_s)
     rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans_by_schedule.values()))

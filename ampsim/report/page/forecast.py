@@ -22,7 +22,7 @@ from ampsim.report.forecast import (
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.gantt.chart import Schedule, gantt, gantt_comparison
-from ampsim.report.gantt.outages import outages_of
+from ampsim.report.gantt.outages import instances_of, outages_of
 from ampsim.report.kept import kept_of
 from ampsim.report.naming import slugs
 from ampsim.report.page.epochs import write_epochs
@@ -105,10 +105,11 @@ def gantt_together(forecast: Forecast, runs: dict[str, list[Run]]) -> list[tuple
     if not shown:
         return []
     until_s = known_until_s(repeats[0] for repeats in runs.values())
+    count = max(_INSTANCES, instances_of(one.outages for one in shown.values()))
     together = gantt_comparison(
         shown,
         workers=forecast.workers,
-        window_s=choose_window(_spans(shown), _INSTANCES, until_s),
+        window_s=choose_window(_spans(shown), count, until_s),
         devices=devices_of(forecast),
     )
     return [(TOGETHER, together)]
@@ -123,7 +124,7 @@ def _gantt_each(forecast: Forecast, shown: dict[str, Schedule]) -> list[tuple[Pi
         chart = gantt(
             one.spans,
             workers=forecast.workers,
-            window_s=choose_window({name: one.spans}, _INSTANCES),
+            window_s=choose_window({name: one.spans}, max(_INSTANCES, instances_of([one.outages]))),
             title=name,
             devices=devices,
             transfers=one.transfers,

@@ -25,7 +25,7 @@ _BEHIND: Final = 1 << 20
 
 
 def outage_events(
-    outages: DataFrame, pid: int, tids: Iterator[int], end_s: float
+    outages: DataFrame, pid: int, tids: Iterator[int], end_s: float, what: str = "outages"
 ) -> Iterator[list[str]]:
     """Lines of the times in which devices were slow or down, a track for each such worker.
 
@@ -36,6 +36,7 @@ def outage_events(
         pid: the schedule's process.
         tids: of tracks, each given once.
         end_s: end of the run; what lasts longer is cut there.
+        what: the tracks are of.
     """
     lanes: dict[int, Lanes] = {}
     order = np.argsort(floats(outages, "start_s"), kind="stable")
@@ -55,16 +56,16 @@ def outage_events(
         tid = lanes.setdefault(worker, Lanes()).track(begin, end, tids)
         lines.append(
             f'{{"ph":"X","dur":{dur!r},"ts":{ts!r},"pid":{pid},"tid":{tid},"name":{name},'
-            f'"cat":"outage"}}'
+            f'"cat":"{what.removesuffix("s")}"}}'
         )
     for start in range(0, len(lines), _CHUNK_ROWS):
         yield lines[start : start + _CHUNK_ROWS]
-    yield [line for worker, one in sorted(lanes.items()) for line in _names(worker, one, pid)]
+    yield [line for worker, one in sorted(lanes.items()) for line in _names(worker, one, pid, what)]
 
 
-def _names(worker: int, lanes: Lanes, pid: int) -> Iterator[str]:
+def _names(worker: int, lanes: Lanes, pid: int, what: str) -> Iterator[str]:
     for lane, tid in enumerate(lanes.tids, 1):
-        name = f"worker {worker}: outages" + (f", lane {lane}" if len(lanes.tids) > 1 else "")
+        name = f"worker {worker}: {what}" + (f", lane {lane}" if len(lanes.tids) > 1 else "")
         yield from track_names(pid, tid, name, _BEHIND + worker)
 
 

@@ -174,7 +174,10 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
 def _of_devices(trace: Trace, tracks: _Tracks, end_s: float) -> Iterator[list[str]]:
     """Lines of outages and of memories, as far as they are known."""
     if trace.outages is not None and len(trace.outages):
-        yield from outage_events(trace.outages, tracks.pid, tracks.link_tids, end_s)
+        waits = np.array([kind.startswith("waits") for kind in texts(trace.outages, "kind")])
+        for what, chosen in (("outages", trace.outages[~waits]), ("waits", trace.outages[waits])):
+            if len(chosen):
+                yield from outage_events(chosen, tracks.pid, tracks.link_tids, end_s, what)
     if trace.memory is not None and len(trace.memory):
         yield from memory_events(trace.memory, tracks.pid)
 

@@ -206,9 +206,9 @@
     context.restore();
   };
   const drawOutages = (context, schedule, colour) => {
-    // Times in which a device is down, striped, or slow, dotted; behind the boxes, over the row's whole height.
+    // Times in which a device is down, striped, slow, dotted, or waits for others, ruled; behind the boxes.
     const high = layout.rowHeight;
-    for (const [row, start, end, isDown] of schedule.outages) {
+    for (const [row, start, end, look] of schedule.outages) {
       const [left, right] = [Math.max(layout.gutter, x(start)), Math.min(layout.gutter + layout.plot, x(end))];
       if (left >= right) continue;
       context.save();
@@ -222,15 +222,18 @@
       context.beginPath();
       const first = left - high - (left - high) % 5;
       for (let from = first; from < right; from += 5) {
-        if (isDown) {
+        if (look === "waits") {
+          context.moveTo(from, row * high);
+          context.lineTo(from, (row + 1) * high);
+        } else if (look === "down") {
           context.moveTo(from, row * high);
           context.lineTo(from + high, (row + 1) * high);
         } else {
           for (let down = 2; down < high; down += 5) context.rect(from, row * high + down, 1.2, 1.2);
         }
       }
-      if (isDown) context.stroke();
-      else context.fill();
+      if (look === "slow") context.fill();
+      else context.stroke();
       context.restore();
     }
   };

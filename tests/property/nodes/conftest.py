@@ -14,15 +14,18 @@ from ampsim.nodes import (
     Collect,
     Columns,
     Concat,
+    Conv2d,
     Difference,
     Distribute,
     Dropout,
     Embedding,
+    Flatten,
     Group,
     GRUCell,
     LeafLSTM,
     Linear,
     LSTMCell,
+    MaxPool,
     Product,
     ReLU,
     Replicate,
@@ -99,6 +102,27 @@ CASES: dict[str, Case] = {
         at_ports(indices(100, 6)),
         (0, 0, 300),
         ((),),
+    ),
+    "Conv2d": Case(
+        lambda: Conv2d("node", 2, 3, 3),
+        at_ports(normal(2, 2, 5, 4)),
+        (2 * 2 * 6 * 18 * 3, 4 * 2 * 6 * 18 * 3, 18 * 3),
+        ((ROWS, 3, 5, 4),),
+    ),
+    "Conv2d, stride and padding": Case(
+        lambda: Conv2d("node", 2, 3, 3, stride=2, padding=1),
+        at_ports(normal(2, 2, 6, 5)),
+        (2 * 2 * 9 * 18 * 3, 4 * 2 * 9 * 18 * 3, 18 * 3),
+        ((ROWS, 2, "height", 5),),
+    ),
+    "Conv2d, one pixel": Case(
+        lambda: Conv2d("node", 3, 2, 1), at_ports(normal(1, 3, 2, 2)), (48, 96, 6), ((ROWS, 3),)
+    ),
+    "Conv2d, stride over pixels": Case(
+        lambda: Conv2d("node", 1, 2, 2, stride=3),
+        at_ports(normal(2, 1, 6, 8)),
+        (2 * 2 * 6 * 4 * 2, 4 * 2 * 6 * 4 * 2, 4 * 2),
+        ((ROWS, 1, 1, 8),),
     ),
     "LSTMCell": Case(
         lambda: LSTMCell("node", 4, 3, forget_bias=0.5),
@@ -190,6 +214,17 @@ CASES: dict[str, Case] = {
         lambda: Group("node", of_three),
         tuple((0, i, normal(rows, 4)) for i, rows in enumerate((2, 1, 3))),
         wrong=((ROWS,),),
+    ),
+    "MaxPool": Case(
+        lambda: MaxPool("node", 2), at_ports(normal(2, 3, 4, 7)), wrong=((ROWS, 3, 1, 7),)
+    ),
+    "MaxPool, overlapping with padding": Case(
+        lambda: MaxPool("node", 3, stride=2, padding=1),
+        at_ports(normal(2, 2, 5, 6)),
+        wrong=((ROWS, 2, 5),),
+    ),
+    "Flatten": Case(
+        lambda: Flatten("node"), at_ports(normal(2, 3, 2, 4)), wrong=((ROWS, 3, "height"),)
     ),
     "Replicate": Case(lambda: Replicate("node", at_step, lambda _state: 3), at_ports(normal(4, 2))),
     "Distribute": Case(

@@ -1,0 +1,187 @@
+"""The collectives of one column of workers, one bucket after the other.
+
+A bucket is a message that several layers share. Buckets go in the order in which they are offered,
+each when the one before it has ended: with e the end, r when all ranks have a bucket's gradients
+and t what its collective takes, e_l = max(e_(l+1), r_l) + t_l from the last layer to the first.
+
+Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+VLDB 2020, Section 3.2: gradients are put into buckets in the reverse order of the layers, and a
+bucket that is full is reduced while the backward pass goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.columns import uniform_way
+from ampsim.data_parallel.hop_run import HopRun
+from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.setting import Setting
+from ampsim.trace import Cause, of_transfer
+
+
+class _Offer(NamedTuple):
+    """A bucket of which all ranks have what they send.
+
+    Args:
+        bucket: which.
+        first_s: when the first rank had it.
+        cause: what brought the last.
+        last: the rank that was last.
+    """
+
+    bucket: int
+    first_s: float
+    cause: Cause
+    last: int
+
+
+def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
+    """The vectors of each bucket, from the last layer to the first.
+
+    A bucket is full when it has `bucket_bytes`: 0 is one a layer, None one for all.
+    """
+    limit = setting.solver.bytes_per_bucket
+    if limit is None:
+        return [list(places)]
+    buckets: list[list[int]] = [[]]
+    for place in reversed(places):
+        if buckets[-1] and sum(map(setting.bytes_of, buckets[-1])) >= limit:
+            buckets.append([])
+        buckets[-1].append(place)
+    return buckets
+
+
+class Stream:
+    """Collectives between the workers that host the same nodes, one of each rank.
+
+    Args:
+        setting: what ranks have in common.
+        workers: one of each rank.
+        places: of the vectors that lie there.
+        came: called with a rank and a cause whenever that rank has what a collective gives it.
+
+    Attributes:
+        buckets: the vectors of each.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        workers: Sequence[int],
+        places: Sequence[int],
+        came: Callable[[int, Cause], None],
+    ) -> None:
+        self._setting, self._workers, self._came = setting, workers, came
+        self.buckets = buckets_of(places, setting)
+        self._sizes = [sum(map(setting.bytes_of, one)) for one in self.buckets]
+        self._collective = COLLECTIVES[setting.solver.collective_name]
+        self._way = uniform_way(setting, workers)
+        self._offers: deque[_Offer] = deque()
+        self._is_busy = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all buckets."""
+        return sum(self._sizes)
+
+    def offer(self, bucket: int, first_s: float, cause: Cause, last: int) -> None:
+        """Reduce a bucket as soon as those offered before it have been."""
+        self._offers.append(_Offer(bucket, first_s, cause, last))
+        self._run_next(None)
+
+    def _run_next(self, cause: Cause | None) -> None:
+        """Begin the next collective; after `cause`, where it had to wait."""
+        if self._is_busy or not self._offers:
+            return
+        self._is_busy = True
+        offer = self._offers.popleft()
+        self._run(offer if cause is None else offer._replace(cause=cause))
+
+    def _run(self, offer: _Offer) -> None:
+        setting, count, group = self._setting, len(self._workers), self._setting.solver.group_size
+        size_bytes = self._sizes[offer.bucket]
+        item_bytes, parts = setting.nodes[0].theta.itemsize, self._collective.parts(count, group)
+        part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
+        formula_s = held_s = math.nan
+        if self._way is not None:
+            rate = self._way.narrowest_bytes_per_s or math.inf
+            how = (count, group, part_bytes * parts)
+            formula_s = self._collective.seconds(*how, self._way.latency_s, rate)
+            held_s = self._collective.seconds(*how, 0.0, rate)
+        now_s = setting.clock.now
+        if self._way is None:
+            hops = self._collective.hops(count, group)
+            row = [count, size_bytes, offer.first_s, now_s, formula_s]
+            ends = partial(self._noted, row, [count])
+            HopRun(hops, self._workers, part_bytes, setting, ends).start(offer.cause)
+            return
+        row = (count, size_bytes, offer.first_s, now_s, now_s + formula_s, formula_s, True)
+        setting.recorder.collectives.append(row)
+        if not formula_s:
+            self._ended(offer.cause)
+            return
+        transfer = of_transfer(setting.recorder.transfers.count)
+        pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
+        times = (now_s, now_s + formula_s, now_s, now_s + held_s)
+        places = (setting.centre_place, setting.centre_place)
+        setting.recorder.transfers.append((*places, size_bytes, *times, *pair, offer.cause))
+
+        def end() -> None:
+            self._ended(transfer)
+            setting.instant.settle()
+
+        setting.clock.call_later(formula_s, end)
+
+    def _ended(self, cause: Cause) -> None:
+        """Let all ranks have what a collective gives that is one event."""
+        self._is_busy = False
+        self._run_next(cause)
+        for rank in range(len(self._workers)):
+            self._came(rank, cause)
+
+    def _noted(self, row: list[float], left: list[int], rank: int, cause: Cause) -> None:
+        """Record a collective of messages when the last rank has what it came for."""
+        left[0] -= 1
+        if not left[0]:
+            count, size_bytes, first_s, start_s, formula_s = row
+            end_s = self._setting.clock.now
+            whole = (int(count), int(size_bytes), first_s, start_s, end_s, formula_s, False)
+            self._setting.recorder.collectives.append(whole)
+            self._is_busy = False
+            self._run_next(cause)
+        self._came(rank, cause)
+
+
+class Readiness:
+    """Offers a bucket as soon as all ranks have the gradients of its vectors.
+
+    Args:
+        streams: of all columns.
+        ranks: how many there are follows from them.
+    """
+
+    def __init__(self, streams: Sequence[Stream], ranks: Sequence[Rank]) -> None:
+        self._of = {
+            place: (stream, bucket)
+            for stream in streams
+            for bucket, places in enumerate(stream.buckets)
+            for place in places
+        }
+        self._ranks = len(ranks)
+        self._there: dict[tuple[Stream, int], int] = {}
+        self._since: dict[tuple[Stream, int], dict[int, float]] = {}
+
+    def note(self, rank: int, place: int, now_s: float, cause: Cause) -> None:
+        """Note that a rank has the gradient of a vector."""
+        stream, bucket = key = self._of[place]
+        self._there[key] = self._there.get(key, 0) + 1
+        self._since.setdefault(key, {})[rank] = now_s
+        if self._there[key] == self._ranks * len(stream.buckets[bucket]):
+            del self._there[key]
+            stream.offer(bucket, min(self._since.pop(key).values()), cause, rank)

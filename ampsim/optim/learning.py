@@ -1,0 +1,136 @@
+"""How a model learns, as options: a method, its rate over the epochs, and a warm-up.
+
+A model file's `Config` may inherit `Learning`, so that all of it can be set from the command line:
+`--set optimizer=lars --set rate_policy=polynomial:90 --set warmup_epochs=5`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from annotated_types import Ge, Le, Lt
+
+from ampsim.errors import OptionError, one_of
+from ampsim.optim.base import LearningRate, Optimizer
+from ampsim.optim.learning_rate import constant, exponential
+from ampsim.optim.rates import multistep, polynomial, warmup
+from ampsim.optim.registry import OPTIMIZERS
+from ampsim.shown import shown
+
+OptimizerName: TypeAlias = Literal[
+    "sgd", "momentum", "nesterov", "adam", "adagrad", "lars", "two-stage"
+]
+EPOCHS_MAX: Final = 1e6
+"""Most epochs of a warm-up; chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """Options that say how a model learns.
+
+    Args:
+        optimizer: the method, by its name in `OPTIMIZERS`.
+        learning_rate: of the method; in "two-stage" of gradient descent.
+        momentum: of a method that has it; None for its own default.
+        weight_decay: times the weights is added to the gradient.
+        rate_policy: how the rate changes: "constant", "exponential:FACTOR" an epoch,
+            "polynomial:EPOCHS[:POWER]", or "multistep:EPOCH,EPOCH,…[:FACTOR]".
+        warmup_epochs: in which the rate grows from a tenth in a straight line; in "two-stage" those
+            of gradient descent, before Adam.
+        second_rate: of Adam in "two-stage"; None for 0.001.
+    """
+
+    optimizer: OptimizerName = "sgd"
+    learning_rate: Annotated[float, Lt(float("inf"))] = 0.1
+    momentum: float | None = None
+    weight_decay: Annotated[float, Ge(0), Lt(float("inf"))] = 0.0
+    rate_policy: str = "constant"
+    warmup_epochs: Annotated[float, Ge(0), Le(EPOCHS_MAX)] = 0.0
+    second_rate: float | None = None
+
+    def make_optimizer(self) -> Optimizer:
+        """Make the method.
+
+        Raises:
+            OptionError: a value is out of its range, or of an option that the method has not.
+        """
+        maker = OPTIMIZERS[self.optimizer]
+        rate = rate_of(self.rate_policy, self.learning_rate)
+        given: dict[str, Any] = {
+            "momentum": self.momentum,
+            "weight_decay": self.weight_decay or None,
+            "second_rate": self.second_rate,
+        }
+        options = {key: value for key, value in given.items() if value is not None}
+        for option in options:
+            if option not in inspect.signature(maker).parameters:
+                able = [name for name, one in OPTIMIZERS.items() if _has(one, option)]
+                raise OptionError(
+                    f"optimizer {self.optimizer} has no {option}, got {shown(given[option])}; "
+                    f"leave it out, or take {', '.join(able)}"
+                )
+        if self.optimizer == "two-stage":
+            if not self.warmup_epochs:
+                raise OptionError(
+                    "optimizer two-stage needs warmup_epochs, those of gradient descent, above 0, "
+                    "got 0; try 5"
+                )
+            return maker(rate, epochs=self.warmup_epochs, **{"second_rate": SECOND_RATE} | options)
+        if self.warmup_epochs:
+            rate = warmup(rate, self.warmup_epochs)
+        return maker(rate, **options)
+
+
+SECOND_RATE: Final = 0.001
+"""Of Adam in "two-stage"; Kingma and Ba's."""
+
+
+def rate_of(policy: str, initial: float) -> LearningRate:
+    """A learning rate from what a user types: a policy's name and its numbers, after colons.
+
+    Raises:
+        OptionError: there is no such policy, or a number is missing, too many, or out of range.
+
+    >>> rate_of("multistep:30,60,80", 0.1)(60)
+    0.0010000000000000002
+    """
+    name, *words = policy.split(":")
+    if name not in POLICIES:
+        raise OptionError(one_of("rate_policy", name, POLICIES))
+    form, make = POLICIES[name]
+    try:
+        return make(initial, *words)
+    except (TypeError, ValueError):
+        raise OptionError(f"rate_policy must be {form}, got {shown(policy)}") from None
+
+
+def _constant(initial: float) -> LearningRate:
+    return constant(initial)
+
+
+def _exponential(initial: float, factor: str) -> LearningRate:
+    return exponential(initial, float(factor))
+
+
+def _polynomial(initial: float, epochs: str, power: str = "1") -> LearningRate:
+    return polynomial(initial, float(epochs), float(power))
+
+
+def _multistep(initial: float, epochs: str, factor: str = "0.1") -> LearningRate:
+    return multistep(initial, [float(one) for one in epochs.split(",")], float(factor))
+
+
+POLICIES: Final[dict[str, tuple[str, Callable[..., LearningRate]]]] = {
+    "constant": ("constant", _constant),
+    "exponential": ("exponential:FACTOR", _exponential),
+    "polynomial": ("polynomial:EPOCHS or polynomial:EPOCHS:POWER", _polynomial),
+    "multistep": ("multistep:EPOCH,EPOCH,… or multistep:EPOCH,EPOCH,…:FACTOR", _multistep),
+}
+"""What can be typed, and what makes it."""
+
+
+def _has(maker: Callable[..., Optimizer], option: str) -> bool:
+    return option in inspect.signature(maker).parameters

@@ -1,0 +1,48 @@
+"""Waiting times at a load of 0.95 over runs long enough to know them within 1 %; too long for CI.
+
+    python tests/benchmark/bench_queueing.py [--millions 600]
+
+The recursions are those of `test_queueing.py`, which holds processors to them customer by customer.
+Prints the mean over that of theory, and its standard error; it takes some
+minutes. Its figures stand in the docstrings there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
+
+from test_queueing import SERVICES, batches_of, erlang_c, long_run_of_several
+
+LOAD = 0.95
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--millions", type=int, default=600)
+    options = parser.parse_args()
+    for queue, (service, second_moment) in SERVICES.items():
+        random = np.random.default_rng([76, round(100 * LOAD)])
+        runs = batches_of(random, service, LOAD, options.millions)
+        means_s = np.array([one.mean() for one in runs])
+        tell(queue, means_s, LOAD * second_moment / (2 * (1 - LOAD)))
+    for servers in (2, 4):
+        expected_s = erlang_c(servers, LOAD) / (servers * (1 - LOAD))
+        tell(f"M/M/{servers}", long_run_of_several(servers, LOAD), expected_s)
+
+
+def tell(queue: str, means_s: np.ndarray, expected_s: float) -> None:
+    """Print the mean of the batches and its standard error, over the mean of theory."""
+    error = means_s.std(ddof=1) / math.sqrt(len(means_s)) / expected_s
+    print(f"{queue}: {means_s.mean() / expected_s:.4f}, standard error {error:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
