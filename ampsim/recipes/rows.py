@@ -152,12 +152,18 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
-    plan = times_validation(plan, schedule, map(_schedule, file.schedules))
+    plan = times_validation(plan, schedule, _schedules(recipe))
     return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
 
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
     return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
+
+
+def _schedules(recipe: Recipe) -> list[Schedule]:
+    """Those of all rows; a mistake in one names its place."""
+    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
+    return [_told(recipe, cell.where, lambda one=entry: _schedule(one)) for entry, cell in pairs]
 
 
 def _schedule(entry: ScheduleEntry) -> Schedule:
