@@ -77,11 +77,7 @@ def make_rows(recipe: Recipe) -> Rows:
     """
     file = recipe.file
     cluster = cluster_of(recipe)
-    cells = [cell.where for cell in recipe.cells]
-    schedules = [
-        _told(recipe, where, partial(_schedule, entry))
-        for where, entry in zip(cells, file.schedules, strict=True)
-    ]
+    schedules = _schedules(recipe)
     rows = tuple(_row(recipe, index, cluster, schedules) for index in range(len(schedules)))
     flop_per_s = _told(recipe, "heat_map.flop_per_s", lambda: _scaled_from(recipe, rows))
     goal = Goal(rows[0].plan.model.measure, file.target)
@@ -164,6 +160,12 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
     return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
+
+
+def _schedules(recipe: Recipe) -> list[Schedule]:
+    """Those of all rows; a mistake in one names its place."""
+    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
+    return [_told(recipe, cell.where, partial(_schedule, entry)) for entry, cell in pairs]
 
 
 def _schedule(entry: ScheduleEntry) -> Schedule:
