@@ -67,14 +67,17 @@ class _Call(Event):
         callback: what is called.
     """
 
+    _ok = True
+    _value = None
+
     def __init__(
         self, environment: simpy.Environment, ticks: int, callback: Callable[[], None]
     ) -> None:
+        def call(_event: Event) -> None:
+            callback()
+
         assert ticks >= 0, "time never goes back"
-        self.env = environment
-        self.callbacks = [lambda _event: callback()]
-        self._ok = True
-        self._value = None
+        self.env, self.callbacks = environment, [call]
         due = environment._now + ticks  # pyright: ignore[reportPrivateUsage]  # as `Timeout` does by calls
         place = next(environment._eid)  # pyright: ignore[reportPrivateUsage]  # likewise
         heappush(environment._queue, (due, NORMAL, place, self))  # pyright: ignore[reportPrivateUsage]  # likewise

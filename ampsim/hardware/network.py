@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Share(NamedTuple):
         bytes_per_s: the rate that all of them have together.
     """
 
-    of: Hashable
+    of: tuple[int | str, ...]
     bytes_per_s: float
 
 

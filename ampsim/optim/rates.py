@@ -48,6 +48,10 @@ def multistep(initial: float, epochs: Sequence[float], factor: float = 0.1) -> L
     >>> [round(multistep(0.1, [30, 60])(epoch), 6) for epoch in (29, 30, 60)]
     [0.1, 0.01, 0.001]
     """
+    if isinstance(epochs, str) or not isinstance(epochs, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever a user gives
+        raise OptionError(
+            f"epochs of a multistep rate must be a list, got {shown(epochs)}; try [30, 60, 80]"
+        )
     steps = tuple(positive("epoch of a multistep rate", one, usual=30) for one in epochs)
     if not steps or sorted(set(steps)) != list(steps):
         raise OptionError(

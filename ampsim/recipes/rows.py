@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from ampsim.assets import locate
@@ -76,7 +77,8 @@ def make_rows(recipe: Recipe) -> Rows:
     """
     file = recipe.file
     cluster = cluster_of(recipe)
-    rows = tuple(_row(recipe, index, cluster) for index in range(len(file.schedules)))
+    schedules = _schedules(recipe)
+    rows = tuple(_row(recipe, index, cluster, schedules) for index in range(len(schedules)))
     flop_per_s = _told(recipe, "heat_map.flop_per_s", lambda: _scaled_from(recipe, rows))
     goal = Goal(rows[0].plan.model.measure, file.target)
     return Rows(rows, goal, rows[0].plan.model, cluster, flop_per_s)
@@ -123,15 +125,15 @@ def _scaled_from(recipe: Recipe, rows: Sequence[Row]) -> float | None:
     return rates.pop()
 
 
-def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
+def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Schedule]) -> Row:
     file, entry = recipe.file, recipe.file.schedules[index]
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
-    schedule = _told(recipe, where, lambda: _schedule(entry))
+    schedule = schedules[index]
     _told(recipe, where, lambda: resolved(schedule, own, file.validate_every))
     if entry.epochs_of is not None:
-        lender = next(one for one in file.schedules if one.title == entry.epochs_of)
-        fault = unfit(schedule, own) or unlike(schedule, _schedule(lender))
+        lender = [one.title for one in file.schedules].index(entry.epochs_of)
+        fault = unfit(schedule, own) or unlike(schedule, schedules[lender])
         if fault is not None:
             raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}
@@ -152,12 +154,18 @@ def _row(recipe: Recipe, index: int, cluster: Cluster) -> Row:
     _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
-    plan = times_validation(plan, schedule, map(_schedule, file.schedules))
+    plan = times_validation(plan, schedule, schedules)
     return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
 
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
     return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
+
+
+def _schedules(recipe: Recipe) -> list[Schedule]:
+    """Those of all rows; a mistake in one names its place."""
+    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
+    return [_told(recipe, cell.where, partial(_schedule, entry)) for entry, cell in pairs]
 
 
 def _schedule(entry: ScheduleEntry) -> Schedule:

@@ -43,7 +43,7 @@ def name_of(share: Share) -> str:
     >>> name_of(Share((-1, "ingress"), 1e9))
     'ingress port of host'
     """
-    *places, kind = share.of  # pyright: ignore[reportGeneralTypeIssues]  # hardware makes them so
+    *places, kind = share.of
     if len(places) > 1:
         return f"{kind} {_place(places[0])} to {_place(places[1])}"
     place = _place(places[0])

@@ -40,15 +40,19 @@ def with_devices(
         return [dict(row) for row in rows], []
     by_label = {one.label: one for one in entries}
     spreads = [spread_of(by_label[of[0].label], seed) for of in runs]
-    items = [_items(of) for of in runs]
+    items = [
+        _items(of, times_validation=by_label[of[0].label].plan.times_validation) for of in runs
+    ]
     made = [widened(row, one, count) for row, one, count in zip(rows, spreads, items, strict=True)]
     return made, assumption_of(entries[0].plan.cluster, rows, spreads, items)
 
 
-def _items(runs: Sequence[Run]) -> tuple[float, float]:
-    """Training and validation items of an epoch; of training alone where none was finished."""
+def _items(runs: Sequence[Run], *, times_validation: bool) -> tuple[float, float]:
+    """Items of an epoch that take time: training and validation ones, or the former alone."""
     first = next((run.epochs.iloc[0] for run in runs if len(run.epochs)), None)
-    return (1.0, 0.0) if first is None else (first["instances"], first["valid_instances"])
+    if first is None:
+        return 1.0, 0.0
+    return first["instances"], first["valid_instances"] if times_validation else 0.0
 
 
 def widened(

@@ -18,7 +18,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "validation"))
 
-from test_queueing import SERVICES, batches_of, erlang_c, long_run_of_several
+from test_queueing import (  # pyright: ignore[reportMissingImports]  # beside the tests
+    SERVICES,
+    batches_of,
+    erlang_c,
+    long_run_of_several,
+)
 
 LOAD = 0.95
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,8 @@ def test_a_link_for_each_pair_is_told_by_its_pair():
     used_s = result.transfers.groupby(["source_worker", "target_worker"])["bytes"].sum() / RATE
     share = used_s.max() / result.makespan_s
     assert result.bounds.link_share == pytest.approx(share, rel=1e-9)
-    source, target = used_s.idxmax()
+    pair: Any = used_s.idxmax()
+    source, target = pair
     names = {-1: "host"}
     told = f"link {names.get(source, source)} to {names.get(target, target)}"
     assert result.bounds.bound_by == told

@@ -170,7 +170,7 @@ def fabric_ends(case: Case, sendings: list[Sending], latency_s: float) -> Record
     channels = [
         FairChannel(
             fair,
-            Way(latency_s, tuple(Share(edge, float(case.capacities[edge])) for edge in crossed)),
+            Way(latency_s, tuple(Share((edge,), float(case.capacities[edge])) for edge in crossed)),
             (number, 100 + number),
         )
         for number, crossed in enumerate(case.flows)
@@ -222,7 +222,7 @@ def test_time_ends_with_the_last_arrival():
         fair = FairShares(clock, recorder, lambda: None)
         channels = [
             FairChannel(
-                fair, Way(0.0, tuple(Share(e, case.capacities[e]) for e in crossed)), (0, 1)
+                fair, Way(0.0, tuple(Share((e,), case.capacities[e]) for e in crossed)), (0, 1)
             )
             for crossed in case.flows
         ]

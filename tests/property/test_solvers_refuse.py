@@ -64,7 +64,7 @@ def test_what_cannot_be_is_refused_in_one_line():
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_period_and_ranks_of_nothing_are_refused_in_one_line(name):
-    kind = SOLVERS[name]
+    kind: Any = SOLVERS[name]
     for option in {"period", "ranks", "workers_per_rank", "servers"} & set(
         kind.__dataclass_fields__
     ):

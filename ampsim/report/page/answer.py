@@ -15,7 +15,9 @@ from ampsim.report.verdict import best_rows
 from ampsim.study.ranking import seeds_needed
 from ampsim.toml_text import is_tables, mapping, sequence
 
-_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback", "--vertical-sync"})
+_FLAGS: Final = frozenset(
+    {"--quiet", "-q", "--tune", "--traceback", "--vertical-sync", "--overlap"}
+)
 """Options that take no value; a test compares them with those of the command line."""
 
 _OF_FORECAST: Final = frozenset(
