@@ -34,7 +34,7 @@ def test_json_alone_is_on_standard_output(call):
     ended = call("forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3")
     assert (ended.code, ended.err) == (0, "")
     content = json.loads(ended.out, parse_constant=pytest.fail)
-    assert list(content) == ["ampsim", "model", "cluster", "seed", "rows"]
+    assert list(content) == ["ampsim", "model", "cluster", "seed", "rows", "epochs"]
     assert content["ampsim"] == ampsim.__version__
     assert (content["model"], content["cluster"], content["seed"]) == ("rnn", "16 x tflops-1", 3)
     assert [row["schedule"] for row in content["rows"]] == ["sequential", "pipeline", "amp"]

@@ -53,6 +53,7 @@ EDITS = {
     "spans.parquet": lambda path: edit_parquet(path, "end_s", 2.0),
     "validations.parquet": lambda path: path.write_bytes(b""),
     "outages.parquet": lambda path: path.write_bytes(b""),
+    "waits.parquet": lambda path: path.write_bytes(b""),
     "peak_memory.parquet": lambda path: edit_parquet(path, "bytes", 2),
     "memory.parquet": lambda path: edit_parquet(path, "activations", 2),
     "staleness.parquet": lambda path: edit_parquet(path, "count", 2),
