@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.served import Served
-from ampsim.data_parallel.solver import Sends, Step, Vector
+from ampsim.data_parallel.solver import Sends, Solver, Step, Vector
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
 from ampsim.shown import shown
@@ -35,43 +35,13 @@ def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
     return theta.dtype.type(pull) * (theta - centre)
 
 
-def pulled(
-    theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
-) -> Vector:
-    """A rank's step; without `centre`, the step alone."""
-    stepped = step(gradient, theta)
-    if centre is not None and pull:
-        stepped = stepped - spring(theta, centre, pull)
-    return stepped
-
-
-def moved(centre: Vector, weights: Vector, pull: float) -> Vector:
-    """The centre after a rank's weights."""
-    if not pull:
-        return centre
-    return centre + centre.dtype.type(pull) * (weights - centre)
-
-
-def require_moving_rate(name: str, rate: float | None) -> None:
-    """Check alpha of elastic averaging.
-
-    Raises:
-        OptionError: it is no number from 0 to 1.
-    """
-    if rate is not None and not 0 <= rate <= 1:
-        raise OptionError(
-            f"{name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
-        )
-
-
 @dataclass(frozen=True)
-class Elastic(Served):
-    """What the elastic solvers with a server have in common.
+class Averaging(Solver):
+    """What all elastic solvers have in common, whether ranks meet servers or each other.
 
     Args:
         moving_rate: alpha; None for 0.9 / ranks.
         period: local steps from one exchange to the next.
-        elastic: who takes the difference: "server", or "worker".
     """
 
     sends: ClassVar[Sends] = "weights"
@@ -79,20 +49,16 @@ class Elastic(Served):
 
     moving_rate: float | None = field(default=None, kw_only=True)
     period: int = field(default=1, kw_only=True)
-    elastic: str = field(default="server", kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        require_moving_rate(self.name, self.moving_rate)
+        rate = self.moving_rate
+        if rate is not None and not 0 <= rate <= 1:
+            raise OptionError(
+                f"{self.name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
+            )
         require_count("period", self.period)
-        if self.elastic not in SIDES:
-            raise OptionError(one_of("elastic", self.elastic, SIDES))
-
-    @property
-    def asks_first(self) -> bool:
-        """Where the rank takes the difference."""
-        return self.elastic == "worker"
 
     @property
     def exchange_period(self) -> int:
@@ -106,10 +72,51 @@ class Elastic(Served):
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
     ) -> Vector:
-        """Equation (2)."""
+        """Equation (2); without `centre`, the step alone."""
+        stepped = step(gradient, theta)
+        if centre is not None and pull:
+            stepped = stepped - spring(theta, centre, pull)
+        return stepped
+
+    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+        """Equation (3); in a collective towards the mean of all ranks, and `pull` is P alpha."""
+        if not pull:
+            return centre
+        return centre + centre.dtype.type(pull) * (parcel - centre)
+
+    def adopt(self, theta: Vector, reply: Vector) -> Vector:
+        """A rank keeps its own weights."""
+        return theta
+
+
+@dataclass(frozen=True)
+class Elastic(Averaging, Served):
+    """What the elastic solvers with a server have in common.
+
+    Args:
+        elastic: who takes the difference: "server", or "worker".
+    """
+
+    elastic: str = field(default="server", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.elastic not in SIDES:
+            raise OptionError(one_of("elastic", self.elastic, SIDES))
+
+    @property
+    def asks_first(self) -> bool:
+        """Where the rank takes the difference."""
+        return self.elastic == "worker"
+
+    def local(
+        self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
+    ) -> Vector:
+        """Equation (2), or the step and the difference, of which `parcel` takes its part."""
         if self.asks_first and centre is not None:
             return step(gradient, theta) - centre
-        return pulled(theta, gradient, centre, pull, step)
+        return super().local(theta, gradient, centre, pull, step)
 
     def parcel(self, theta: Vector, reply: Vector, pull: float) -> Vector:
         """What the rank loses, and the centre gains."""
@@ -119,8 +126,4 @@ class Elastic(Served):
         """Equation (3)."""
         if self.asks_first:
             return centre + parcel
-        return moved(centre, parcel, pull)
-
-    def adopt(self, theta: Vector, reply: Vector) -> Vector:
-        """A rank keeps its own weights."""
-        return theta
+        return super().merge(centre, parcel, pull, step)

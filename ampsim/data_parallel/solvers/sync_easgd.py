@@ -7,56 +7,15 @@ centre, so that the sum of all ranks' weights is all that is sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.data_parallel.collected import Collected
-from ampsim.data_parallel.solver import Sends, Step, Vector
-from ampsim.data_parallel.solvers.elastic import MOVING_RATE, moved, pulled, require_moving_rate
-from ampsim.options import require_count
+from ampsim.data_parallel.solvers.elastic import Averaging
 
 
 @dataclass(frozen=True)
-class SyncEASGD(Collected):
-    """Deterministic, whatever the devices' speeds.
-
-    Args:
-        moving_rate: alpha; None for 0.9 / ranks.
-        period: local steps from one exchange to the next.
-    """
+class SyncEASGD(Averaging, Collected):
+    """Deterministic, whatever the devices' speeds."""
 
     name: ClassVar[str] = "sync-easgd"
-    sends: ClassVar[Sends] = "weights"
-    is_elastic: ClassVar[bool] = True
-
-    moving_rate: float | None = field(default=None, kw_only=True)
-    period: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        require_moving_rate(self.name, self.moving_rate)
-        require_count("period", self.period)
-
-    @property
-    def exchange_period(self) -> int:
-        """As chosen."""
-        return self.period
-
-    def pull(self, ranks: int) -> float:
-        """As chosen."""
-        return MOVING_RATE / ranks if self.moving_rate is None else self.moving_rate
-
-    def local(
-        self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
-    ) -> Vector:
-        """Equation (2) of elastic averaging."""
-        return pulled(theta, gradient, centre, pull, step)
-
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
-        """Move towards the mean of all ranks; `pull` is P alpha."""
-        return moved(centre, parcel, pull)
-
-    def adopt(self, theta: Vector, reply: Vector) -> Vector:
-        """A rank keeps its own weights."""
-        return theta
