@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ampsim.hardware import HOST, Cluster, Share
 from ampsim.trace import Crossing
@@ -50,5 +49,5 @@ def name_of(share: Share) -> str:
     return f"{kind} port of {place if place == 'host' else f'worker {place}'}"
 
 
-def _place(place: Any) -> str:
+def _place(place: int | str) -> str:
     return "host" if place == HOST else str(place)
