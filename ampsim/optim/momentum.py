@@ -6,6 +6,7 @@ Source: velocity <- momentum * velocity + gradient; theta <- theta - rate * velo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -28,12 +29,34 @@ def momentum(
     Raises:
         OptionError: an argument is out of its range.
     """
+    return along_velocity("momentum", _update, rate, momentum, weight_decay)
+
+
+def along_velocity(
+    name: str,
+    update: Callable[..., tuple[Vector, State]],
+    rate: float | LearningRate,
+    momentum: float,
+    weight_decay: float,
+) -> Optimizer:
+    """An optimizer whose state is a velocity.
+
+    Args:
+        name: of the optimizer.
+        update: as of `Optimizer`, and its keyword `momentum`.
+        rate: as of `momentum`, like the others.
+        momentum: what remains.
+        weight_decay: times the weights.
+
+    Raises:
+        OptionError: as of `momentum`.
+    """
     kept, decay = decay_rate("momentum", momentum, usual=0.9), strength(weight_decay)
     return Optimizer(
-        "momentum",
+        name,
         as_schedule(rate),
         _init,
-        with_decay(partial(_update, momentum=kept), decay),
+        with_decay(partial(update, momentum=kept), decay),
         is_elementwise=True,
         scaling="linear",
         touches_all=bool(decay),

@@ -7,13 +7,10 @@ initialization and momentum in deep learning", 2013). The velocity starts at 0.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike, decay_rate, zeros
-from ampsim.optim.learning_rate import as_schedule
-from ampsim.optim.weight_decay import strength, with_decay
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike
+from ampsim.optim.momentum import along_velocity
 
 
 def nesterov(
@@ -29,20 +26,7 @@ def nesterov(
     Raises:
         OptionError: an argument is out of its range.
     """
-    kept, decay = decay_rate("momentum", momentum, usual=0.9), strength(weight_decay)
-    return Optimizer(
-        "nesterov",
-        as_schedule(rate),
-        _init,
-        with_decay(partial(_update, momentum=kept), decay),
-        is_elementwise=True,
-        scaling="linear",
-        touches_all=bool(decay),
-    )
-
-
-def _init(theta: Vector) -> State:
-    return (zeros(theta),)
+    return along_velocity("nesterov", _update, rate, momentum, weight_decay)
 
 
 def _update(
