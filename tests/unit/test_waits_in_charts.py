@@ -90,7 +90,8 @@ def test_a_chart_shows_an_exchange_of_each_rank_unless_told(runs):
 
 
 def test_outages_and_waits_are_told_apart():
-    frame = ampsim.simulate("mlp", "tflops-1", "sequential", instances=100, mode="sleep").waits
+    model = ampsim.load_model("mlp", data="synthetic")
+    frame = ampsim.simulate(model, "tflops-1", "sequential", instances=100, mode="sleep").waits
     assert not len(frame)
     window = outages_in(None, (0.0, 1.0))
     assert window.looks == []
