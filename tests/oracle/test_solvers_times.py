@@ -11,7 +11,6 @@ from solver_cases import FREE, cluster, draw_exponential, memoryless, model
 
 import ampsim
 from ampsim.data_parallel import COLLECTIVES
-from ampsim.data_parallel.solvers.elastic import moved, pulled
 from ampsim.hardware import Cluster, Link
 from ampsim.hardware.topology import Ports
 from ampsim.trace import DIRECTIONS
@@ -236,20 +235,27 @@ class Rounds:
         self.size = ranks + 1
         self._ranks, self._rate, self._alpha = ranks, rate, alpha
         self._is_synchronous = is_synchronous
+        self._solver = ampsim.SyncEASGD() if is_synchronous else ampsim.EASGD()
 
     def __call__(self, state: np.ndarray) -> np.ndarray:
         ranks, centre = state[:-1].copy(), state[-1:].copy()
         if self._is_synchronous:
-            new = moved(centre, ranks.mean(keepdims=True), self._alpha * self._ranks)
+            new = self._merged(centre, ranks.mean(keepdims=True), self._alpha * self._ranks)
             return np.concatenate([self._stepped(ranks, centre), new])
         for place in range(self._ranks):
             own = ranks[place : place + 1].copy()
             ranks[place : place + 1] = self._stepped(own, centre)
-            centre = moved(centre, own, self._alpha)
+            centre = self._merged(centre, own, self._alpha)
         return np.concatenate([ranks, centre])
 
     def _stepped(self, own: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        return pulled(own, own, centre, self._alpha, lambda g, w: w - self._rate * g)
+        return self._solver.local(own, own, centre, self._alpha, self._step)
+
+    def _merged(self, centre: np.ndarray, parcel: np.ndarray, pull: float) -> np.ndarray:
+        return self._solver.merge(centre, parcel, pull, self._step)
+
+    def _step(self, gradient: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        return theta - self._rate * gradient
 
 
 def largest_stable(ranks: int, rate: float, *, is_synchronous: bool) -> float:
