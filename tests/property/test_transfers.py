@@ -10,7 +10,7 @@ import pytest
 from short_runs import PAIRS, schedule_of, small_model
 
 from ampsim import Sequential, load_cluster, load_model, simulate
-from ampsim.errors import SimulationError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Link
 from ampsim.ir import Evaluated, Graph, Payload, State
 from ampsim.model_parallel import SCHEDULES, needs_chain
@@ -54,7 +54,11 @@ def test_a_transfer_joins_two_nodes_that_an_edge_joins_or_the_controller(schedul
             workers = WORKERS[(place + number) % len(WORKERS)]
             if needs_chain(SCHEDULES[schedule]()):
                 workers = 4
-            ways = ways_of(model, schedule_of(schedule), placement, workers, LINKS[link])
+            try:
+                ways = ways_of(model, schedule_of(schedule), placement, workers, LINKS[link])
+            except OptionError as error:  # stages of unequal cost need not have a worker each
+                assert placement != "paper" and "take the placement 'paper'" in str(error)
+                continue
             strays = {way for way in ways if not is_way(model, way)}
             assert ways and not strays, f"{placement}, {workers} workers, {link}"
 

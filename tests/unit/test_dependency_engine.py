@@ -279,7 +279,7 @@ def test_an_operation_that_has_ended_is_kept_as_numbers_alone(engine):
         engine.push(None, [a], [b], work=SECOND, on=number % 2, name=f"step {number % 3}")
     engine.wait_for_all()
     gc.collect()
-    left = [one for one in gc.get_objects() if isinstance(one, Operation)]
+    left = [one for one in gc.get_objects() if issubclass(type(one), Operation)]
     assert len(left) < 50  # a thread may hold its last
     table = engine.result.operations
     assert table["name"].tolist() == [f"step {number % 3}" for number in range(500)]
