@@ -255,6 +255,11 @@ class ParameterizedNode(Node):
         """
         return None
 
+    @property
+    def rows_touched(self) -> int | None:
+        """How many rows `take_rows` would return now; None, the default, where it returns None."""
+        return None
+
     def adopt(self, theta: np.ndarray) -> None:
         """Use `theta` as parameters from now on; subclasses bind their views here."""
         self.theta = theta

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Send, Sends, State
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
-from ampsim.model_parallel.price import WAITS, Prices, largest
+from ampsim.model_parallel.price import WAITS, Extents, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import Cause
 
-BACKWARD = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
+UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 Message: TypeAlias = "tuple[PlacedNode, int, State, Payload, Cause]"
 """A message that has arrived: (placed node, port, state, payload, cause). The queue where it lies
@@ -146,6 +146,16 @@ class PlacedNode:
             assert staleness >= 0, f"{learner.name}: its version has fallen"
         shape = WAITS if not sends else None if payload is None else payload.shape
         return Served(sends, shape, staleness)
+
+    def foretold_shape(self, direction: Direction, state: State, payload: Payload) -> Extents:
+        """The shape that a step of a node with parameters will be charged for, unless it waits."""
+        if direction is UPDATE:
+            assert self.learner is not None
+            rows = self.learner.rows_touched
+            return None if rows is None else (rows,)
+        if direction is BACKWARD and self.backward == self._backward_as_needed:
+            self.prices.needed = self.node.gradients_needed(state)
+        return None if payload is None else payload.shape
 
     def _served_by_loss(self, port: int, state: State, payload: Payload) -> Served:
         """Evaluate a loss; in validation its one message tells the controller that it has ended."""

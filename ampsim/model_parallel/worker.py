@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
@@ -18,6 +19,7 @@ from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.footprint import Ended, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
+from ampsim.model_parallel.price import WAITS
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
@@ -104,6 +106,27 @@ class Worker:
         except BaseException as error:
             raise self.failed(placed, kind, message[2], error) from error
         return price.seconds, (kind, message, served, start_s, price.kind, ended)
+
+    def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:
+        """Seconds of the step of the first message, where its node has parameters; else 0.
+
+        One that turns out only to wait for other messages takes none.
+        """
+        placed, _port, state, payload, _cause = queue[0]
+        if placed.learner is None:
+            return 0.0
+        try:
+            shape = placed.foretold_shape(kind, state, payload)
+            return placed.prices.price(kind, shape).seconds
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise self.failed(placed, kind, state, error) from error
+
+    def only_waited(self, what: Any) -> bool:
+        """Whether a step that has begun only waits for other messages at its node."""
+        served: Served = what[2]
+        return served.shape is WAITS
 
     def end(self, task: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
