@@ -30,7 +30,7 @@ def implausible(hardware: Device | Cluster) -> list[str]:
         return list(_of_device(hardware))
     devices = dict.fromkeys(hardware.devices)
     told = [f"device {device.name}: {text}" for device in devices for text in _of_device(device)]
-    return [*told, *_of_links(hardware), *_of_host(hardware)]
+    return [*told, *_of_links(hardware), *_of_host(hardware), *_of_failures(hardware)]
 
 
 def _of_device(device: Device) -> Iterator[str]:
@@ -72,6 +72,29 @@ def _of_host(cluster: Cluster) -> Iterator[str]:
         yield (
             f"host: {cluster.host.name} names neither message_overhead_s nor step_overhead_s, so "
             "the host acts at once"
+        )
+
+
+def _of_failures(cluster: Cluster) -> Iterator[str]:
+    """Devices that are down more than up, and checkpoints that come too seldom or take too long."""
+    failures, checkpoints = cluster.failures, cluster.checkpoints
+    if failures is not None and failures.kind != "slow":
+        between_s, repair_s = failures.mean_time_between_s, failures.mean_time_to_repair_s
+        if repair_s > between_s:
+            yield (
+                f"failures.mean_time_to_repair_s is {repair_s:g}, above mean_time_between_s of "
+                f"{between_s:g}: a device is down more than up; check both"
+            )
+        if failures.loses_weights and checkpoints and checkpoints.every_s > between_s:
+            yield (
+                f"checkpoints.every_s is {checkpoints.every_s:g}, above "
+                f"failures.mean_time_between_s of {between_s:g}: most failures come before the "
+                "next checkpoint, and learning may never get ahead; check both"
+            )
+    if checkpoints is not None and checkpoints.takes_s > checkpoints.every_s:
+        yield (
+            f"checkpoints.takes_s is {checkpoints.takes_s:g}, above every_s of "
+            f"{checkpoints.every_s:g}: the next is due before the last has ended; check both"
         )
 
 

@@ -45,9 +45,7 @@ def outages_of(cluster: Cluster, worker: int, seed: int) -> Iterator[Outage]:
         SimulationError: more came by chance than a run can have.
     """
     events = [
-        Outage(
-            one.from_s, one.until_s, one.kind, one.slowness, one.is_step_lost, one.loses_weights
-        )
+        Outage(one.from_s, one.until_s, one.kind, one.slowness, one.is_step_lost, one.loses_weights)
         for one in cluster.events
         if one.hits(worker)
     ]

@@ -50,9 +50,7 @@ class KeptWeights:
 
     def __init__(self, worker: int, placed: Sequence[PlacedNode], recorder: Recorder) -> None:
         self._worker, self._recorder = worker, recorder
-        self._nodes = [
-            (one, one.node) for one in placed if isinstance(one.node, ParameterizedNode)
-        ]
+        self._nodes = [(one, one.node) for one in placed if isinstance(one.node, ParameterizedNode)]
         self.size_bytes = sum(
             node.parameter_count * node.theta.itemsize * (1 + node.state_arrays)
             for _placed, node in self._nodes

@@ -78,6 +78,4 @@ class WithMessageOverhead:
         routes: Routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
         far = self._far.get(placed)
         taken = far is not None and far[direction][port]
-        return taken + sum(
-            routes[to][1].worker != placed.worker for to, _state, _sent in sends
-        )
+        return taken + sum(routes[to][1].worker != placed.worker for to, _state, _sent in sends)

@@ -66,9 +66,7 @@ def model(method: str = "sgd") -> Any:
 
 
 def stop(from_s: float, until_s: float, worker: Any = 1) -> Event:
-    return Event(
-        kind="stop", worker=worker, from_s=from_s, until_s=until_s, weights="checkpoint"
-    )
+    return Event(kind="stop", worker=worker, from_s=from_s, until_s=until_s, weights="checkpoint")
 
 
 def cluster(every_s: float, *stops: Event, latency_s: float = 0.0, **takes: float) -> Cluster:
@@ -229,9 +227,7 @@ STOPS = {
     "in the middle of a backward step": [
         (2 * WHOLE + sum(FORWARD.values()) + BACKWARD[3] + 50.0, 3.9 * WHOLE)
     ],
-    "in the middle of an update": [
-        (3 * WHOLE - max(UPDATE.values()) + 3.0, 3.2 * WHOLE)
-    ],
+    "in the middle of an update": [(3 * WHOLE - max(UPDATE.values()) + 3.0, 3.2 * WHOLE)],
     "twice": [(2.05 * WHOLE, 2.6 * WHOLE), (5 * WHOLE, 5.001 * WHOLE)],
     "twice in one step": [
         (3 * WHOLE + FORWARD[1] + 100.0, 3 * WHOLE + FORWARD[1] + 200.0),
@@ -264,7 +260,9 @@ def check_against_loop(method: str, stops: list[tuple[float, float]], every_s: f
     assert result.epochs["train_s"].iloc[0] == pytest.approx(trained_s, rel=1e-12)
     loop.finish(result.makespan_s)
     rows = result.outages[result.outages["kind"] == "stop"]
-    found = list(rows[["start_s", "checkpoint_s", "updates_lost"]].itertuples(index=False))
+    found: list[Any] = list(
+        rows[["start_s", "checkpoint_s", "updates_lost"]].itertuples(index=False)
+    )
     assert [(a, pytest.approx(b), c) for a, b, c in loop.layers[2].lost] == found
     assert every_s < 4 * WHOLE or sum(one.updates_lost for one in found)
     exact = method != "adam"  # whose loop rounds in another order

@@ -45,7 +45,9 @@ def run(schedule: str, model: str, on: Cluster, mode: Any = "sleep") -> Any:
 @pytest.mark.parametrize(("schedule", "model"), PAIRS)
 def test_what_a_stop_takes_changes_no_time(schedule, model):
     """Free checkpoints: all is where it was, to the bit, and updates are lost nevertheless."""
-    kept, lost = (run(schedule, model, cluster(what, every_s=1e-4)) for what in ("kept", "checkpoint"))
+    kept, lost = (
+        run(schedule, model, cluster(what, every_s=1e-4)) for what in ("kept", "checkpoint")
+    )
     assert lost.digest == kept.digest
     assert lost.updates.equals(kept.updates)
     assert lost.peak_bytes.equals(kept.peak_bytes)
@@ -154,6 +156,7 @@ def test_what_charges_for_messages_foretells_its_steps():
     traces = []
     for weights in ("kept", "checkpoint"):
         flaky = cluster(weights)
+        assert flaky.failures is not None
         failures = Failures(
             mean_time_between_s=3e-5, mean_time_to_repair_s=2e-6, weights=flaky.failures.weights
         )
@@ -170,7 +173,9 @@ def test_what_charges_for_messages_foretells_its_steps():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_solvers_refuse_checkpoints_in_a_line(solver):
     made = SOLVERS[solver](ranks=2)
-    expected = f"^{made.name}: cluster flaky has checkpoints, .*; leave them out, or take a schedule$"
+    expected = (
+        f"^{made.name}: cluster flaky has checkpoints, .*; leave them out, or take a schedule$"
+    )
     with pytest.raises(OptionError, match=expected):
         ampsim.simulate(small_model("mlp"), cluster("checkpoint"), made, mode="sleep")
 

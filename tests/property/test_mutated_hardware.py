@@ -59,6 +59,66 @@ RACK = {
     "host": {"device": "issued.toml"},
     "memory": {"remedy": "recompute"},
 }
+FLAKY = {
+    "device": [{"name": "tflops-1", "count": 3}],
+    "link": {"latency_s": 1e-6, "source": SOURCE},
+    "events": [
+        {"kind": "slow", "worker": 1, "from_s": 0.5, "until_s": 2, "factor": 3.5, "source": SOURCE},
+        {"kind": "pause", "worker": "all", "from_s": 3.0, "until_s": 4.0, "source": SOURCE},
+        {
+            "kind": "stop", "worker": [0, 2], "from_s": 5.0, "until_s": 6.0,
+            "weights": "checkpoint", "source": SOURCE,
+        },
+    ],
+    "failures": {
+        "kind": "stop", "worker": [1], "mean_time_between_s": 10.0, "mean_time_to_repair_s": 0.5,
+        "loses_step": False, "source": SOURCE,
+    },
+    "checkpoints": {
+        "every_s": 2.0, "takes_s": 0.01, "bandwidth_bytes_per_s": 1e9, "source": SOURCE,
+    },
+    "messages": {
+        "loss_probability": 0.01, "retry_after_s": 1e-3, "delay_cv": 0.2, "source": SOURCE,
+    },
+}  # fmt: skip
+FABRIC = {
+    "device": [{"name": "tflops-1", "count": 4}],
+    "ports": {
+        "egress_bytes_per_s": 1e10, "ingress_bytes_per_s": 2e10, "source": SOURCE,
+        "host": {"egress_bytes_per_s": 1e9, "source": SOURCE},
+    },
+    "sharing": "first-come",
+}  # fmt: skip
+TORUS = FABRIC | {
+    "topology": {
+        "kind": "torus", "shape": [2, 2], "latency_s": 1e-6, "bandwidth_bytes_per_s": 1e10,
+        "duplex": "half", "source": SOURCE,
+    },
+}  # fmt: skip
+RACKS = FABRIC | {
+    "topology": {
+        "kind": "hierarchy",
+        "levels": [
+            {"members": 2, "latency_s": 1e-7, "source": SOURCE},
+            {"members": 2, "bandwidth_bytes_per_s": 1e9, "source": SOURCE},
+        ],
+    },
+}
+WIRED = FABRIC | {
+    "edges": [
+        {
+            "between": [[0, "switch"], [1, "switch"], [2, "switch"], [3, "switch"]],
+            "latency_s": 1e-6, "duplex": "half", "source": SOURCE,
+        },
+        {"between": ["switch", "host"], "bandwidth_bytes_per_s": 1e9, "source": SOURCE},
+    ],
+}  # fmt: skip
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "rack": RACK, "flaky": FLAKY, "torus": TORUS, "racks": RACKS, "wired": WIRED,
+}  # fmt: skip
+KEYS = {*Cluster.model_fields, "device", *Device.model_fields} - {"devices"}
+"""What the message on a cluster file may begin with."""
+
 ODD = st.one_of(
     st.sampled_from(
         [
@@ -238,7 +298,7 @@ def test_a_spoilt_device_file_is_read_as_written_or_refused_in_one_line(folder, 
 
 def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
     """Every device, link and way of the file is in the cluster, and nothing else is."""
-    assert set(table) <= {"name", "description", "device", "link", "links", "host", "memory"}
+    assert set(table) <= KEYS
     assert cluster.name == table.get("name", "spoilt")
     expected: list[Device] = []
     for entry in table["device"]:
@@ -252,12 +312,56 @@ def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
         assert cluster.host == load_device(Path(named) if named.endswith(".toml") else named)
     memory = None if cluster.memory is None else cluster.memory.model_dump(exclude_unset=True)
     assert memory == table.get("memory")
+    for key in ("events", "failures", "checkpoints", "messages", "topology", "ports", "sharing"):
+        assert_part_as_written(getattr(cluster, key), table.get(key))
+    if "edges" in table:
+        assert_edges_as_written(cluster, table["edges"])
     ways = table.get("links", [])
     assert len(cluster.links) == len(ways)
     for route, way in zip(cluster.links, ways, strict=True):
         ends = [HOST if way[key] == "host" else way[key] for key in ("from", "to")]
         assert [route.source, route.target] == ends
         assert_link_as_written(route.link, way)
+
+
+def assert_part_as_written(held: Any, written: Any) -> None:
+    """A record, or a list of them, holds what was written, and what was not is as by default."""
+    if isinstance(written, list) and isinstance(held, tuple) and written and held:
+        if not isinstance(written[0], dict):
+            assert list(held) == written
+            return
+        for one, entry in zip(held, written, strict=True):
+            assert_part_as_written(one, entry)
+        return
+    if not isinstance(written, dict):
+        assert (held or None) == (written or None) or held == (written,)
+        return
+    fields: dict[str, Any] = type(held).model_fields
+    for key, field in fields.items():
+        value = getattr(held, key)
+        if key not in written:
+            assert value == field.get_default(call_default_factory=True), key
+        elif isinstance(value, float):
+            assert value == float(written[key])
+        else:
+            assert_part_as_written(value, written[key])
+
+
+def assert_edges_as_written(cluster: Cluster, entries: list[Any]) -> None:
+    """Each pair of each entry is an edge that costs what the entry says."""
+    pairs = [
+        (list(pair), entry)
+        for entry in entries
+        for pair in (
+            entry["between"] if isinstance(entry["between"][0], list) else [entry["between"]]
+        )
+    ]
+    assert len(cluster.edges) == len(pairs)
+    for edge, (pair, entry) in zip(cluster.edges, pairs, strict=True):
+        assert ["host" if place == HOST else place for place in edge.between] == pair
+        for key in ("latency_s", "bandwidth_bytes_per_s", "duplex"):
+            if key in entry:
+                assert getattr(edge, key) == entry[key]
 
 
 def assert_link_as_written(link: Any, entry: dict[str, Any]) -> None:
@@ -269,15 +373,13 @@ def assert_link_as_written(link: Any, entry: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @THOUSAND
-@given(text=spoilt(RACK))
+@given(text=st.sampled_from(list(CLUSTERS.values())).flatmap(spoilt))
 def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder, text):
     in_folder(folder, text)
     try:
         cluster = load_cluster("spoilt.toml")
     except AmpsimError as error:
-        told_in_a_line(
-            error, text, {"device", "link", "links", "host", "memory", *Device.model_fields}
-        )
+        told_in_a_line(error, text, KEYS)
         return
     table = tomllib.loads(text)
     if is_cluster(table):
@@ -291,5 +393,8 @@ def test_what_is_spoilt_is_good_before(folder):
     os.chdir(folder)
     for name, left_out in (("edge", "dispatch_s"), ("issued", "operation_overhead_s")):
         assert load_device(f"{name}.toml").numbers.keys() == {*NUMBERS} - {left_out}
-    in_folder(folder, tomli_w.dumps(RACK))
-    assert_cluster_as_written(load_cluster("spoilt.toml"), RACK)
+    for table in CLUSTERS.values():
+        in_folder(folder, tomli_w.dumps(table))
+        assert_cluster_as_written(load_cluster("spoilt.toml"), table)
+    written = {key for table in CLUSTERS.values() for key in table}
+    assert {*Cluster.model_fields} - {"devices", "name"} <= written

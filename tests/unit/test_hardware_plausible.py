@@ -2,11 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ampsim import assets
-from ampsim.hardware import Cluster, Device, Link, implausible, load_device
+from ampsim.hardware import (
+    Checkpoints,
+    Cluster,
+    Device,
+    Failures,
+    Link,
+    implausible,
+    load_device,
+)
 from ampsim.hardware.cluster import HOST, Route
 from ampsim.hardware.plausible import (
     FLOP_PER_J_MAX,
@@ -74,6 +83,35 @@ def test_each_limit_is_told_beyond_it_and_not_at_it(at, beyond, said):
     assert implausible(Device(**RATE | at)) == []
     (told,) = implausible(Device(**RATE | beyond))
     assert told.startswith(said)
+
+
+FAILS = {"mean_time_between_s": 10.0, "mean_time_to_repair_s": 10.0, "weights": "checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("failures", "checkpoints", "said"),
+    [
+        ({"mean_time_to_repair_s": 10.1}, {}, "failures.mean_time_to_repair_s is 10.1, above mean"),
+        ({}, {"every_s": 10.1}, "checkpoints.every_s is 10.1, above failures.mean_time_between_s"),
+        ({}, {"takes_s": 10.1}, "checkpoints.takes_s is 10.1, above every_s of 10: the next is"),
+    ],
+)
+def test_failures_and_checkpoints_are_noted_beyond_each_limit_and_not_at_it(
+    failures, checkpoints, said
+):
+    def told(failing: Any, kept: Any) -> list[str]:
+        return implausible(
+            Cluster(
+                name="c",
+                devices=(Device(**RATE),),
+                failures=Failures(**FAILS | failing),
+                checkpoints=Checkpoints(**{"every_s": 10.0, "takes_s": 10.0} | kept),
+            )
+        )
+
+    assert told({}, {}) == []
+    (note,) = told(failures, checkpoints)
+    assert note.startswith(said)
 
 
 FAST = Device(name="fast", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e11)
