@@ -262,8 +262,7 @@ def _require_meaning(cluster: Cluster, host: Device | None) -> None:
             )
     if cluster.checkpoints is not None:
         raise OptionError(
-            "checkpoints are of a model's weights, and a dependency engine knows none; leave them, "
-            'and weights = "checkpoint" of stops, out of the cluster'
+            "checkpoints are of a model's weights; a dependency engine has none, so leave them out"
         )
     if cluster.memory is not None:
         raise OptionError(

@@ -38,8 +38,7 @@ class Cluster(Record):
         links: the ways that differ from `link`, at most one for each directed pair.
         events: outages at set times.
         failures: outages by chance; None where there are none.
-        checkpoints: copies of the weights, which a device that stops may come back with; None
-            where there are none.
+        checkpoints: copies of weights that a stop may go back to; None where there are none.
         messages: what befalls messages between two places; None where they all arrive in time.
         ports: what all traffic of a place shares; None where that is infinite.
         topology: the edges that messages between workers cross; None where each pair has a link.
@@ -225,9 +224,6 @@ class Cluster(Record):
         for key in _LATER_KEYS:
             if not content[key]:
                 del content[key]
-        for outage in (*content.get("events", ()), content.get("failures", {})):
-            if outage.get("weights", "") is None:
-                del outage["weights"]
         if self.host is not None:
             content["host"] = self.host.digest
         return digest_of({**content, "devices": [(one.digest, count) for one, count in groups]})

@@ -185,5 +185,5 @@ def test_merged_messages_and_dependency_engines_refuse_checkpoints_in_a_line():
         ampsim.simulate(
             small_model("rnn"), cluster("checkpoint"), ampsim.Amp(4, max_group=4), mode="sleep"
         )
-    with pytest.raises(OptionError, match=r"^checkpoints are of a model's weights, and a dep"):
+    with pytest.raises(OptionError, match=r"^checkpoints are of a model's weights; a dep"):
         ampsim.DependencyEngine(cluster("checkpoint", cv=0.0))
