@@ -201,6 +201,11 @@ def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
     """The device that an entry names."""
     if (entry.name is None) == (entry.file is None):
         raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
+    if entry.name is not None and entry.name.endswith(".toml"):
+        raise FileFormatError(
+            f"{label}.name must be a shipped device, got {entry.name!r}; a file beside this one is "
+            f'file = "{entry.name}"'
+        )
     try:
         if entry.name is not None:
             path = assets.named("devices", entry.name)
