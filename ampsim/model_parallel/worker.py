@@ -188,9 +188,10 @@ class Worker:
         """Send what a step returned to the queues of the workers that host the next nodes."""
         routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
         try:
-            surplus = len(sends) - 1
-            if surplus:
-                self._controller.count_messages(state[0], surplus, cause)
+            if len(sends) != 1:
+                self._controller.count_messages(state[0], len(sends) - 1, cause)
+                if not sends:
+                    return
             send(routes, placed.index, sends, cause)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             fault = fault_of(sends, len(routes)) or fault_of_state(state)
