@@ -25,11 +25,6 @@ SETTLED: Final = cast("EventPriority", 2)
 """Priority of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
 
 
-def _once(event: Event) -> Generator[Event, Any, None]:
-    """Yield `event`, as a generator would, in half the time; SimPy sends nothing but None."""
-    return iter((event,))  # pyright: ignore[reportReturnType]  # does what is asked of it
-
-
 class SimSignal(Event):
     """A SimPy event that a coroutine can await and that fires last in its instant."""
 
@@ -44,7 +39,8 @@ class SimSignal(Event):
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""
-        return _once(self)
+        # as a generator that yields itself would, in half the time; SimPy sends nothing but None
+        return iter((self,))  # pyright: ignore[reportReturnType]  # does what is asked of it
 
 
 class SimSleep(Event):
@@ -55,7 +51,7 @@ class SimSleep(Event):
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the time is over."""
-        return iter((self,))  # pyright: ignore[reportReturnType]  # as `_once`
+        return iter((self,))  # pyright: ignore[reportReturnType]  # as of `SimSignal`
 
 
 class _Stop(Exception):
@@ -95,7 +91,9 @@ class SimClock:
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""
-        return SimSignal(self._environment)
+        signal = SimSignal.__new__(SimSignal)  # as in `sleep`
+        signal.env, signal.callbacks = self._environment, []
+        return signal
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""

@@ -113,7 +113,8 @@ class Footprint:
 
     def _forward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
         name = state if self.joins is None else self.joins(FORWARD, state)
-        sends = self._forward(port, state, payload)
+        step = self._forward
+        sends = step(port, state, payload)
         taken_bytes = 0 if payload is None else payload.nbytes
         if not sends:
             self._inputs[name] = self._inputs.get(name, 0) + taken_bytes
@@ -130,7 +131,8 @@ class Footprint:
 
     def _backward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
         name = state if self.joins is None else self.joins(BACKWARD, state)
-        sends = self._backward(port, state, payload)
+        step = self._backward
+        sends = step(port, state, payload)
         taken_bytes = 0 if payload is None else payload.nbytes
         if not sends:
             self._gradients[name] = self._gradients.get(name, 0) + taken_bytes

@@ -146,7 +146,8 @@ class PlacedNode:
     def _backward_as_needed(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a backward message of a node that gets messages which need no gradient."""
         self.prices.needed = self.node.gradients_needed(state)
-        return self._backward(port, state, payload)
+        step = self._backward
+        return step(port, state, payload)
 
     def serve(self, direction: Direction, port: int, state: State, payload: Payload) -> Served:
         """Run a forward or backward step; say what it sends and what it is charged for.
@@ -171,9 +172,9 @@ class PlacedNode:
                 staleness = learner.staleness_sum - staleness_sum
                 assert staleness >= 0, f"{learner.name}: its version has fallen"
             shape = WAITS if not sends else None if payload is None else payload.shape
-        if footprint is None:
-            return Served(sends, shape, staleness, report)
-        ended = footprint.ended(direction, name, state, payload, sends)
+        ended = None
+        if footprint is not None:
+            ended = footprint.ended(direction, name, state, payload, sends)
         return Served(sends, shape, staleness, report, ended)
 
     def _evaluated(
@@ -208,8 +209,10 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
             arrive = partial(_arrive, routes[port], source, (0, state, payload))
             channel.send(size_bytes, (source, placed.index), cause, arrive)
             continue
-        if memories is not None and memories[1] is not None and payload is not None:
-            memories[1].take(MESSAGES, payload.nbytes)
+        if memories is not None and payload is not None:
+            memory = memories[1]
+            if memory is not None:
+                memory.take(MESSAGES, payload.nbytes)
         accept((placed, far_port, state, payload, cause))
         if processor is None:
             continue

@@ -144,10 +144,9 @@ class Worker:
                     sends = served.sends
                     if served.ended is not None and placed.footprint is not None:
                         placed.footprint.settle(served.ended)
-                elif direction is BACKWARD:
-                    sends = placed.backward(port, state, payload)
                 else:
-                    sends = placed.forward(port, state, payload)
+                    step = placed.backward if direction is BACKWARD else placed.forward
+                    sends = step(port, state, payload)
             except OURS_TO_PASS:
                 raise
             except BaseException as error:
