@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.dealer import Dealer
+from ampsim.data_parallel.dealer import Deals
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
 from ampsim.hardware import Cluster
@@ -51,6 +51,7 @@ class Setting:
         dealer: hands out batches.
         rate: learning rate of an epoch.
         is_abstract: `sleep` mode.
+        around: what a group has in common with others, where these are the ranks of a group.
     """
 
     solver: Solver
@@ -65,9 +66,27 @@ class Setting:
     nodes: Sequence[ParameterizedNode]
     places: Sequence[int]
     centre_place: int
-    dealer: Dealer
+    dealer: Deals
     rate: Callable[[int], float]
     is_abstract: bool
+    around: Setting | None = None
+
+    @property
+    def level(self) -> int:
+        """How many solvers are around this one."""
+        return 0 if self.around is None else 1 + self.around.level
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether a step of a copy may pull it towards a centre."""
+        return self.solver.is_elastic or (self.around is not None and self.around.is_pulled)
+
+    @property
+    def steps_at_server(self) -> bool:
+        """Whether a server makes the steps, of gradients."""
+        if self.around is not None:
+            return self.around.steps_at_server
+        return self.solver.meets == "server" and self.solver.sends == "gradient"
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""
