@@ -63,6 +63,7 @@ class Meeting:
         self._began_s = 0.0
         self._met: set[int] = set()
         self._distances = [math.nan] * len(ranks)
+        self._is_closing_met = False
         self._is_alone = group is not None and len(ranks) == 1
         self._streams = [
             Stream(setting, workers, places, self._came)
@@ -86,7 +87,7 @@ class Meeting:
     def weights(self) -> list[Vector]:
         """What ranks have learned: the centre, or the mean of ranks that have stepped since."""
         setting = self._setting
-        if setting.is_abstract or not setting.solver.steps_first:
+        if setting.is_abstract or not setting.solver.steps_first or self._is_closing_met:
             return list(setting.centre.thetas)
         return mean_of(self._ranks, len(setting.nodes))
 
@@ -112,11 +113,8 @@ class Meeting:
         is_first = self._setting.solver.steps_first
         if is_first and self._is_meeting(rank) and rank.number not in self._met:
             rank.forget_gradients()
-            rank.close()
             self._arrive(rank, cause)
             return
-        if not is_first or rank.number not in self._met:
-            rank.close()
         self._go_on(rank, cause)
 
     def ended(self, rank: Rank) -> None:
@@ -163,6 +161,9 @@ class Meeting:
     def _go_on(self, rank: Rank, cause: Cause) -> None:
         """Take the next deal, or let the group know."""
         has_met = rank.number in self._met
+        self._is_closing_met = has_met
+        rank.close()
+        self._is_closing_met = False
         self._met.discard(rank.number)
         rank.forget_gradients()
         rank.steps = 0 if has_met else rank.steps + 1
