@@ -100,13 +100,8 @@ class SolverEngine:
             rate=optimizer.rate,
             is_abstract=is_abstract,
         )
-        steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
-        own = replace(job, optimizer=BARE if steps_elsewhere else optimizer)
-        maker = RankMaker(own, make_graph, placement, self._totals_of, seed)
-        self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
-        self._copies: list[ModelCopy] = maker.copies
-        for copy in self._copies:
-            copy.controller.on_finish = self._tell
+        own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
+        self._make_ranks(RankMaker(own, make_graph, placement, self._totals_of, seed))
         self._visits: Visits | None = None
         self._exchange: Meeting | Visits
         self._connect(Parameters(names, thetas, outer_of(solver)))
@@ -189,6 +184,12 @@ class SolverEngine:
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""
         return self._observer.validate(batches, self._last_end_s)
+
+    def _make_ranks(self, maker: RankMaker) -> None:
+        self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
+        self._copies: list[ModelCopy] = maker.copies
+        for copy in self._copies:
+            copy.controller.on_finish = self._tell
 
     def _tell(self, items: int) -> None:
         self.on_items(items)

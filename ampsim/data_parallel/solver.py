@@ -80,7 +80,7 @@ class Solver:
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
     ranks: int | None = None
-    inner: Schedule | str = field(default=Sequential(), kw_only=True)
+    inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
     workers_per_rank: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
