@@ -78,10 +78,11 @@ class SolverEngine:
         names = [node.name for node in nodes]
         thetas = [node.theta for node in nodes]
         instant = Instant(clock)
-        together = solver.batches_per_deal
-        is_together = solver.meets == "all"
-        dealer = self._dealer = Dealer(
-            self._count, together, in_rounds=is_together, on_epoch=self._end_epoch
+        self._dealer = Dealer(
+            self._count,
+            solver.batches_per_deal,
+            in_rounds=solver.meets == "all",
+            on_epoch=self._end_epoch,
         )
         self._setting = Setting(
             solver=solver,
@@ -96,7 +97,7 @@ class SolverEngine:
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),
-            dealer=dealer,
+            dealer=self._dealer,
             rate=optimizer.rate,
             is_abstract=is_abstract,
         )

@@ -15,6 +15,7 @@ from ampsim.data_parallel import SOLVERS, name_of
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
+from ampsim.study.learning_rates import averaged
 from ampsim.study.schedule_names import labels_of, schedules_of
 
 SLOW = Link(latency_s=1e-8, bandwidth_bytes_per_s=1e10)
@@ -238,3 +239,19 @@ def test_workers_of_each_copy_may_be_said_here_or_inside():
     assert one == two
     assert one.ranks_on(13) == 2
     assert ampsim.EAWild(inner=ampsim.SyncSGD(2), workers_per_rank=3).ranks_on(19) == 3
+
+
+@pytest.mark.parametrize(
+    ("chosen", "copies", "in_one_step", "in_flight"),
+    [
+        (ampsim.EAWild(3, inner="sync-sgd:4"), 12, 4, 12),
+        (ampsim.AsyncSGD(3, inner="sync-sgd:4/pipeline:2"), 12, 8, 24),
+        (ampsim.SyncSGD(3, inner="sync-sgd:2/sync-sgd:2"), 12, 12, 12),
+        (ampsim.SyncEASGD(2, inner="local-sgd:4"), 8, 1, 8),
+        (ampsim.LocalSGD(2, inner="diloco:2/sync-sgd:4"), 16, 4, 16),
+    ],
+)
+def test_what_tables_say_of_groups_counts_their_copies(chosen, copies, in_one_step, in_flight):
+    assert chosen.copies == copies
+    assert averaged(chosen) == in_one_step
+    assert chosen.admission.in_flight_max == in_flight
