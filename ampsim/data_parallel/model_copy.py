@@ -28,7 +28,6 @@ class ModelCopy(Rank):
         placement: for each node, its worker.
         setting: as of `Rank`.
         totals: takes what the losses say, by epoch.
-        seed: of what varies on the cluster; None where nothing does.
     """
 
     def __init__(
@@ -40,7 +39,6 @@ class ModelCopy(Rank):
         setting: Setting,
         *,
         totals: Callable[[int], PassTotals],
-        seed: int | None,
     ) -> None:
         super().__init__(*numbers, setting, job.optimizer)
         self._totals = totals
@@ -60,12 +58,9 @@ class ModelCopy(Rank):
             setting.cluster,
             list(placement),
             solver.inside,
-            clock=setting.clock,
-            recorder=_recorder_of(setting),
-            is_abstract=setting.is_abstract,
-            counts_memory=False,
-            seed=seed,
-            shared=shared,
+            _recorder_of(setting),
+            setting.run,
+            shared,
         )
         self.controller = self.assembly.controller
         self.controller.between = self

@@ -25,7 +25,6 @@ class RankMaker:
         make_graph: gives another graph of the network, without weights.
         placement: for each node, its worker in the first copy.
         totals: takes what the losses say, by epoch.
-        seed: of what varies on the cluster; None for a run in which nothing does.
 
     Attributes:
         copies: those that have been made.
@@ -37,10 +36,9 @@ class RankMaker:
         make_graph: Callable[[], Graph],
         placement: Sequence[int],
         totals: Callable[[int], PassTotals],
-        seed: int | None,
     ) -> None:
         self._job, self._make_graph, self._placement = job, make_graph, placement
-        self._totals, self._seed = totals, seed
+        self._totals = totals
         self.copies: list[ModelCopy] = []
 
     def make(self, number: int, setting: Setting) -> Rank:
@@ -62,7 +60,6 @@ class RankMaker:
             [worker if worker == HOST else first + worker for worker in self._placement],
             setting,
             totals=self._totals,
-            seed=self._seed,
         )
         self.copies.append(made)
         return made
