@@ -163,7 +163,6 @@ class Meeting:
         has_met = rank.number in self._met
         self._is_closing_met = has_met
         rank.close()
-        self._is_closing_met = False
         self._met.discard(rank.number)
         rank.forget_gradients()
         rank.steps = 0 if has_met else rank.steps + 1
@@ -207,9 +206,8 @@ class Meeting:
     def _over(self, rank: Rank, cause: Cause) -> None:
         """Let a rank go on that has what it came for."""
         setting, solver = self._setting, self._setting.solver
-        ready_s, now_s = self._ready[rank.number], setting.clock.now
         if not self._is_alone:
-            self._record(rank, ready_s, now_s)
+            self._record(rank)
         if solver.sends == "gradient" and self._group is not None:
             self._group.met(rank, cause)
             return
@@ -224,8 +222,9 @@ class Meeting:
                     rank.adopt(place, solver.adopt(rank.theta(place), theta))
             self._go_on(rank, cause)
 
-    def _record(self, rank: Rank, ready_s: float, now_s: float) -> None:
-        setting = self._setting
+    def _record(self, rank: Rank) -> None:
+        setting, ready_s = self._setting, self._ready[rank.number]
+        now_s = setting.clock.now
         sends = SENDS.index(setting.solver.sends)
         with_whom = OF_GROUP - setting.level + 1 if setting.level else NO_SERVER
         stalled_s = now_s - ready_s
