@@ -287,11 +287,10 @@ class Meeting:
 
     def _note_distances(self) -> None:
         """How far each rank is from the centre, before they meet, where they may differ."""
-        setting = self._setting
-        if setting.solver.sends == "gradient":
+        if self._setting.solver.sends == "gradient":
             return
         for rank in self._ranks:
-            self._distances[rank.number] = distance_of(rank, setting.centre.thetas)
+            self._distances[rank.number] = distance_of(rank, self._setting.centre.thetas)
 
 
 def _no_step(gradient: Vector, theta: Vector) -> Vector:
