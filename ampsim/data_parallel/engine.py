@@ -95,8 +95,6 @@ class SolverEngine:
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(RankMaker(own, make_graph, placement, self._totals_of))
-        self._visits: Visits | None = None
-        self._exchange: Meeting | Visits
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
@@ -118,6 +116,8 @@ class SolverEngine:
     def _connect(self, outer: Parameters) -> None:
         """Give ranks what they exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
+        self._visits: Visits | None = None
+        self._exchange: Meeting | Visits
         if solver.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)

@@ -69,6 +69,21 @@ def test_a_step_of_groups_of_sync_sgd_takes_what_the_closed_form_says(groups, ea
     assert (result.collectives["is_event"] == (not unlike)).all()
 
 
+@pytest.mark.parametrize(("groups", "each"), [(2, 2), (2, 4), (4, 4)])
+def test_the_hierarchical_collective_saves_the_way_down_inside(groups, each):
+    """On links that are all alike, where both go by trees within groups and a ring between them."""
+    ranks = groups * each
+    hosts = cluster([1e9] * ranks, link=Link(latency_s=NEAR_S, bandwidth_bytes_per_s=NEAR))
+    nested, flat = (
+        ampsim.simulate(model(ranks, 1), hosts, one, mode="sleep").makespan_s
+        for one in (
+            Sync(groups, inner=Sync(each, collective="tree")),
+            Sync(ranks, collective="hierarchical", ranks_per_group=each),
+        )
+    )
+    assert nested - flat == pytest.approx(tree_down_s(each, NEAR_S, NEAR), rel=1e-9)
+
+
 def test_on_free_links_a_group_costs_nothing_but_its_slowest_rank():
     hosts = cluster([1e9, 0.25e9, 2e9, 0.5e9])
     one = ampsim.simulate(model(20, 1), hosts, Sync(2, inner=Sync(2)), mode="sleep")
