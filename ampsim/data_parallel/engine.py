@@ -55,6 +55,7 @@ class SolverEngine:
         cluster: Cluster,
         placement: Sequence[int],
         solver: Solver,
+        *,
         recorder: Recorder,
         settings: RunSettings,
     ) -> None:

@@ -113,6 +113,7 @@ class Assembly:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
+        *,
         recorder: Recorder,
         settings: RunSettings,
         shared: SharedMachine | None = None,
