@@ -137,6 +137,12 @@ class Tuning:
         float | None,
         optional("X", "Of the server's steps under async-sgd.  [default: as the model says]"),
     ] = None
+    staleness_rate: Annotated[
+        bool | None,
+        optional(
+            None, "Under async-sgd, apply a gradient with the learning rate over its staleness."
+        ),
+    ] = None
     moving_rate: Annotated[
         float | None,
         optional(

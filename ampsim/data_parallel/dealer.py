@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -28,12 +29,14 @@ class Deal:
             epoch; none for a rank that only meets the others this time.
         first: the first instance's number; the others follow.
         rows: items in all of them.
+        passed: instances of its epoch that were dealt out before it.
     """
 
     epoch: int
     batches: tuple[Any, ...]
     first: int
     rows: int
+    passed: int
 
 
 class Dealer:
@@ -45,6 +48,9 @@ class Dealer:
         in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
             last one some ranks may have nothing.
         on_epoch: called with an epoch when all of its deals are closed.
+
+    Attributes:
+        per_epoch: batches of an epoch; infinite where no learning rate changes within it.
     """
 
     def __init__(
@@ -58,7 +64,8 @@ class Dealer:
         self._next: list[Any] = []
         self._later: Later | None = None
         self._open: dict[int, int] = {}
-        self._number = 0
+        self._number = self._first = 0
+        self.per_epoch = math.inf
         self._rounds: dict[int, list[Deal | None]] = {}
         self._left: dict[int, int] = {}
         self._round_of = [0] * ranks
@@ -75,6 +82,19 @@ class Dealer:
         if epoch > self._epoch:
             assert not self._next, f"epoch {epoch} before epoch {self._epoch} is dealt out"
             self._start(epoch, batches)
+
+    def expect(self, batches: int) -> None:
+        """Know how many batches an epoch has, for learning rates that change within it."""
+        self.per_epoch = batches
+
+    def at(self, deal: Deal) -> float:
+        """Where in time the first instance of a deal is, in epochs, for learning rates.
+
+        The epoch itself, unless it is known how many batches an epoch has.
+        """
+        if math.isinf(self.per_epoch):
+            return deal.epoch
+        return deal.epoch + deal.passed / self.per_epoch
 
     def take(self, rank: int) -> Deal | None:
         """What `rank` does next; None where there is nothing left."""
@@ -113,7 +133,7 @@ class Dealer:
         return sum(self._open.values())
 
     def _start(self, epoch: int, batches: Iterable[Any]) -> None:
-        self._epoch = epoch
+        self._epoch, self._first = epoch, self._number
         self._batches = iter(batches)
         self._open[epoch] = 0
         self._look_ahead()
@@ -131,7 +151,9 @@ class Dealer:
         if not self._next:
             return None
         batches = tuple(self._next)
-        deal = Deal(self._epoch, batches, self._number, sum(one.rows for one in batches))
+        rows = sum(one.rows for one in batches)
+        passed = self._number - self._first
+        deal = Deal(self._epoch, batches, self._number, rows, passed)
         self._number += len(batches)
         self._open[self._epoch] += 1
         self._look_ahead()
@@ -142,5 +164,5 @@ class Dealer:
         first = self._deal()
         if first is None:
             return None
-        nothing = Deal(first.epoch, (), first.first, 0)
+        nothing = Deal(first.epoch, (), first.first, 0, first.passed)
         return [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.dealer import Dealer
+from ampsim.data_parallel.dealer import Deal, Dealer
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
 from ampsim.hardware import Cluster
@@ -49,7 +49,7 @@ class Setting:
         places: of these nodes in the graph.
         centre_place: of the centre, in records.
         dealer: hands out batches.
-        rate: learning rate of an epoch.
+        rate: learning rate at a time, in epochs.
         is_abstract: `sleep` mode.
     """
 
@@ -66,8 +66,12 @@ class Setting:
     places: Sequence[int]
     centre_place: int
     dealer: Dealer
-    rate: Callable[[int], float]
+    rate: Callable[[float], float]
     is_abstract: bool
+
+    def rate_of(self, deal: Deal) -> float:
+        """The learning rate of a step with the gradient of a deal."""
+        return self.rate(self.dealer.at(deal))
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

@@ -245,6 +245,10 @@ class Solver:
         """The centre after a rank's parcel, or after the weighted mean of all ranks' parcels."""
         return step(parcel, centre)
 
+    def merge_rate(self, rate: float, staleness: int) -> float:
+        """The learning rate with which a server applies a gradient of this staleness."""
+        return rate
+
     def adopt(self, theta: Vector, reply: Vector) -> Vector:
         """A rank's weights after the answer."""
         return reply

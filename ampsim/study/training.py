@@ -107,7 +107,8 @@ class DataParallel:
         self._engine.on_items = on_items
 
     def expect(self, batches: int) -> None:
-        """As of `Method`; all steps of an epoch have the rate of its start."""
+        """As of `Method`."""
+        self._engine.expect(batches)
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
