@@ -30,7 +30,6 @@ from ampsim.study.finished_run import FinishedRun
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
 
-
 TIME_ALONE: Final = frozenset(
     {"collective", "ranks_per_group", "bucket_bytes", "overlap", "workers_per_rank"}
 )
