@@ -125,6 +125,14 @@ class Tuning:
             "Under sync-sgd, add up a bucket beside the rest of the backward pass.",
         ),
     ] = None
+    backup_ranks: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Ranks that a step of sync-sgd does not wait for: it has the first gradients of the "
+            "others.  [default: 0]",
+        ),
+    ] = None
     servers: Annotated[
         int | None,
         optional(

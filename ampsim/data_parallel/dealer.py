@@ -51,6 +51,7 @@ class Dealer:
 
     Attributes:
         per_epoch: batches of an epoch; infinite where no learning rate changes within it.
+        dealt: ranks that have batches in the last round.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Dealer:
         self._rounds: dict[int, list[Deal | None]] = {}
         self._left: dict[int, int] = {}
         self._round_of = [0] * ranks
+        self._returned: list[Deal] = []
+        self.dealt = 0
 
     def offer(self, epoch: int, batches: Iterable[Any], later: Later | None) -> None:
         """Deal out `batches` as those of `epoch`, unless they are dealt out already.
@@ -113,12 +116,18 @@ class Dealer:
             del self._rounds[number], self._left[number]
         return deal
 
+    def give_back(self, deal: Deal) -> None:
+        """Take back a deal that nothing came of; it is the first to be dealt out again."""
+        if deal.batches:
+            self._returned.append(deal)
+            self._returned.sort(key=lambda one: one.first)
+
     def close(self, deal: Deal) -> None:
         """Note that what a deal was for has been done."""
         if not deal.batches:
             return
         self._open[deal.epoch] -= 1
-        is_dealt_out = deal.epoch < self._epoch or not self._next
+        is_dealt_out = deal.epoch < self._epoch or not (self._next or self._returned)
         if is_dealt_out and not self._open[deal.epoch]:
             del self._open[deal.epoch]
             self._on_epoch(deal.epoch)
@@ -143,11 +152,13 @@ class Dealer:
 
     def _deal(self) -> Deal | None:
         """The next batches; those of another epoch where this one is dealt out."""
-        if not self._next and self._later is not None:
+        if not (self._next or self._returned) and self._later is not None:
             self._start(self._epoch + 1, self._later(self._epoch + 1))
         return self._same_epoch()
 
     def _same_epoch(self) -> Deal | None:
+        if self._returned:
+            return self._returned.pop(0)
         if not self._next:
             return None
         batches = tuple(self._next)
@@ -165,4 +176,6 @@ class Dealer:
         if first is None:
             return None
         nothing = Deal(first.epoch, (), first.first, 0, first.passed)
-        return [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
+        deals = [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
+        self.dealt = sum(bool(one.batches) for one in deals)
+        return [*deals]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import (
     BARE,
     optimizer_of,
@@ -121,7 +123,11 @@ class SolverEngine:
     def _connect(self, outer: Parameters) -> None:
         """Give ranks what they exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
-        exchange: Meeting | Visits = Meeting(setting, self._ranks, outer)
+        exchange: Meeting | Visits | FirstRanks
+        if solver.spare_ranks:
+            exchange = FirstRanks(setting, self._ranks)
+        else:
+            exchange = Meeting(setting, self._ranks, outer)
         if solver.meets == "server":
             first = self._count * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
@@ -200,9 +206,14 @@ class SolverEngine:
             rank = Rank(
                 number, own, workers, placed, self._setting, totals=self._totals_of, seed=seed
             )
-            rank.controller.on_finish = self._tell
+            rank.controller.on_finish = partial(self._tell_of, rank)
             ranks.append(rank)
         return ranks
+
+    def _tell_of(self, rank: Rank, items: int) -> None:
+        """Tell of items, unless nothing comes of them."""
+        if not rank.is_called_off:
+            self.on_items(items)
 
     def _tell(self, items: int) -> None:
         self.on_items(items)

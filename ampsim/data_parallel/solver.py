@@ -197,6 +197,11 @@ class Solver:
         """Whether a collective begins while ranks still compute gradients of other layers."""
         return False
 
+    @property
+    def spare_ranks(self) -> int:
+        """Ranks that a meeting does not wait for."""
+        return 0
+
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""
         return 0.0
