@@ -30,6 +30,7 @@ class Deal:
         first: the first instance's number; the others follow.
         rows: items in all of them.
         passed: instances of its epoch that were dealt out before it.
+        whole: instances of its epoch; infinite where no learning rate changes within it.
     """
 
     epoch: int
@@ -37,6 +38,15 @@ class Deal:
     first: int
     rows: int
     passed: int
+    whole: float
+
+    @property
+    def at(self) -> float:
+        """Where in time its first instance is, in epochs, for learning rates.
+
+        The epoch itself, unless it is known how many instances that has.
+        """
+        return self.epoch if math.isinf(self.whole) else self.epoch + self.passed / self.whole
 
 
 class Dealer:
@@ -50,7 +60,6 @@ class Dealer:
         on_epoch: called with an epoch when all of its deals are closed.
 
     Attributes:
-        per_epoch: batches of an epoch; infinite where no learning rate changes within it.
         dealt: ranks that have batches in the last round.
     """
 
@@ -66,7 +75,8 @@ class Dealer:
         self._later: Later | None = None
         self._open: dict[int, int] = {}
         self._number = self._first = 0
-        self.per_epoch = math.inf
+        self._whole_of: Callable[[int], float] = lambda _epoch: math.inf
+        self._whole = math.inf
         self._rounds: dict[int, list[Deal | None]] = {}
         self._left: dict[int, int] = {}
         self._round_of = [0] * ranks
@@ -86,18 +96,9 @@ class Dealer:
             assert not self._next, f"epoch {epoch} before epoch {self._epoch} is dealt out"
             self._start(epoch, batches)
 
-    def expect(self, batches: int) -> None:
-        """Know how many batches an epoch has, for learning rates that change within it."""
-        self.per_epoch = batches
-
-    def at(self, deal: Deal) -> float:
-        """Where in time the first instance of a deal is, in epochs, for learning rates.
-
-        The epoch itself, unless it is known how many batches an epoch has.
-        """
-        if math.isinf(self.per_epoch):
-            return deal.epoch
-        return deal.epoch + deal.passed / self.per_epoch
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
+        self._whole_of = batches_of
 
     def take(self, rank: int) -> Deal | None:
         """What `rank` does next; None where there is nothing left."""
@@ -142,7 +143,7 @@ class Dealer:
         return sum(self._open.values())
 
     def _start(self, epoch: int, batches: Iterable[Any]) -> None:
-        self._epoch, self._first = epoch, self._number
+        self._epoch, self._first, self._whole = epoch, self._number, self._whole_of(epoch)
         self._batches = iter(batches)
         self._open[epoch] = 0
         self._look_ahead()
@@ -164,7 +165,7 @@ class Dealer:
         batches = tuple(self._next)
         rows = sum(one.rows for one in batches)
         passed = self._number - self._first
-        deal = Deal(self._epoch, batches, self._number, rows, passed)
+        deal = Deal(self._epoch, batches, self._number, rows, passed, self._whole)
         self._number += len(batches)
         self._open[self._epoch] += 1
         self._look_ahead()
@@ -175,7 +176,7 @@ class Dealer:
         first = self._deal()
         if first is None:
             return None
-        nothing = Deal(first.epoch, (), first.first, 0, first.passed)
+        nothing = Deal(first.epoch, (), first.first, 0, first.passed, first.whole)
         deals = [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
         self.dealt = sum(bool(one.batches) for one in deals)
         return [*deals]

@@ -170,9 +170,9 @@ class SolverEngine:
                 node.adopt(theta)
         return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
 
-    def expect(self, batches: int) -> None:
-        """Know how many batches an epoch has, for learning rates that change within it."""
-        self._setting.dealer.expect(batches)
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
+        self._setting.dealer.expect(batches_of)
 
     def note_overtaken(self) -> None:
         """Record transfers that are under way, as far as later ones have been recorded."""

@@ -191,8 +191,7 @@ class Rank:
             return
         self.exchange.begun(self, cause)
         if self._updater is not None:
-            per_epoch = self._setting.dealer.per_epoch
-            self._updater.start_epoch(deal.epoch, deal.first - deal.passed, per_epoch)
+            self._updater.start_epoch(deal.epoch, deal.first - deal.passed, deal.whole)
             self._is_inside = True
         if self._setting.solver.overlaps_backward:
             for placed in self.learners:

@@ -81,7 +81,7 @@ class Setting:
 
     def rate_of(self, deal: Deal) -> float:
         """The learning rate of a step with the gradient of a deal."""
-        return self.rate(self.dealer.at(deal))
+        return self.rate(deal.at)
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

@@ -139,6 +139,11 @@ class Simulation:
         if self.advice is not None:
             self._origin["assumptions"] = [str(self.advice)]
 
+    @property
+    def batches_grow(self) -> bool:
+        """Whether one epoch does not tell what another takes, as it has other batches."""
+        return self._data.grows
+
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.
 
@@ -150,7 +155,7 @@ class Simulation:
         """
         self._training.start_epoch(self.epoch)
         if within_epochs(self._model.optimizer.rate):
-            self._training.expect(self._data.batch_count("train"))
+            self._training.expect(self._data.epoch_batches)
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
