@@ -115,11 +115,9 @@ class SolverEngine:
     def _connect(self, outer: Parameters) -> None:
         """Give ranks what they exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
-        exchange: Meeting | Visits | FirstRanks
+        exchange: Meeting | Visits | FirstRanks = Meeting(setting, self._ranks, outer)
         if solver.spare_ranks:
             exchange = FirstRanks(setting, self._ranks)
-        else:
-            exchange = Meeting(setting, self._ranks, outer)
         if solver.meets == "server":
             first = self._count * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
@@ -202,7 +200,7 @@ class SolverEngine:
 
     def _tell_of(self, rank: Rank, items: int) -> None:
         """Tell of items, unless nothing comes of them."""
-        if not rank.is_called_off:
+        if rank.calling_off is None or not rank.calling_off.is_on:
             self.on_items(items)
 
     def _tell(self, items: int) -> None:

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ampsim.data_parallel.columns import columns_of
 from ampsim.data_parallel.dealer import Deal
@@ -69,6 +70,9 @@ class FirstRanks:
         self._coming: list[deque[_Step]] = [deque() for _ in ranks]
         self._here: list[deque[tuple[_Step, float, Cause]]] = [deque() for _ in ranks]
         self._made: dict[int, _Step] = {}
+        for rank in ranks:
+            assert rank.calling_off is not None, "ranks are made so that they can be stopped"
+            rank.calling_off.freed = partial(self._freed, rank)
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Note who is in the round."""
@@ -91,7 +95,7 @@ class FirstRanks:
         if len(self._first) == min(self._awaited, self._setting.dealer.dealt):
             self._end_round(rank, cause)
 
-    def called_off(self, rank: Rank, cause: Cause) -> None:
+    def _freed(self, rank: Rank, cause: Cause) -> None:
         """Wait for what comes of the round that the rank was late for."""
         self._idle[rank.number] = (self._setting.clock.now, cause)
         self._update_next(rank)
@@ -138,7 +142,8 @@ class FirstRanks:
             if rank.number in in_round and rank.number not in self._idle:
                 assert rank.deal is not None
                 self._setting.dealer.give_back(rank.deal)
-                rank.call_off()
+                assert rank.calling_off is not None
+                rank.calling_off.begin()
         for bucket in range(self._parts):
             self._stream.offer(bucket, first_s, cause, last.number)
 

@@ -84,9 +84,6 @@ class Meeting:
     def ended(self, rank: Rank) -> None:
         """All ranks end in the same round: nobody waits for this one."""
 
-    def called_off(self, rank: Rank, cause: Cause) -> None:
-        """No deal is called off."""
-
     def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
         """Give a rank's vector its new value."""
         setting, solver = self._setting, self._setting.solver

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from ampsim.data_parallel.calling_off import CallingOff
 from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import Assembly, Job, SharedMachine
-from ampsim.model_parallel.called_off import StoppableWorker
 from ampsim.model_parallel.footprint import STASHES, take_parameters
 from ampsim.model_parallel.passes import PassTotals
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, Routes, plain
+from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.update import Updater
 from ampsim.trace import START, Cause, Recorder
 
@@ -41,10 +41,6 @@ class Exchange(Protocol):
 
     def ended(self, rank: Rank) -> None:
         """There is no batch left for the rank."""
-        ...
-
-    def called_off(self, rank: Rank, cause: Cause) -> None:
-        """The rank is free of a deal that was called off."""
         ...
 
     def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
@@ -74,7 +70,7 @@ class Rank:
         own: the weights' optimizer, where the rank makes steps itself.
         centre: the centre's vectors, from an exchange to the step that needs them.
         ready_s, ready_cause: when its gradient was there, and what brought the last of it.
-        is_called_off: whether nothing is to come of its deal.
+        calling_off: calls off its deal; None where nobody does.
     """
 
     exchange: Exchange
@@ -127,9 +123,8 @@ class Rank:
     def _begin_empty(self, count: int) -> None:
         """Have nothing of any deal, for so many vectors."""
         self.deal: Deal | None = None
-        self.is_idle = True
-        self.is_called_off = False
-        self._is_inside = False
+        self.calling_off: CallingOff | None = None
+        self.is_idle, self._is_inside = True, False
         self.steps = self.rows = 0
         self.gradients: list[Vector | None] = [None for _ in range(count)]
         self.touched: set[int] = set()
@@ -145,11 +140,8 @@ class Rank:
             one.node.is_training = True
             if one.is_loss:
                 one.forward_routes = one.gradient_routes
-        self._workers = [one for one in self.assembly.workers if isinstance(one, StoppableWorker)]
-        self._ways = {
-            one: (one.forward_routes, one.backward_routes)
-            for one in (self.assembly.placed_nodes if self._workers else ())
-        }
+        if self._setting.solver.spare_ranks:
+            self.calling_off = CallingOff(self.assembly)
 
     def _computed(self, message: Message) -> None:
         """Note that a node has the gradients of all instances of the deal."""
@@ -205,8 +197,8 @@ class Rank:
     def drained(self, cause: Cause) -> None:
         """Take the gradients of its deal, and what the losses said."""
         assert self.deal is not None
-        if self.is_called_off:
-            self._free(cause)
+        if self.calling_off is not None and self.calling_off.is_on:
+            self.calling_off.end(cause)
             return
         self._totals(self.deal.epoch).include(self.controller.totals)
         self.rows += self.deal.rows
@@ -226,29 +218,6 @@ class Rank:
                     gradient *= gradient.dtype.type(1.0 / len(node.instances))
                 self.gradients[place] = gradient
         self._ready(cause)
-
-    def call_off(self) -> None:
-        """Let nothing come of its deal, and tell `exchange` when it is free of it."""
-        self.is_called_off = True
-        for placed, (forward, backward) in self._ways.items():
-            placed.forward_routes, placed.backward_routes = _at_once(forward), _at_once(backward)
-        for worker in self._workers:
-            worker.call_off()
-
-    def _free(self, cause: Cause) -> None:
-        """Be as before the deal, of which nothing is left in flight."""
-        self.is_called_off = False
-        for worker in self._workers:
-            worker.resume()
-        for placed, (forward, backward) in self._ways.items():
-            assert not [*placed.node.pending()], f"{placed.node.name} still holds what was dropped"
-            placed.forward_routes, placed.backward_routes = forward, backward
-        for placed in self.learners:
-            assert placed.learner is not None
-            if placed.learner.gradient_count and not placed.learner.is_abstract:
-                placed.learner.take_gradient()
-            placed.learner.reset_accumulation()
-        self.exchange.called_off(self, cause)
 
     def _update_last(self, cause: Cause) -> None:
         """Let nodes apply what gradients are left, after the updates that they sent themselves."""
@@ -318,11 +287,6 @@ class Rank:
             assert memory is not None
             memory.give(STASHES, size_bytes)
         self._centre_bytes = {}
-
-
-def _at_once(routes: Routes) -> Routes:
-    """The same without the channels."""
-    return plain(Route(*one)._replace(channel=None) for one in routes)
 
 
 def _updater(setting: Setting, job: Job, *, averages: bool) -> Updater:

@@ -98,9 +98,6 @@ class Visits:
         if self._bound is not None:
             self._bound.let_go()
 
-    def called_off(self, rank: Rank, cause: Cause) -> None:
-        """No deal is called off."""
-
     def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
         """A rank's own step, with a pull towards the centre where it has exchanged."""
         setting, centre = self._setting, rank.centre

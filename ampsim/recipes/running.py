@@ -162,14 +162,11 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 def _gather(
     recipe: Recipe, tuned: TunedRows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
 ) -> Findings:
-    rows, file = tuned.rows, recipe.file
+    rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
-    copies = _copies(rows)
     table, origin = table_of(recipe, rows.goal, runs, rates, copies), rows.origin
-    origin["schedules"] = [
-        {**one, **rate, "copies": of}
-        for one, rate, of in zip(origin["schedules"], rates, copies, strict=True)
-    ]
+    parts = zip(origin["schedules"], rates, copies, strict=True)
+    origin["schedules"] = [one | rate | {"copies": of} for one, rate, of in parts]
     manifest = {
         "kind": KIND,
         "format": FORMAT,

@@ -116,7 +116,7 @@ def _percent(name: str) -> Show:
     return lambda row, first: format_percent(number(row, name))
 
 
-_FACTORS = {"throughput": "throughput", "epochs": "epochs", "validation": "validation"}
+_FACTORS = ("throughput", "epochs", "validation")
 
 
 def _ratio(name: str) -> Show:
@@ -274,13 +274,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("sooner\nthan first", _ratio("speed_up"), 5, _is_known("speed_up"), of_target=True),
     *(
         Column(
-            f"by\n{words}",
-            _ratio(f"speed_up_by_{name}"),
-            6,
-            _is_known("speed_up"),
-            of_target=True,
+            f"by\n{name}", _ratio(f"speed_up_by_{name}"), 6, _is_known("speed_up"), of_target=True
         )
-        for name, words in _FACTORS.items()
+        for name in _FACTORS
     ),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),

@@ -7,8 +7,8 @@ schedule has 0. The CC ratio is that of `ampsim.study.cc_ratio`, and belongs to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
@@ -18,10 +18,18 @@ from ampsim.study.cc_ratio import cc_ratio
 from ampsim.study.model import Model
 from ampsim.study.provenance import model_origin
 
+Trained: TypeAlias = tuple[Model, Schedule, Cluster]
+"""What a row is of."""
 
-def copies_of(
-    rows: Sequence[tuple[Model, Schedule, Cluster]],
+
+def with_copies(
+    rows: Sequence[Mapping[str, Any]], trained: Sequence[Trained]
 ) -> list[dict[str, Any]]:
+    """Rows with the columns, which come last."""
+    return [{**row, **of} for row, of in zip(rows, copies_of(trained), strict=True)]
+
+
+def copies_of(rows: Sequence[Trained]) -> list[dict[str, Any]]:
     """The columns of each row; the CC ratio is None where it is unknown."""
     known: dict[str, float | None] = {}
     found: list[dict[str, Any]] = []

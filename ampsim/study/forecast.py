@@ -20,7 +20,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
-from ampsim.study.copies import copies_of
+from ampsim.study.copies import with_copies
 from ampsim.study.device_rows import with_devices
 from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
@@ -40,7 +40,7 @@ from ampsim.study.named import (
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
 from ampsim.study.progress import OnProgress
 from ampsim.study.ranking import Ranking, Sureness, rank
-from ampsim.study.repeats import MAX_REPEATS, Entry, entries_of, looks_of, run_rows
+from ampsim.study.repeats import MAX_REPEATS, entries_of, looks_of, run_rows
 from ampsim.study.row import compared, row_of, table_of, times_of
 from ampsim.study.simulation import Mode, PlacementLike
 from ampsim.study.task import Plan
@@ -259,7 +259,9 @@ def _collect(
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     note_validation(rows, [of[0].label in solvers for of in made.rows])
     rows, of_devices = with_devices(rows, made.rows, entries, seed)
-    rows = _with_copies(rows, made, entries)
+    by_label = {one.label: one for one in entries}
+    mine = [by_label[of[0].label] for of in made.rows]
+    rows = with_copies(rows, [(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached, *of_devices]
@@ -284,16 +286,6 @@ def _collect(
         trials=tuned.trials,
         unreached=unreached,
     )
-
-
-def _with_copies(
-    rows: Sequence[dict[str, Any]], made: Made, entries: Sequence[Entry]
-) -> list[dict[str, Any]]:
-    """The rows with how many copies each trains, and what these compute."""
-    by_label = {one.label: one for one in entries}
-    mine = [by_label[of[0].label] for of in made.rows]
-    copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    return [{**row, **of} for row, of in zip(rows, copies, strict=True)]
 
 
 def _unreached(tuned: Tuned, goal: Goal) -> tuple[str, ...]:

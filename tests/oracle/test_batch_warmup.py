@@ -35,7 +35,8 @@ def stacked(made: ampsim.Model) -> np.ndarray:
 def loop(together: int, rate_at: Any) -> np.ndarray:
     """Gradient descent in which a step has so many batches, each of the size of its epoch."""
     made = warmed_up()
-    theta, data = stacked(made), model(ROWS, BATCH).make_data(0, None)
+    theta = stacked(made)
+    data: Any = model(ROWS, BATCH).make_data(0, None)
     for epoch, size in enumerate(SIZES):
         count = -(-ROWS // size)
         for first in range(0, count, together):

@@ -134,3 +134,9 @@ def test_a_report_that_was_made_without_the_columns_is_redrawn_without_them(tmp_
     (tmp_path / "manifest.toml").write_text(to_toml(manifest))
     again = read_results(read_recipe(tmp_path), tmp_path).table
     assert list(again.columns) == columns[:-3]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ranks_that_nobody_named_are_in_flight_whichever_process_ran_them(jobs):
+    found = made(perceptron(), ["sync-sgd", "async-sgd"], jobs=jobs).table
+    assert found["max_active_keys"].tolist() == found["ranks"].tolist() == [6, 5]
