@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Graph, ParameterizedNode
+from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.machine import Checkpointed, Fabric, Instant, Processor, Tasks, checkpointed, paced
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
@@ -310,24 +310,29 @@ class Assembly:
             work=with_forward_again(steps.work) if self.lanes.recomputes(node) else steps.work,
             resident_bytes=self._resident_bytes[worker],
         )
-        placed = PlacedNode(node, place, worker, steps, prices)
-        memory = self.memories.of(worker)
-        placed.footprint = self.lanes.footprint(placed, memory)
-        self._note_far(placed)
+        far = self._far_ports(node, place, worker)
+        placed = PlacedNode(
+            node,
+            place,
+            worker,
+            steps,
+            prices,
+            is_free=prices.is_free and far is None,
+            footprint=self.lanes.footprint(node, place, worker, self.memories.of(worker)),
+        )
+        if far is not None:
+            self._far[placed] = far
         has_queue = worker >= 0 and self._worker(worker).turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
 
-    def _note_far(self, placed: PlacedNode) -> None:
-        """Let messages of a node from and to other places cost what its device says."""
-        worker = placed.worker
+    def _far_ports(self, node: Node, place: int, worker: int) -> FarPorts | None:
+        """Which messages of a node come from other places; None where none costs by itself."""
         if worker == HOST or not self._cluster.devices[worker].message_overhead_s:
-            return
-        far = far_ports(self._graph, self._placement, placed.index)
-        self._far[placed] = far
-        sends_report = placed.is_loss or placed.learner is not None
-        if sends_report or any(map(any, far.values())):
-            placed.is_free = False
+            return None
+        far = far_ports(self._graph, self._placement, place)
+        sends_report = node.is_loss or node.is_parameterized
+        return far if sends_report or any(map(any, far.values())) else None
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""
