@@ -1,0 +1,101 @@
+"""Molecules: messages over four types of bond, a GRU at the atoms, a gated sum; Adam, 1e-4."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plain_loops.parts import Adam, Layer, sigmoid
+
+RATE = 1e-4
+STEPS = 4
+NAMES = ("bond-1", "bond-2", "bond-3", "bond-4", "gru-input", "gru-state")
+
+
+def sums(indices: np.ndarray, size: int, dtype) -> np.ndarray:
+    """The matrix whose product with rows sums those of equal index."""
+    matrix = np.zeros((size, len(indices)), dtype)
+    matrix[indices, np.arange(len(indices))] = 1
+    return matrix
+
+
+def loop(parameters, molecules):
+    *bonds, of_input, of_state = [Layer(parameters, name, Adam, RATE) for name in NAMES]
+    to_gate, to_value = (
+        Layer(parameters, name, Adam, RATE) for name in ("readout-gate", "readout-value")
+    )
+    layers = [*bonds, of_input, of_state, to_gate, to_value]
+    units, dtype = bonds[0].weight.shape[0], bonds[0].weight.dtype
+
+    def update_atoms(received, h):
+        gates, recurrent = of_input.forward(received), of_state.forward(h)
+        both = sigmoid(gates[:, : 2 * units] + recurrent[:, : 2 * units])
+        r, z = both[:, :units], both[:, units:]
+        candidate = np.tanh(gates[:, 2 * units :] + r * recurrent[:, 2 * units :])
+        change = h - candidate
+        return candidate + z * change, (received, h, both, recurrent, candidate, change)
+
+    def update_atoms_back(kept, d_h, is_first):
+        received, h, both, recurrent, candidate, change = kept
+        r, z = both[:, :units], both[:, units:]
+        d_kept = d_h * z
+        d_n = d_h - d_kept
+        d_n *= 1 - candidate * candidate
+        d_gates = np.empty_like(recurrent)
+        np.multiply(d_n, recurrent[:, 2 * units :], out=d_gates[:, :units])
+        np.multiply(d_h, change, out=d_gates[:, units : 2 * units])
+        d_gates[:, : 2 * units] *= both - both * both
+        d_gates[:, 2 * units :] = d_n
+        d_recurrent = d_gates.copy()
+        d_recurrent[:, 2 * units :] *= r
+        d_received = of_input.backward(received, d_gates)
+        if is_first:
+            of_state.keep(h, d_recurrent)
+            return d_received, None
+        d_kept += of_state.backward(h, d_recurrent)
+        return d_received, d_kept
+
+    def train(molecule):
+        atoms, edges = len(molecule.atoms), molecule.edges
+        source = np.concatenate([one.source for one in edges])
+        target = np.concatenate([one.target for one in edges])
+        borders = np.cumsum([0, *(len(one.source) for one in edges)]).tolist()
+        cuts = [slice(*borders[kind : kind + 2]) for kind in range(4)]
+        at_source, at_target = (sums(ends, atoms, dtype) for ends in (source, target))
+        h = np.zeros((atoms, units), dtype)
+        h[:, : molecule.atoms.shape[1]] = molecule.atoms
+        steps = []
+        for _ in range(STEPS):
+            rows = h[source]
+            sent = [layer.forward(rows[cut]) for layer, cut in zip(bonds, cuts, strict=True)]
+            h, kept = update_atoms(at_target @ np.concatenate(sent), h)
+            steps.append((rows, kept))
+        joined = np.concatenate([h, molecule.atoms], axis=1)
+        gate, value = sigmoid(to_gate.forward(joined)), to_value.forward(joined)
+        gated = gate * value
+        d_gated = 2 * (gated.sum() - dtype.type(molecule.dipole))
+        d_value = d_gated * gate
+        d_joined = to_value.backward(joined, d_value)
+        d_joined += to_gate.backward(joined, d_value * (value - gated))
+        d_h = d_joined[:, :units]
+        for place in range(STEPS - 1, -1, -1):
+            rows, kept = steps[place]
+            d_received, d_h = update_atoms_back(kept, d_h, not place)
+            d_sent = d_received[target]
+            if not place:
+                for layer, cut in zip(bonds, cuts, strict=True):
+                    layer.keep(rows[cut], d_sent[cut])
+                break
+            d_rows = [
+                layer.backward(rows[cut], d_sent[cut])
+                for layer, cut in zip(bonds, cuts, strict=True)
+            ]
+            d_h = d_h + at_source @ np.concatenate(d_rows)
+        for layer in layers:
+            layer.update()
+
+    def epoch():
+        for molecule in molecules:
+            train(molecule)
+        return parameters
+
+    return epoch

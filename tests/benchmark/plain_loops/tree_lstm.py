@@ -1,0 +1,61 @@
+"""Sentiment trees: leaves as one matrix, branches one by one, a label at every node; Adam, 1e-3."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from plain_loops.parts import (
+    Adam,
+    Layer,
+    Table,
+    lstm_backward,
+    lstm_forward,
+    softmax_gradient,
+)
+
+RATE = 1e-3
+
+
+def loop(parameters, trees):
+    words = Table(parameters, "embedding", RATE)
+    leaf, branch, classifier = (
+        Layer(parameters, name, Adam, RATE) for name in ("leaf-lstm", "branch-lstm", "classifier")
+    )
+
+    def train(tree):
+        count, leaves = len(tree.labels), len(tree.words)
+        children = list(zip(tree.left.tolist(), tree.right.tolist(), strict=True))
+        h, c, of_leaves = lstm_forward(leaf, words.weight[tree.words], ())
+        hs = [h[i : i + 1] for i in range(leaves)]
+        cs = [c[i : i + 1] for i in range(leaves)]
+        kept = []
+        for left, right in children:
+            joined = np.concatenate([hs[left], hs[right]], axis=1)
+            h, c, one = lstm_forward(branch, joined, (cs[left], cs[right]))
+            hs.append(h)
+            cs.append(c)
+            kept.append(one)
+        d_hs, d_cs = [], [None] * count
+        for node, h in enumerate(hs):
+            gradient, _loss = softmax_gradient(classifier.forward(h), tree.labels[node : node + 1])
+            d_hs.append(classifier.backward(h, gradient))
+        for place in range(count - leaves - 1, -1, -1):
+            node = leaves + place
+            d_joined, to_cells = lstm_backward(branch, kept[place], d_hs[node], d_cs[node])
+            units = d_joined.shape[1] // 2
+            left, right = children[place]
+            d_hs[left] = d_hs[left] + d_joined[:, :units]
+            d_hs[right] = d_hs[right] + d_joined[:, units:]
+            d_cs[left], d_cs[right] = to_cells
+        d_c = np.concatenate(d_cs[:leaves]) if kept else None
+        d_words, _none = lstm_backward(leaf, of_leaves, np.concatenate(d_hs[:leaves]), d_c)
+        for layer in (leaf, branch, classifier) if kept else (leaf, classifier):
+            layer.update()
+        words.update(tree.words, d_words)
+
+    def epoch():
+        for tree in trees:
+            train(tree)
+        return parameters
+
+    return epoch
