@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from plain_loops.parts import (
@@ -10,10 +12,20 @@ from plain_loops.parts import (
     Table,
     lstm_backward,
     lstm_forward,
-    softmax_gradient,
 )
 
 RATE = 1e-3
+
+
+def gradient_of_one(logits, label):
+    """The gradient of the cross-entropy of a single row, and the cross-entropy."""
+    gradient = logits - logits.max()
+    right = gradient[0, label]
+    np.exp(gradient, out=gradient)
+    total = gradient.sum()
+    gradient /= total
+    gradient[0, label] -= 1
+    return gradient, math.log(total) - right
 
 
 def loop(parameters, trees):
@@ -36,8 +48,8 @@ def loop(parameters, trees):
             cs.append(c)
             kept.append(one)
         d_hs, d_cs = [], [None] * count
-        for node, h in enumerate(hs):
-            gradient, _loss = softmax_gradient(classifier.forward(h), tree.labels[node : node + 1])
+        for h, label in zip(hs, tree.labels.tolist(), strict=True):
+            gradient, _loss = gradient_of_one(classifier.forward(h), label)
             d_hs.append(classifier.backward(h, gradient))
         for place in range(count - leaves - 1, -1, -1):
             node = leaves + place
