@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ampsim.hardware.device import Device
 from ampsim.hardware.efficiency import CURVES, fraction_at
 from ampsim.hardware.surface import SURFACES, fraction_on
-from ampsim.ir.work import Work
+from ampsim.ir.work import NO_WORK, Work
 
 
 class Charge(NamedTuple):
@@ -76,7 +76,9 @@ def occupancy_s(
         return 0.0
     rate = rate_flop_per_s(device, rows, matrix_elements, is_backward=is_backward)
     memory_s = _memory_s(device, work, resident_bytes, is_light=is_light)
-    overhead_s = device.step_overhead_s + work.operations * device.operation_overhead_s
+    is_view = device.pass_bandwidth_bytes_per_s is not None and work == NO_WORK
+    operations = 0 if is_view else work.operations
+    overhead_s = device.step_overhead_s + operations * device.operation_overhead_s
     return overhead_s + max(work.flop / rate, memory_s) + _passes_s(device, work, is_light=is_light)
 
 

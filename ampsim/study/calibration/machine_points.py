@@ -1,8 +1,11 @@
 """What single operations take on this machine: products, light operations, updates, a message.
 
-Processor seconds of one thread, which other processes disturb less than a clock on the wall.
-Rounds go over all points in turn, so that a slow moment touches each of them once; a point is the
-median of its rounds. What an operation does is counted as its node counts it.
+Operations are timed call by call, in turns that resemble a step of a model: all rows with one
+matrix; a product, then each light operation once, on payloads that were not the last in the cache
+and with results that are kept for a while. The same call over and over would find its code and data
+nearer, and a light operation would take half as long. Short calls are timed by a clock on the wall,
+of which the median drops those that another process broke into; long ones in processor time of one
+thread. What an operation does is counted as its node counts it.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ MATRICES: Final = (
 ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
 """Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket."""
 
-PAYLOADS: Final = ((1, 300), (1, 1500), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784))
+PAYLOADS: Final = (
+    (1, 300), (1, 1200), (1, 50), (1, 192), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784),
+)  # fmt: skip
 """Payloads of light operations in the shipped models."""
 
 STACKED: Final = 16
@@ -43,13 +48,30 @@ STACKED: Final = 16
 LARGE_ROWS: Final = 32
 """Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
 
+SMALL_ELEMENTS: Final = 50_000
+"""Of matrices of which several with what an optimizer keeps are about as large as the second cache
+(chosen: larger ones do not fit by themselves)."""
+
+STEPS: Final = 100
+"""Messages of one call (chosen: one of them is about as short as a clock's step)."""
+
 PASSES: Final = {"sgd": (2, 5, 0), "adam": (10, 24, 1)}
 """Of an update by each optimizer: operations, arrays that they read and write, roots of one."""
 
 ROUNDS: Final = 9
-ROUND_S: Final = 2e-3
-"""Seconds of a point in a round at least (chosen: a thousand times the clock's resolution)."""
+CALLS: Final = 15
+"""Calls of an operation in a round, of which it is the median (chosen: a round takes a second)."""
 
+LONG_S: Final = 1e-4
+"""Seconds of a call from which on it is timed in processor time, whose clock takes half a
+microsecond (chosen: a hundred times as long)."""
+
+CLOCK_S: Final = 1e-9
+"""Least that a call is said to take, a step of the clock."""
+
+PAYLOADS_HELD: Final = 8
+"""Payloads that an operation meets in turn, and how many passes its results are kept for (chosen:
+those of a cell's steps lie in the second cache, not in the first)."""
 
 @dataclass(frozen=True, slots=True)
 class MachinePoint:
@@ -74,14 +96,22 @@ class MachinePoint:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A point to be measured; a call makes so many steps of it."""
+    """A point to be measured; a call makes so many steps of it. Its argument counts passes."""
 
     kind: Kind
     what: str
     shape: tuple[int, ...]
     work: Work
-    call: Callable[[], object]
+    call: Callable[[int], object]
     steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Cases that are called one after the other, pass by pass, and a call before each pass."""
+
+    cases: Sequence[_Case]
+    before: Callable[[], object] | None = None
 
 
 def measure(
@@ -101,21 +131,25 @@ def measure(
         payloads: of light operations, (rows, columns).
         on_point: told what is measured.
     """
-    cases = [
-        *(case for matrix in matrices for k in rows for case in _products(k, *matrix)),
-        *(case for shape in payloads for case in _light(shape)),
-        *(case for matrix in matrices for case in _updates(*matrix)),
-        _step(),
+    turns = [
+        *(_Turn([case for k in rows for case in _products(k, *matrix)]) for matrix in matrices),
+        *(_light(shape) for shape in payloads),
+        *_updates(matrices),
+        _Turn([_step()]),
     ]
-    taken: list[list[float]] = [[] for _ in cases]
+    taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
     with single_threaded():
-        calls = [_calls(case) for case in cases]
-        for turn in range(rounds):
+        for place in range(rounds):
             if on_point is not None:
-                on_point(f"round {turn + 1} of {rounds}")
-            for times, case, count in zip(taken, cases, calls, strict=True):
-                times.append(_seconds(case.call, count))
-    return [_point(case, times) for case, times in zip(cases, taken, strict=True)]
+                on_point(f"round {place + 1} of {rounds}")
+            for times, turn in zip(taken, turns, strict=True):
+                for own, seconds in zip(times, _timed(turn), strict=True):
+                    own.append(seconds)
+    return [
+        _point(case, own)
+        for times, turn in zip(taken, turns, strict=True)
+        for case, own in zip(turn.cases, times, strict=True)
+    ]
 
 
 def _point(case: _Case, times: list[float]) -> MachinePoint:
@@ -125,17 +159,38 @@ def _point(case: _Case, times: list[float]) -> MachinePoint:
     return MachinePoint(case.kind, case.what, case.shape, case.work, seconds, spread)
 
 
-def _calls(case: _Case) -> int:
-    """How many calls fill a round."""
-    _seconds(case.call, 2)  # warm
-    return max(1, round(ROUND_S / max(_seconds(case.call, 3), 1e-9)))
+def _timed(turn: _Turn) -> list[float]:
+    """Median seconds of a call of each case."""
+    calls = [case.call for case in turn.cases]
+    clocks = [_clock(call) for call in calls]
+    taken: list[list[float]] = [[] for _ in calls]
+    kept: deque[object] = deque(maxlen=PAYLOADS_HELD * len(calls))
+    for number in range(1 + CALLS):
+        if turn.before is not None:
+            turn.before()
+        for call, clock, times in zip(calls, clocks, taken, strict=True):
+            start = clock()
+            result = call(number)
+            times.append(clock() - start)
+            kept.append(result)
+    shortest = {clock: _own_s(clock) for clock in {*clocks}}
+    return [
+        max(statistics.median(times[1:]) - shortest[clock], CLOCK_S)
+        for times, clock in zip(taken, clocks, strict=True)
+    ]
 
 
-def _seconds(call: Callable[[], object], count: int) -> float:
+def _clock(call: Callable[[int], object]) -> Callable[[], float]:
+    """The clock for calls that take as long."""
+    call(0)
     start = time.process_time()
-    for _ in range(count):
-        call()
-    return (time.process_time() - start) / count
+    call(0)
+    return time.process_time if time.process_time() - start > LONG_S else time.perf_counter
+
+
+def _own_s(clock: Callable[[], float]) -> float:
+    """What reading a clock twice takes of what it shows."""
+    return statistics.median(-(clock() - clock()) for _ in range(51))
 
 
 def _filled(*shape: int) -> np.ndarray:
@@ -151,7 +206,7 @@ def _products(k: int, d_in: int, d_out: int) -> list[_Case]:
     x, w, g = _filled(k * steps, d_in), _filled(d_in, d_out), _filled(k * steps, d_out)
     one_x, one_g, to_weight = x[:k], g[:k], np.empty_like(w)
 
-    def backward() -> None:
+    def backward(_number: int) -> None:
         for _ in range(steps):
             one_g @ w.T
         np.matmul(x.T, g, out=to_weight)
@@ -159,37 +214,58 @@ def _products(k: int, d_in: int, d_out: int) -> list[_Case]:
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
     moved = 4 * (k * d_in + k * d_out + d_in * d_out)
     return [
-        _Case("product", "forward", shape, Work(flop, moved, 1), lambda: one_x @ w),
+        _Case("product", "forward", shape, Work(flop, moved, 1), lambda _number: one_x @ w),
         _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
     ]
 
 
-def _light(shape: tuple[int, int]) -> list[_Case]:
-    """Light operations on a payload, forward and backward."""
-    x, y = _filled(*shape), _filled(*shape)
+def _light(shape: tuple[int, int]) -> _Turn:
+    """Light operations on a payload, forward and backward, after a product that gives it."""
+    rows, width = shape
+    xs, ys = (np.array([_filled(*shape) for _ in range(PAYLOADS_HELD)]) for _ in range(2))
     there, back = Direction.FORWARD, Direction.BACKWARD
-    cases: list[tuple[str, Work, Callable[[], object]]] = [
-        ("sum", Sum("sum").work(there, shape), lambda: x + y),
-        ("product", Product("product").work(there, shape), lambda: x * y),
-        (
-            "concat",
-            Concat("concat", (shape[1], shape[1])).work(there, shape),
-            lambda: np.concatenate([x, y], axis=1),
-        ),
+    joined = Concat("concat", (width, width)).work(there, shape)
+    cases: list[tuple[str, Work, Callable[[np.ndarray, np.ndarray], object]]] = [
+        ("sum", Sum("sum").work(there, shape), np.add),
+        ("product", Product("product").work(there, shape), np.multiply),
+        ("concat", joined, lambda x, y: np.concatenate([x, y], axis=1)),
     ]
     for node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
-        cases.append((node.name, node.work(there, shape), _call(node.value, x)))
-        cases.append((f"{node.name} back", node.work(back, shape), _call(node.pulled_back, x, y)))
-    return [_Case("light", what, shape, work, call) for what, work, call in cases]
+        cases.append((node.name, node.work(there, shape), _unary(node.value)))
+        cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
+    before, weight = _filled(rows, width), _filled(width, width)
+    return _Turn(
+        [
+            _Case("light", what, shape, work, _on_turns(call, xs, ys))
+            for what, work, call in cases
+        ],
+        lambda: before @ weight,
+    )
 
 
-def _call(function: Callable[..., object], *arguments: object) -> Callable[[], object]:
-    return lambda: function(*arguments)
+def _unary(function: Callable[[np.ndarray], object]) -> Callable[..., object]:
+    return lambda x, _y: function(x)
 
 
-def _updates(d_in: int, d_out: int) -> list[_Case]:
-    """An optimizer's step of a weight matrix."""
-    return [_update(optimizer, d_in, d_out) for optimizer in (sgd(0.1), adam(1e-3))]
+def _on_turns(
+    function: Callable[..., object], xs: np.ndarray, ys: np.ndarray
+) -> Callable[[int], object]:
+    """Apply a function to another pair of payloads in each pass."""
+    pairs = list(zip(xs, ys[::-1], strict=True))
+    return lambda number: function(*pairs[number % PAYLOADS_HELD])
+
+
+def _updates(matrices: Sequence[tuple[int, int]]) -> list[_Turn]:
+    """Optimizers' steps of weight matrices: all small ones in turn, as layers take theirs."""
+    sizes = {matrix: matrix[0] * matrix[1] for matrix in matrices}
+    large = [[matrix] for matrix, size in sizes.items() if size > SMALL_ELEMENTS]
+    small = [matrix for matrix, size in sizes.items() if size <= SMALL_ELEMENTS]
+    groups = [*large, small] if small else large
+    return [
+        _Turn([_update(optimizer, *matrix) for matrix in group])
+        for group in groups
+        for optimizer in (sgd(0.1), adam(1e-3))
+    ]
 
 
 def _update(optimizer: Optimizer, d_in: int, d_out: int) -> _Case:
@@ -197,7 +273,7 @@ def _update(optimizer: Optimizer, d_in: int, d_out: int) -> _Case:
     kept: list[Any] = [optimizer.init(theta)]
     operations, arrays, roots = PASSES[optimizer.name]
 
-    def call() -> None:
+    def call(_number: int) -> None:
         _theta, kept[0] = optimizer.update(gradient, kept[0], theta, 1e-3, in_place=True)
 
     size = theta.size
@@ -211,10 +287,11 @@ def _step() -> _Case:
     messages: deque[tuple[int, tuple[int, int], np.ndarray]] = deque()
     saved: dict[tuple[int, int], np.ndarray] = {}
 
-    def call() -> None:
-        messages.append((0, (0, 1), x))
-        _node, state, payload = messages.popleft()
-        saved[state] = payload
-        saved.pop(state)
+    def call(_number: int) -> None:
+        for _ in range(STEPS):
+            messages.append((0, (0, 1), x))
+            _node, state, payload = messages.popleft()
+            saved[state] = payload
+            saved.pop(state)
 
-    return _Case("step", "message", (), Work(operations=0), call)
+    return _Case("step", "message", (), Work(operations=0), call, STEPS)
