@@ -25,7 +25,10 @@ def test_a_plain_loop_trains_as_sequential_does(name):
     instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
     assert len(instances) == INSTANCES
     before = model.parameters()
-    found = LOOPS[name]({key: value.copy() for key, value in before.items()}, instances)()
+    found = {key: value.copy() for key, value in before.items()}
+    train = LOOPS[name](found)
+    for instance in instances:
+        train(instance)
     result = simulate(model, load_cluster("tflops-1", workers=1), Sequential(), counts_memory=False)
     expected = result.model.parameters()
     assert set(found) == set(expected)

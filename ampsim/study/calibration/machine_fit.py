@@ -136,7 +136,7 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
-    """The FLOP rate, and its fractions forward and backward.
+    """The highest FLOP rate of a product, and its fractions forward and backward.
 
     Raises:
         OptionError: all products are of one way.
@@ -157,7 +157,7 @@ def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
         if not products:
             raise OptionError(f"a machine's device takes products {way}, got none; measure some")
         grids.append(fit_grid(products))
-    fastest = max(grid.fastest for grid in grids)
+    fastest = max(one.work.flop / one.seconds for one in points)
     fractions = {
         f"{way}_efficiency": grid.fractions(fastest) for way, grid in zip(WAYS, grids, strict=True)
     }

@@ -1,8 +1,8 @@
 """What single operations take on this machine: products, light operations, updates, a message.
 
-Operations are timed call by call, in turns that resemble a step of a model: all rows with one
-matrix; a product, then each light operation once, on payloads that were not the last in the cache
-and with results that are kept for a while. The same call over and over would find its code and data
+Operations are timed call by call, in turns that resemble a step of a model: a light operation
+before a product; a product, then each light operation once, on payloads that were not the last in
+the cache and with results that are kept for a while; other data before an update. The same call over and over would find its code and data
 nearer, and a light operation would take half as long. Short calls are timed by a clock on the wall,
 of which the median drops those that another process broke into; long ones in processor time of one
 thread. What an operation does is counted as its node counts it.
@@ -48,9 +48,8 @@ STACKED: Final = 16
 LARGE_ROWS: Final = 32
 """Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
 
-SMALL_ELEMENTS: Final = 50_000
-"""Of matrices of which several with what an optimizer keeps are about as large as the second cache
-(chosen: larger ones do not fit by themselves)."""
+OTHER_ELEMENTS: Final = 1 << 20
+"""Elements that are read before each update: 4 MiB (chosen: more than the second cache)."""
 
 STEPS: Final = 100
 """Messages of one call (chosen: one of them is about as short as a clock's step)."""
@@ -72,6 +71,7 @@ CLOCK_S: Final = 1e-9
 PAYLOADS_HELD: Final = 8
 """Payloads that an operation meets in turn, and how many passes its results are kept for (chosen:
 those of a cell's steps lie in the second cache, not in the first)."""
+
 
 @dataclass(frozen=True, slots=True)
 class MachinePoint:
@@ -132,9 +132,9 @@ def measure(
         on_point: told what is measured.
     """
     turns = [
-        *(_Turn([case for k in rows for case in _products(k, *matrix)]) for matrix in matrices),
+        *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
         *(_light(shape) for shape in payloads),
-        *_updates(matrices),
+        *(turn for matrix in matrices for turn in _updates(*matrix)),
         _Turn([_step()]),
     ]
     taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
@@ -197,10 +197,11 @@ def _filled(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def _products(k: int, d_in: int, d_out: int) -> list[_Case]:
+def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
     """The products of a layer's forward step, and those of its backward step.
 
-    These are the input's gradient, and the message's share of the weight's (Appendix C).
+    These are the input's gradient, and the message's share of the weight's (Appendix C). Before
+    each, a light operation on payloads of the result's size, as there are in a cell.
     """
     steps = 1 if k >= LARGE_ROWS else STACKED
     x, w, g = _filled(k * steps, d_in), _filled(d_in, d_out), _filled(k * steps, d_out)
@@ -213,10 +214,11 @@ def _products(k: int, d_in: int, d_out: int) -> list[_Case]:
 
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
     moved = 4 * (k * d_in + k * d_out + d_in * d_out)
-    return [
+    cases = [
         _Case("product", "forward", shape, Work(flop, moved, 1), lambda _number: one_x @ w),
         _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
     ]
+    return [_Turn([case], lambda: np.tanh(one_g)) for case in cases]
 
 
 def _light(shape: tuple[int, int]) -> _Turn:
@@ -235,10 +237,7 @@ def _light(shape: tuple[int, int]) -> _Turn:
         cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
     before, weight = _filled(rows, width), _filled(width, width)
     return _Turn(
-        [
-            _Case("light", what, shape, work, _on_turns(call, xs, ys))
-            for what, work, call in cases
-        ],
+        [_Case("light", what, shape, work, _on_turns(call, xs, ys)) for what, work, call in cases],
         lambda: before @ weight,
     )
 
@@ -255,16 +254,11 @@ def _on_turns(
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
 
 
-def _updates(matrices: Sequence[tuple[int, int]]) -> list[_Turn]:
-    """Optimizers' steps of weight matrices: all small ones in turn, as layers take theirs."""
-    sizes = {matrix: matrix[0] * matrix[1] for matrix in matrices}
-    large = [[matrix] for matrix, size in sizes.items() if size > SMALL_ELEMENTS]
-    small = [matrix for matrix, size in sizes.items() if size <= SMALL_ELEMENTS]
-    groups = [*large, small] if small else large
+def _updates(d_in: int, d_out: int) -> list[_Turn]:
+    """Optimizers' steps of a weight matrix, which come after all else went through the cache."""
+    other = _filled(OTHER_ELEMENTS)
     return [
-        _Turn([_update(optimizer, *matrix) for matrix in group])
-        for group in groups
-        for optimizer in (sgd(0.1), adam(1e-3))
+        _Turn([_update(optimizer, d_in, d_out)], other.sum) for optimizer in (sgd(0.1), adam(1e-3))
     ]
 
 

@@ -50,14 +50,9 @@ class Grid(NamedTuple):
 
     points: list[tuple[int, int, float]]
 
-    @property
-    def fastest(self) -> float:
-        """The highest rate."""
-        return max(rate for _rows, _elements, rate in self.points)
-
     def fractions(self, of_flop_per_s: float) -> list[tuple[int, int, float]]:
-        """The same as fractions of a rate, in four digits."""
-        return [(*at, round(rate / of_flop_per_s, 4)) for *at, rate in self.points]
+        """The same as fractions of a rate, in four digits, and at most all of it."""
+        return [(*at, round(min(rate / of_flop_per_s, 1.0), 4)) for *at, rate in self.points]
 
 
 def fit_grid(products: Sequence[Rated]) -> Grid:

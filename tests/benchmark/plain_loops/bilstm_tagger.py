@@ -42,7 +42,8 @@ def read_back(layer, kept, d_hs, width):
     return np.concatenate(d_rows)
 
 
-def loop(parameters, sentences):
+def loop(parameters):
+    """What trains on one instance."""
     words = Table(parameters, "word-embedding", RATE)
     characters = Table(parameters, "character-embedding", RATE)
     there, back, ahead, behind = [Layer(parameters, name, Adam, RATE) for name in NAMES]
@@ -101,9 +102,4 @@ def loop(parameters, sentences):
         else:
             characters.rest()
 
-    def epoch():
-        for sentence in sentences:
-            train(sentence)
-        return parameters
-
-    return epoch
+    return train

@@ -18,7 +18,8 @@ def sums(indices: np.ndarray, size: int, dtype) -> np.ndarray:
     return matrix
 
 
-def loop(parameters, molecules):
+def loop(parameters):
+    """What trains on one instance."""
     *bonds, of_input, of_state = [Layer(parameters, name, Adam, RATE) for name in NAMES]
     to_gate, to_value = (
         Layer(parameters, name, Adam, RATE) for name in ("readout-gate", "readout-value")
@@ -93,9 +94,4 @@ def loop(parameters, molecules):
         for layer in layers:
             layer.update()
 
-    def epoch():
-        for molecule in molecules:
-            train(molecule)
-        return parameters
-
-    return epoch
+    return train

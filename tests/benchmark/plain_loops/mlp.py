@@ -37,14 +37,13 @@ def stack(parameters, names) -> list[Layer]:
     return [Layer(parameters, name, Sgd, 0.1) for name in names]
 
 
-def loop(parameters, batches):
+def loop(parameters):
+    """What trains on one instance."""
     layers = stack(parameters, [f"linear-{place}" for place in (1, 2, 3, 4)])
 
-    def epoch():
-        for batch in batches:
-            taken = forward(layers, batch.images)
-            gradient, _loss = softmax_gradient(taken[-1], batch.labels)
-            backward(layers, taken, gradient)
-        return parameters
+    def train(batch):
+        taken = forward(layers, batch.images)
+        gradient, _loss = softmax_gradient(taken[-1], batch.labels)
+        backward(layers, taken, gradient)
 
-    return epoch
+    return train

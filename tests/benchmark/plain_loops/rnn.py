@@ -9,33 +9,32 @@ from plain_loops.parts import Adam, Layer, softmax_gradient
 RATE = 3e-3
 
 
-def loop(parameters, batches):
+def loop(parameters):
+    """What trains on one instance."""
     table = parameters["embedding.weight"] = parameters["embedding.weight"].copy()
     vocabulary, width = np.arange(len(table))[:, None], table.shape[1]
     step_table = Adam(table, RATE)
     recurrent, last = (Layer(parameters, f"linear-{place}", Adam, RATE) for place in (1, 2))
 
-    def epoch():
-        for batch in batches:
-            tokens = batch.tokens
-            embedded, taken = table[tokens], []
-            h = np.zeros((tokens.shape[1], width), table.dtype)
-            for x in embedded:
-                joined = np.concatenate([h, x], axis=1)
-                h = np.maximum(recurrent.forward(joined), 0)
-                taken.append((joined, h))
-            logits = last.forward(h)
-            gradient, _loss = softmax_gradient(logits, batch.labels)
-            d_h = last.backward(h, gradient)
-            last.update()
-            to_tokens = np.empty_like(embedded)
-            for step in range(len(tokens) - 1, -1, -1):
-                joined, h = taken[step]
-                d_joined = recurrent.backward(joined, d_h * (h > 0))
-                d_h, to_tokens[step] = d_joined[:, :width], d_joined[:, width:]
-            recurrent.update()
-            one_hot = (vocabulary == tokens.reshape(-1)).astype(table.dtype)
-            step_table.step(one_hot @ to_tokens.reshape(-1, width))
-        return parameters
+    def train(batch):
+        tokens = batch.tokens
+        embedded, taken = table[tokens], []
+        h = np.zeros((tokens.shape[1], width), table.dtype)
+        for x in embedded:
+            joined = np.concatenate([h, x], axis=1)
+            h = np.maximum(recurrent.forward(joined), 0)
+            taken.append((joined, h))
+        logits = last.forward(h)
+        gradient, _loss = softmax_gradient(logits, batch.labels)
+        d_h = last.backward(h, gradient)
+        last.update()
+        to_tokens = np.empty_like(embedded)
+        for step in range(len(tokens) - 1, -1, -1):
+            joined, h = taken[step]
+            d_joined = recurrent.backward(joined, d_h * (h > 0))
+            d_h, to_tokens[step] = d_joined[:, :width], d_joined[:, width:]
+        recurrent.update()
+        one_hot = (vocabulary == tokens.reshape(-1)).astype(table.dtype)
+        step_table.step(one_hot @ to_tokens.reshape(-1, width))
 
-    return epoch
+    return train

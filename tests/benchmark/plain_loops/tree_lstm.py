@@ -28,7 +28,8 @@ def gradient_of_one(logits, label):
     return gradient, math.log(total) - right
 
 
-def loop(parameters, trees):
+def loop(parameters):
+    """What trains on one instance."""
     words = Table(parameters, "embedding", RATE)
     leaf, branch, classifier = (
         Layer(parameters, name, Adam, RATE) for name in ("leaf-lstm", "branch-lstm", "classifier")
@@ -65,9 +66,4 @@ def loop(parameters, trees):
             layer.update()
         words.update(tree.words, d_words)
 
-    def epoch():
-        for tree in trees:
-            train(tree)
-        return parameters
-
-    return epoch
+    return train
