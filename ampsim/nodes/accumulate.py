@@ -227,9 +227,10 @@ class MatrixNode(ParameterizedNode):
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
         """Elements that operations beside the product read and write, and functions, for a row.
 
-        Forward, the bias is added.
+        Forward, the bias is added; backward, the pair is copied below others before the update.
         """
-        return (2 * self.d_out, 0) if direction is Direction.FORWARD else (0, 0)
+        forward = direction is Direction.FORWARD
+        return 2 * (self.d_out if forward else self.d_in + self.d_out), 0
 
     def pending(self) -> Iterable[State]:
         """States whose backward message has not come."""

@@ -161,7 +161,7 @@ class GRUCell(MatrixNode):
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
         """Elements that all but the product reads and writes, operation by operation, for a row."""
         if direction is Direction.BACKWARD:
-            return 64 * self.hidden, 0
+            return 76 * self.hidden + 2 * self.d_in, 0
         return 51 * self.hidden, 3 * self.hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:

@@ -233,7 +233,7 @@ class LSTMStep(MatrixNode):
         """Elements that all but the product reads and writes, operation by operation, for a row."""
         hidden, states, columns = self.hidden, len(self.reads), self.d_out
         if direction is Direction.BACKWARD:
-            return (30 + 9 * states) * hidden + 5 * columns, 0
+            return (30 + 9 * states) * hidden + 7 * columns + 2 * self.d_in, 0
         joined = 2 * self.d_in if len(self.widths) > 1 else 0
         return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
 

@@ -46,6 +46,10 @@ FULL = {
     "dispatch_s": 2e-6,
     "copy_bandwidth_bytes_per_s": 1e10,
     "copy_latency_s": 1e-6,
+    "forward_efficiency": [[1, 1000, 0.1], [1, 9000, 0.2], [64, 1000, 0.5], [64, 9000, 1]],
+    "backward_efficiency": [[1, 1000, 0.1], [8, 1000, 1.0]],
+    "pass_bandwidth_bytes_per_s": 5e10,
+    "functions_per_s": 3e9,
 }
 SOURCE = {"kind": "assumed", "text": "for tests"}
 RACK = {
@@ -128,6 +132,8 @@ GROUPS = (
     ("idle_power_w", "busy_power_w"),
     *((key,) for key in ("message_overhead_s", "dispatch_s", "copy_bandwidth_bytes_per_s")),
     ("copy_bandwidth_bytes_per_s", "copy_latency_s"),
+    ("forward_efficiency", "backward_efficiency"),
+    *((key,) for key in ("pass_bandwidth_bytes_per_s", "functions_per_s")),
 )
 """Keys that go together."""
 

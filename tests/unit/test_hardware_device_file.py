@@ -182,7 +182,9 @@ def test_source_that_is_no_table_is_rejected(rejection):
             "memory_bandwidth_bytes_per_s, cache_bytes, cache_bandwidth_bytes_per_s, efficiency, "
             "step_overhead_s, light_bandwidth_bytes_per_s, matrix_efficiency, memory_bytes, "
             "jitter_cv, idle_power_w, busy_power_w, price_usd_per_h, message_overhead_s, "
-            "dispatch_s, copy_bandwidth_bytes_per_s, copy_latency_s, measured_on, sources",
+            "dispatch_s, copy_bandwidth_bytes_per_s, copy_latency_s, forward_efficiency, "
+            "backward_efficiency, pass_bandwidth_bytes_per_s, functions_per_s, measured_on, "
+            "sources",
         ),
     ],
 )

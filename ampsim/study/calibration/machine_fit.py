@@ -20,9 +20,9 @@ from ampsim.study.calibration.machine_points import Kind, MachinePoint
 from ampsim.study.calibration.surface_fit import Rated, fit_grid
 
 PASSED: Final = ("operation_overhead_s", "pass_bandwidth_bytes_per_s", "functions_per_s")
-"""The numbers that light operations and updates decide."""
+"""The numbers that light operations decide."""
 
-POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "update": 1, "step": 1}
+POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
 """Least points of each kind: more than the numbers that they decide, and products of both ways."""
 
 WAYS: Final = ("forward", "backward")
@@ -44,19 +44,19 @@ class MachineFit:
     residuals: tuple[float, ...]
     factors: dict[str, float]
 
-    def of(self, *kinds: Kind) -> list[float]:
-        """Residuals of the points of some kinds."""
+    def of(self, kind: Kind) -> list[float]:
+        """Residuals of the points of one kind."""
         pairs = zip(self.points, self.residuals, strict=True)
-        return [residual for point, residual in pairs if point.kind in kinds]
+        return [residual for point, residual in pairs if point.kind == kind]
 
 
 def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
     """Fit a device to measured points.
 
-    Light operations and updates decide an overhead, a bandwidth and a rate of functions, t =
-    operations · o + bytes / b + functions / f, by least squares of logarithms. Products, less
-    their overhead, decide the FLOP rate and its fractions over rows and elements
-    (`surface_fit`), forward and backward.
+    Light operations decide an overhead, a bandwidth and a rate of functions, t = operations · o +
+    bytes / b + functions / f, by least squares of logarithms. Products, less their overhead,
+    decide the fractions of the FLOP rate over rows and elements (`surface_fit`), forward and
+    backward; the rate is that of the fastest.
 
     Raises:
         OptionError: there are too few points of a kind.
@@ -70,7 +70,7 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
                 f"a machine's device takes at least {least} points of kind {kind}, got "
                 f"{len(by_kind[kind])}; measure more shapes"
             )
-    passed, factors = _passes([*by_kind["light"], *by_kind["update"]])
+    passed, factors = _passes(by_kind["light"])
     numbers: dict[str, Any] = {
         **_rates(by_kind["product"], passed["operation_overhead_s"]),
         **passed,

@@ -1,8 +1,8 @@
-"""What single operations take on this machine: products, light operations, updates, a message.
+"""What single operations take on this machine: products, light operations, a message.
 
 Operations are timed call by call, in turns that resemble a step of a model: a light operation
 before a product; a product, then each light operation once, on payloads that were not the last in
-the cache and with results that are kept for a while; other data before an update. The same call over and over would find its code and data
+the cache and with results that are kept for a while. The same call over and over would find its code and data
 nearer, and a light operation would take half as long. Short calls are timed by a clock on the wall,
 of which the median drops those that another process broke into; long ones in processor time of one
 thread. What an operation does is counted as its node counts it.
@@ -15,17 +15,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from ampsim.ir import Direction, Work
 from ampsim.nodes import Concat, Product, ReLU, Sigmoid, Sum, Tanh
-from ampsim.optim import Optimizer, adam, sgd
 from ampsim.study.process_settings import single_threaded
 
 OnPoint: TypeAlias = Callable[[str], None]
-Kind: TypeAlias = Literal["product", "light", "update", "step"]
+Kind: TypeAlias = Literal["product", "light", "step"]
 
 MATRICES: Final = (
     (784, 784), (784, 10), (256, 128), (128, 10), (600, 1500), (300, 900), (300, 5),
@@ -48,14 +47,8 @@ STACKED: Final = 16
 LARGE_ROWS: Final = 32
 """Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
 
-OTHER_ELEMENTS: Final = 1 << 20
-"""Elements that are read before each update: 4 MiB (chosen: more than the second cache)."""
-
 STEPS: Final = 100
 """Messages of one call (chosen: one of them is about as short as a clock's step)."""
-
-PASSES: Final = {"sgd": (2, 5, 0), "adam": (10, 24, 1)}
-"""Of an update by each optimizer: operations, arrays that they read and write, roots of one."""
 
 ROUNDS: Final = 9
 CALLS: Final = 15
@@ -82,8 +75,8 @@ class MachinePoint:
         what: its name.
         shape: rows, columns and, of a product, columns of the result.
         work: of one call, as a device counts it.
-        seconds: of one call, the median of the rounds.
-        spread: the middle half of the rounds over the median.
+        seconds: of one call, the lower quartile of the rounds.
+        spread: the middle half of the rounds over that.
     """
 
     kind: Kind
@@ -125,7 +118,7 @@ def measure(
     """Measure every point, in single precision and one thread.
 
     Args:
-        rounds: of which each point is the median.
+        rounds: of which each point is the lower quartile.
         matrices: weights of the products, (d_in, d_out).
         rows: of the products' payloads.
         payloads: of light operations, (rows, columns).
@@ -134,7 +127,6 @@ def measure(
     turns = [
         *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
         *(_light(shape) for shape in payloads),
-        *(turn for matrix in matrices for turn in _updates(*matrix)),
         _Turn([_step()]),
     ]
     taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
@@ -153,9 +145,8 @@ def measure(
 
 
 def _point(case: _Case, times: list[float]) -> MachinePoint:
-    middle = statistics.median(times)
-    low, high = np.quantile(times, [0.25, 0.75])
-    seconds, spread = middle / case.steps, float(high - low) / middle
+    low, high = (float(one) for one in np.quantile(times, [0.25, 0.75]))
+    seconds, spread = low / case.steps, (high - low) / low
     return MachinePoint(case.kind, case.what, case.shape, case.work, seconds, spread)
 
 
@@ -252,27 +243,6 @@ def _on_turns(
     """Apply a function to another pair of payloads in each pass."""
     pairs = list(zip(xs, ys[::-1], strict=True))
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
-
-
-def _updates(d_in: int, d_out: int) -> list[_Turn]:
-    """Optimizers' steps of a weight matrix, which come after all else went through the cache."""
-    other = _filled(OTHER_ELEMENTS)
-    return [
-        _Turn([_update(optimizer, d_in, d_out)], other.sum) for optimizer in (sgd(0.1), adam(1e-3))
-    ]
-
-
-def _update(optimizer: Optimizer, d_in: int, d_out: int) -> _Case:
-    theta, gradient = _filled(d_in * d_out), _filled(d_in * d_out)
-    kept: list[Any] = [optimizer.init(theta)]
-    operations, arrays, roots = PASSES[optimizer.name]
-
-    def call(_number: int) -> None:
-        _theta, kept[0] = optimizer.update(gradient, kept[0], theta, 1e-3, in_place=True)
-
-    size = theta.size
-    work = Work(0, theta.nbytes, operations, 0, arrays * theta.nbytes, roots * size)
-    return _Case("update", optimizer.name, (d_in, d_out), work, call)
 
 
 def _step() -> _Case:

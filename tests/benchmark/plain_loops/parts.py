@@ -85,7 +85,7 @@ class Layer:
         return gradient @ self.weight.T
 
     def update(self) -> None:
-        """Step by the sum over all pairs; by 0 if there are none, as the optimizer's means go on."""
+        """Step by the sum over all pairs; by 0 if there are none, as Adam's means go on."""
         if self.inputs:
             one = len(self.inputs) == 1
             x = self.inputs[0] if one else np.concatenate(self.inputs)

@@ -1,8 +1,8 @@
 """The perceptron cut into two stages, each a process of its own, joined by a pipe.
 
-The first process has the first two layers and takes a gradient as soon as one has come; the second
-has the other two. A message is an array as `Connection.send_bytes` sends it. The pipe's buffer holds
-all messages on their way, so that nobody waits for the other to read.
+The first process has the first two layers and takes a gradient as soon as one has come; the
+second has the other two. A message is an array as `Connection.send_bytes` sends it. The pipe's
+buffer holds all messages on their way, so that nobody waits for the other to read.
 """
 
 from __future__ import annotations
