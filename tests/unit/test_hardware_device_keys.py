@@ -145,7 +145,7 @@ def test_charges_tell_a_table_and_passes():
         ),
         (
             {"forward_efficiency": [[1, 0.5]], "backward_efficiency": SURFACE},
-            r"expected \[rows, elements, fraction\] in each place, got \(1, 0.5\)",
+            r"expected \[rows, elements, fraction\] in each place, got \[1, 0.5\]",
         ),
         (
             {"forward_efficiency": [[1, 0, 0.5]], "backward_efficiency": SURFACE},
@@ -173,10 +173,16 @@ def test_charges_show_a_power_of_nothing_where_a_file_says_so():
 
 @pytest.mark.parametrize("key", NUMBERS)
 def test_digest_counts_every_number_and_source_that_is_set(key):
-    full = Device(name="d", **FULL)
     if key == "dispatch_s":  # in place of the overhead of an operation
         pytest.skip("stands alone")
-    changed = ((1, 0.25),) if "efficiency" in key else 2 * FULL[key]
+    numbers = FULL
+    if key in IN_PLACE:
+        tables = {"forward_efficiency": SURFACE, "backward_efficiency": SURFACE}
+        numbers = {"flop_per_s": 1e12, "pass_bandwidth_bytes_per_s": 1e9, **tables}
+    full = Device(name="d", **numbers)
+    changed = SURFACE[:1] if key in IN_PLACE else ((1, 0.25),)
+    if "efficiency" not in key:
+        changed = 2 * numbers[key]
     source = Sources(**{key: Source(kind="assumed", text="for tests")})
     others = [full.model_copy(update={key: changed}), full.model_copy(update={"sources": source})]
     assert len({one.digest for one in (full, *others)}) == 3

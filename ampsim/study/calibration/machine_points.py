@@ -2,10 +2,11 @@
 
 Operations are timed call by call, in turns that resemble a step of a model: a light operation
 before a product; a product, then each light operation once, on payloads that were not the last in
-the cache and with results that are kept for a while. The same call over and over would find its code and data
-nearer, and a light operation would take half as long. Short calls are timed by a clock on the wall,
-of which the median drops those that another process broke into; long ones in processor time of one
-thread. What an operation does is counted as its node counts it.
+the cache and with results that are kept for a while. The same call over and over would find its
+code and data nearer, and a light operation would take half as long. Short calls are timed by a
+clock on the wall, of which the median drops those that another process broke into; long ones in
+processor time of one thread. A point is the lower quartile of its rounds, for what other processes
+do to the caches only adds to it. What an operation does is counted as its node counts it.
 """
 
 from __future__ import annotations
