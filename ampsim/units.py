@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 UNKNOWN = "\N{EN DASH}"
 """What stands where a value is None or NaN."""
@@ -57,12 +58,18 @@ def format_bytes(size_bytes: float | None) -> str:
     return _count(size_bytes, "B")
 
 
-def format_percent(fraction: float | None) -> str:
-    """A fraction of one, in percent.
+_LEAST_SHARE: Final = 1e-4
+"""Fraction below which a share is only called smaller (chosen: nobody acts on its digits)."""
 
-    >>> [format_percent(x) for x in (0.97, 0.9731, 1, 0.00123, 0)]
-    ['97.0 %', '97.3 %', '100 %', '0.123 %', '0 %']
+
+def format_percent(fraction: float | None) -> str:
+    """A fraction of one, in percent; one above nothing but below 1e-4 as no more than that.
+
+    >>> [format_percent(x) for x in (0.97, 0.9731, 1, 0.00123, 1e-6, 0)]
+    ['97.0 %', '97.3 %', '100 %', '0.123 %', '< 0.01 %', '0 %']
     """
+    if fraction is not None and 0 < fraction < _LEAST_SHARE:
+        return f"< {100 * _LEAST_SHARE:g} %"
     scaled = None if fraction is None else 100 * fraction
     return _scaled(scaled, ((1.0, "%"),), zero="0 %")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Dealer, Later
 from ampsim.data_parallel.fitting import (
     BARE,
@@ -25,7 +24,7 @@ from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
-from ampsim.model_parallel import Job, Observer, PassReport, PassTotals
+from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings
 from ampsim.model_parallel.worker_memories import WorkerMemories
 from ampsim.trace import START, Cause, Recorder
 
@@ -40,11 +39,8 @@ class SolverEngine:
         cluster: the devices and links.
         placement: for each node, its worker in rank 0; other ranks are placed alike.
         solver: the decisions.
-        clock: whose time passes.
         recorder: who writes down what happens; its last node is the centre.
-        is_abstract: `sleep` mode.
-        counts_memory: whether what lies in memories is counted.
-        seed: of what varies on the cluster; None for a run in which nothing does.
+        settings: of the run.
 
     Raises:
         OptionError: the solver does not fit the model or the cluster.
@@ -57,15 +53,12 @@ class SolverEngine:
         cluster: Cluster,
         placement: Sequence[int],
         solver: Solver,
-        *,
-        clock: Clock,
         recorder: Recorder,
-        is_abstract: bool,
-        counts_memory: bool,
-        seed: int | None,
+        settings: RunSettings,
     ) -> None:
         """Put everything together; no time passes yet."""
-        require_fit(job.graph, solver, is_abstract=is_abstract)
+        clock, seed = settings.clock, settings.seed
+        require_fit(job.graph, solver, is_abstract=settings.is_abstract)
         require_plain(cluster, solver)
         self._graph, self._clock, self._recorder = job.graph, clock, recorder
         self._solver = solver
@@ -83,26 +76,25 @@ class SolverEngine:
             solver=solver,
             pull=solver.pull(self._count),
             cluster=cluster,
-            clock=clock,
+            run=settings,
             recorder=recorder,
             instant=instant,
             fabric=Fabric(cluster, clock, recorder, instant.settle, seed=seed),
-            memories=WorkerMemories(cluster, clock, is_counting=counts_memory),
+            memories=WorkerMemories(cluster, clock, is_counting=settings.counts_memory),
             centre=Parameters(names, thetas, optimizer, shapes_of(nodes)),
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),
             dealer=dealer,
             rate=optimizer.rate,
-            is_abstract=is_abstract,
         )
         steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
         own = replace(job, optimizer=BARE if steps_elsewhere else optimizer)
-        self._ranks = self._make_ranks(own, make_graph, placement, seed)
+        self._ranks = self._make_ranks(own, make_graph, placement)
         self._visits: Visits | None = None
         self._connect(Parameters(names, thetas, outer_of(solver)))
-        self._start_processors(seed)
-        self._observer = Observer(job, is_abstract)
+        self._start_processors()
+        self._observer = Observer(job, settings.is_abstract)
         self._observer.tell_items(self._tell)
 
     def _begin_empty(self) -> None:
@@ -181,7 +173,7 @@ class SolverEngine:
         return self._observer.validate(batches, self._last_end_s)
 
     def _make_ranks(
-        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int], seed: int | None
+        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int]
     ) -> list[Rank]:
         each = self._solver.workers_per_rank
         ranks: list[Rank] = []
@@ -193,9 +185,7 @@ class SolverEngine:
             placed = [worker if worker == HOST else first + worker for worker in placement]
             workers = range(first, first + each)
             own = replace(job, graph=graph)
-            rank = Rank(
-                number, own, workers, placed, self._setting, totals=self._totals_of, seed=seed
-            )
+            rank = Rank(number, own, workers, placed, self._setting, totals=self._totals_of)
             rank.controller.on_finish = self._tell
             ranks.append(rank)
         return ranks
@@ -206,8 +196,8 @@ class SolverEngine:
     def _totals_of(self, epoch: int) -> PassTotals:
         return self._totals.setdefault(epoch, PassTotals())
 
-    def _start_processors(self, seed: int | None) -> None:
-        setting = self._setting
+    def _start_processors(self) -> None:
+        setting, seed = self._setting, self._setting.run.seed
         for rank in self._ranks:
             for processor, tasks in rank.assembly.tasks:
                 self._clock.start(processor.work(tasks), f"worker-{processor.index}")

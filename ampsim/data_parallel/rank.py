@@ -57,7 +57,6 @@ class Rank:
         placement: for each node, its worker.
         setting: what it has in common with others.
         totals: takes what the losses say, by epoch.
-        seed: of what varies on the cluster; None where nothing does.
 
     Attributes:
         exchange: what it exchanges with.
@@ -83,7 +82,6 @@ class Rank:
         setting: Setting,
         *,
         totals: Callable[[int], PassTotals],
-        seed: int | None,
     ) -> None:
         self.number = number
         self._setting, self._totals = setting, totals
@@ -103,12 +101,9 @@ class Rank:
             setting.cluster,
             list(placement),
             solver.inside,
-            clock=setting.clock,
-            recorder=_recorder_of(setting),
-            is_abstract=setting.is_abstract,
-            counts_memory=False,
-            seed=seed,
-            shared=shared,
+            _recorder_of(setting),
+            setting.run,
+            shared,
         )
         self.controller = self.assembly.controller
         self.controller.between = self

@@ -13,6 +13,7 @@ from ampsim.data_parallel.solver import Solver
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant
+from ampsim.model_parallel import RunSettings
 from ampsim.model_parallel.price import Extents, WorkOf
 from ampsim.model_parallel.worker_memories import WorkerMemories
 from ampsim.trace import Cause, Recorder
@@ -43,20 +44,20 @@ class Setting:
     Args:
         solver: the decisions.
         pull: alpha of elastic averaging.
-        cluster, clock, recorder, instant, fabric, memories: the machine.
+        cluster, recorder, instant, fabric, memories: the machine.
+        run: settings of the run.
         centre: the weights that ranks share.
         nodes: those that learn, in the order of `centre`.
         places: of these nodes in the graph.
         centre_place: of the centre, in records.
         dealer: hands out batches.
         rate: learning rate of an epoch.
-        is_abstract: `sleep` mode.
     """
 
     solver: Solver
     pull: float
     cluster: Cluster
-    clock: Clock
+    run: RunSettings
     recorder: Recorder
     instant: Instant
     fabric: Fabric
@@ -67,7 +68,16 @@ class Setting:
     centre_place: int
     dealer: Dealer
     rate: Callable[[int], float]
-    is_abstract: bool
+
+    @property
+    def clock(self) -> Clock:
+        """Whose time passes."""
+        return self.run.clock
+
+    @property
+    def is_abstract(self) -> bool:
+        """`sleep` mode."""
+        return self.run.is_abstract
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

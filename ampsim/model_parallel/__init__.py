@@ -15,6 +15,7 @@ from ampsim.model_parallel.placements import (
     probe,
 )
 from ampsim.model_parallel.pump import Pump
+from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
     Admission,
@@ -59,6 +60,7 @@ __all__ = [
     "Placement",
     "Probe",
     "Pump",
+    "RunSettings",
     "Schedule",
     "Sequential",
     "Situation",

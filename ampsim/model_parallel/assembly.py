@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ampsim.clock import Clock
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
@@ -21,6 +20,7 @@ from ampsim.model_parallel.placed_node import Accept, PlacedNode
 from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
 from ampsim.model_parallel.pump import Pump, without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
+from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import WorkerStages
 from ampsim.model_parallel.schedules.values import Weights
@@ -81,11 +81,8 @@ class Assembly:
         cluster: the devices and links.
         placement: a worker for each node.
         schedule: the decisions.
-        clock: whose time passes.
         recorder: who writes down what happens.
-        is_abstract: `sleep` mode: shapes instead of numbers.
-        counts_memory: whether what lies in the workers' memories is counted.
-        seed: of what varies on the cluster; None for a run in which nothing does.
+        settings: of the run.
         shared: the machine that it shares with others; None where it has the cluster to itself.
 
     Attributes:
@@ -110,14 +107,11 @@ class Assembly:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
-        *,
-        clock: Clock,
         recorder: Recorder,
-        is_abstract: bool,
-        counts_memory: bool,
-        seed: int | None = None,
+        settings: RunSettings,
         shared: SharedMachine | None = None,
     ) -> None:
+        clock, seed, is_abstract = settings.clock, settings.seed, settings.is_abstract
         self._graph = job.graph
         self._cluster, self._placement = cluster, placement
         self._clock, self._recorder = clock, recorder
@@ -130,7 +124,7 @@ class Assembly:
         if shared is None:
             instant = Instant(clock)
             fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
-            is_counting = counts_memory or cluster.offloads
+            is_counting = settings.counts_memory or cluster.offloads
             memories = WorkerMemories(cluster, clock, is_counting=is_counting)
             workers = range(cluster.workers)
             shared = SharedMachine(instant, fabric, memories, workers, self.updater)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ampsim.clock import Clock
 from ampsim.errors import StuckError
 from ampsim.hardware import Cluster
 from ampsim.model_parallel.assembly import Assembly, Job
 from ampsim.model_parallel.diagnosis import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.passes import PassReport
+from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.trace import MEMORY_CATEGORIES, Cause, Recorder
 
@@ -24,11 +24,8 @@ class Engine:
         cluster: the devices and links.
         placement: a worker for each node (`ampsim.model_parallel.placements`).
         schedule: the decisions.
-        clock: whose time passes.
         recorder: who writes down what happens.
-        is_abstract: `sleep` mode: shapes instead of numbers.
-        counts_memory: whether what lies in the workers' memories is counted.
-        seed: of what varies on the cluster; None for a run in which nothing does.
+        settings: of the run.
 
     Raises:
         OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
@@ -42,27 +39,13 @@ class Engine:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
-        *,
-        clock: Clock,
         recorder: Recorder,
-        is_abstract: bool = False,
-        counts_memory: bool = False,
-        seed: int | None = None,
+        settings: RunSettings,
     ) -> None:
         """Put everything together; no time passes yet."""
-        assembly = Assembly(
-            job,
-            cluster,
-            placement,
-            schedule,
-            clock=clock,
-            recorder=recorder,
-            is_abstract=is_abstract,
-            counts_memory=counts_memory,
-            seed=seed,
-        )
+        assembly = Assembly(job, cluster, placement, schedule, recorder, settings)
         self._graph = job.graph
-        self._clock = clock
+        self._clock = clock = settings.clock
         self._recorder = recorder
         self._instant, self._fabric = assembly.instant, assembly.fabric
         self._barrier = assembly.barrier

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ampsim.clock import SimClock
 from ampsim.hardware import HOST, load_cluster
 from ampsim.ir import ParameterizedNode
 from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.passes import PassReport
+from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.trace import Recorder
 
@@ -31,9 +31,8 @@ class Observer:
             load_cluster("tflops-1", workers=1),
             [HOST, *[0] * (len(nodes) - 1)],
             Sequential(),
-            clock=SimClock(),
-            recorder=Recorder(nodes, 1, 0),
-            is_abstract=is_abstract,
+            Recorder(nodes, 1, 0),
+            RunSettings(is_abstract=is_abstract),
         )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:

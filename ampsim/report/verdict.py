@@ -198,8 +198,10 @@ def _sureness(records: Sequence[Row], best: Row) -> str:
     flip = format_percent(number(following, "order_flip_probability"))
     when = f" in {_when(following)}" if _has_reached(following) else ""
     next_best = f" Next comes {_name(following)}{when}"
-    with_others = "with other seeds it would not be behind the best with a probability of"
-    return f"{next_best}; {with_others} {flip}.{surer}"
+    return (
+        f"{next_best}; the probability that with other seeds it would not be behind the best is "
+        f"{flip}.{surer}"
+    )
 
 
 def _in_order(records: Sequence[Row]) -> list[Row]:

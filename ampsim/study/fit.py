@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ampsim.model_parallel import Schedule
+from ampsim.model_parallel import RunSettings, Schedule
 from ampsim.study.placing import place_under, prober
 from ampsim.study.task import Plan
 from ampsim.study.training import Training
@@ -30,5 +30,6 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     graph = model.graph(seed)
     probed = prober(model, cluster, seed, lambda: model.data(seed, plan.instances))
     for schedule in schedules:
+        settings = RunSettings(is_abstract=plan.mode == "sleep")
         workers = place_under(schedule, plan.placement, graph, cluster, seed=seed, probed=probed)
-        Training(model, graph, cluster, workers, schedule, is_abstract=plan.mode == "sleep")
+        Training(model, graph, cluster, workers, schedule, settings)

@@ -11,7 +11,7 @@ from typing import Final
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link
-from ampsim.model_parallel import PLACEMENTS, Placement, Schedule
+from ampsim.model_parallel import PLACEMENTS, Placement, RunSettings, Schedule
 from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
 from ampsim.study.placing import prober, workers_of
@@ -153,7 +153,8 @@ class _Trial:
         workers = workers_of(placement, graph, cluster, seed, self._probed)
         batches = self._data.batches("train", epoch=0, seed=seed)
         count = max(INSTANCES, 2 * (schedule.admission.in_flight_max or 0))
-        training = Training(self._model, graph, cluster, workers, schedule, spans_kept=0)
+        settings = RunSettings.of_trial(graph, spans_kept=0)
+        training = Training(self._model, graph, cluster, workers, schedule, settings)
         training.start_epoch(0)
         done = training.train(batches, count)
         return done.end_s - done.start_s

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
-from ampsim.clock import Clock
+from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
-from ampsim.model_parallel import PassReport, Placement, Schedule, placement_of
+from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
 from ampsim.study.crossings import crossings_of
@@ -57,7 +57,7 @@ class Simulation:
         on_items: called with the number of items of each instance that finishes.
         counts_memory: as of `simulate`.
         validate_every: as of `simulate`.
-        times_validation: as of `Training`.
+        times_validation: as of `RunSettings`.
 
     Attributes:
         epoch: epochs that have ended.
@@ -107,12 +107,14 @@ class Simulation:
             cluster,
             workers,
             schedule,
-            clock=clock,
-            spans_kept=spans_kept,
-            is_abstract=mode == "sleep",
-            counts_memory=_counts_memory(cluster, mode) if counts_memory is None else counts_memory,
-            seed=seed,
-            times_validation=times_validation,
+            RunSettings(
+                clock=SimClock() if clock is None else clock,
+                is_abstract=mode == "sleep",
+                counts_memory=_counts_memory(cluster, mode, counts_memory),
+                seed=seed,
+                times_validation=times_validation,
+                spans_kept=spans_kept,
+            ),
         )
         if on_items is not None:
             self._training.tell_items(on_items)
@@ -221,8 +223,10 @@ def _count_if_any(option: str, value: object) -> int | None:
     return None if value is None else require_count(option, value)
 
 
-def _counts_memory(cluster: Cluster, mode: Mode) -> bool:
-    """Whether memory is counted where nobody says."""
+def _counts_memory(cluster: Cluster, mode: Mode, chosen: bool | None) -> bool:
+    """Whether memory is counted: as it was chosen, or where it can tell or costs little."""
+    if chosen is not None:
+        return chosen
     return mode == "numeric" or any(one.memory_bytes is not None for one in cluster.devices)
 
 

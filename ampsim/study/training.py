@@ -12,12 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
-from ampsim.clock import Clock, SimClock
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.model_parallel import Engine, Observer, PassReport, Schedule, average_replicas
+from ampsim.model_parallel import (
+    Engine,
+    Observer,
+    PassReport,
+    RunSettings,
+    Schedule,
+    average_replicas,
+)
 from ampsim.study.model import Model
 from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
@@ -127,18 +133,11 @@ class Training:
         cluster: on what.
         workers: for each node of the graph, the worker that hosts it.
         schedule: how; a solver trains copies of the model, and `workers` are those of the first.
-        clock: whose time passes; a new virtual clock unless given.
-        spans_kept: how many records of each kind to keep, from the first; None for all.
-        is_abstract: shapes instead of numbers (`sleep` mode); None for that wherever control flow
-            does not read values.
-        counts_memory: whether what lies in the workers' memories is counted.
-        seed: of what varies on the cluster; None for a trial in which nothing does.
-        times_validation: whether validation takes its time on the cluster; under a solver it never
-            does.
+        settings: of the run; those of a trial unless given.
 
     Attributes:
         recorder: what has happened.
-        is_abstract: as it was chosen.
+        is_abstract: whether it is in `sleep` mode.
 
     Raises:
         OptionError: the schedule does not fit the graph or the cluster, or control flow reads
@@ -152,43 +151,30 @@ class Training:
         cluster: Cluster,
         workers: Sequence[int],
         schedule: Schedule,
-        *,
-        clock: Clock | None = None,
-        spans_kept: int | None = None,
-        is_abstract: bool | None = None,
-        counts_memory: bool = False,
-        seed: int | None = None,
-        times_validation: bool = True,
+        settings: RunSettings | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
-        if is_abstract is None:
-            is_abstract = not any(node.reads_values for node in graph.nodes)
-        self.is_abstract = is_abstract
+        settings = RunSettings.of_trial(graph) if settings is None else settings
+        self.is_abstract = settings.is_abstract
         self._graph = graph
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
-        self.recorder = Recorder(known, cluster.workers, spans_kept, has_lanes=cluster.has_lanes)
+        self.recorder = Recorder(
+            known, cluster.workers, settings.spans_kept, has_lanes=cluster.has_lanes
+        )
         self._epoch = 0
-        clock = SimClock() if clock is None else clock
-        job, place = job_of(model, graph), (cluster, list(workers))
-        how: dict[str, Any] = {
-            "clock": clock,
-            "recorder": self.recorder,
-            "is_abstract": is_abstract,
-            "counts_memory": counts_memory,
-            "seed": seed,
-        }
+        job, place, how = job_of(model, graph), (cluster, list(workers)), (self.recorder, settings)
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, Solver):
-                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
+                made = SolverEngine(job, model.bare_graph, *place, schedule, *how)
                 self._method: Method = DataParallel(made)
                 self._engine: Any = made
             else:
-                self._engine = Engine(job, *place, schedule, **how)
+                self._engine = Engine(job, *place, schedule, *how)
                 observer = None
-                if not times_validation:
-                    observer = Observer(job_of(model, model.bare_graph()), is_abstract)
+                if not settings.times_validation:
+                    observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
                 self._method = ModelParallel(self._engine, graph, observer)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:

@@ -6,9 +6,15 @@ import re
 
 import pytest
 
-from ampsim.clock import SimClock
 from ampsim.errors import OptionError
-from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Engine, needs_chain, placement_of
+from ampsim.model_parallel import (
+    PLACEMENTS,
+    SCHEDULES,
+    Engine,
+    RunSettings,
+    needs_chain,
+    placement_of,
+)
 from ampsim.study.placing import job_of, prober, workers_of
 from ampsim.trace import Recorder
 
@@ -26,11 +32,10 @@ def fault(chain, make_cluster):
         graph = model.graph(0)
         probed = prober(model, cluster, 0, lambda: model.make_data(0, None))
         placed = workers_of(placement_of(placement), graph, cluster, 0, probed)
+        recorder = Recorder([node.name for node in graph.nodes], workers)
+        settings = RunSettings(is_abstract=True)
         try:
-            Engine(
-                job_of(model, graph), cluster, placed, kind(), clock=SimClock(),
-                recorder=Recorder([node.name for node in graph.nodes], workers), is_abstract=True,
-            )  # fmt: skip
+            Engine(job_of(model, graph), cluster, placed, kind(), recorder, settings)
         except OptionError as error:
             return str(error)
         return None

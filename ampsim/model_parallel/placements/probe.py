@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampsim.clock import SimClock
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.trace import Recorder
 from ampsim.trace.table import Columns
@@ -62,9 +62,8 @@ def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
         ),
         list(range(HOST, len(nodes) - 1)),
         Sequential(),
-        clock=SimClock(),
-        recorder=recorder,
-        is_abstract=not any(node.reads_values for node in nodes),
+        recorder,
+        RunSettings.of_trial(job.graph),
     )
     engine.updater.start_epoch(0)
     replicas = max((len(group) for group in job.graph.replica_groups), default=1)

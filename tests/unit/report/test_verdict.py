@@ -131,7 +131,7 @@ def test_the_next_best_is_named_with_how_sure_that_is(make_table):
     table = ranked(make_table(), [False, False, False], [0.0, 0.012, NAN])
     said = verdict(table, 0.97)
     assert " Next comes pipeline in " in said
-    sure = "with other seeds it would not be behind the best with a probability of 1.20 %."
+    sure = "the probability that with other seeds it would not be behind the best is 1.20 %."
     assert said.endswith(sure)
     assert best_rows(table) == [2]
     assert "tie" not in said
