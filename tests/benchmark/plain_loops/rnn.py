@@ -28,13 +28,14 @@ def loop(parameters):
         gradient, _loss = softmax_gradient(logits, batch.labels)
         d_h = last.backward(h, gradient)
         last.update()
-        to_tokens = np.empty_like(embedded)
+        to_tokens = []
         for step in range(len(tokens) - 1, -1, -1):
             joined, h = taken[step]
             d_joined = recurrent.backward(joined, d_h * (h > 0))
-            d_h, to_tokens[step] = d_joined[:, :width], d_joined[:, width:]
+            d_h = d_joined[:, :width]
+            to_tokens.append(d_joined[:, width:])
         recurrent.update()
         one_hot = (vocabulary == tokens.reshape(-1)).astype(table.dtype)
-        step_table.step(one_hot @ to_tokens.reshape(-1, width))
+        step_table.step(one_hot @ np.concatenate(to_tokens[::-1]))
 
     return train

@@ -1,8 +1,9 @@
-"""The perceptron cut into two stages, each a process of its own, joined by a pipe.
+"""A perceptron of two layers, each a process of its own, joined by a pipe.
 
-The first process has the first two layers and takes a gradient as soon as one has come; the
-second has the other two. A message is an array as `Connection.send_bytes` sends it. The pipe's
-buffer holds all messages on their way, so that nobody waits for the other to read.
+Each process keeps to 1F1B: the first sends two batches ahead, then takes a gradient and sends a
+batch in turn. Nothing drains, and each layer is updated after each backward step. A message is an
+array as `Connection.send_bytes` sends it. The pipe's buffer holds all messages on their way, so
+that nobody waits for the other to read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from plain_loops.parts import softmax_gradient
 
 ROWS, WIDTH, CLASSES = 100, 784, 10
 BUFFER_BYTES = 1 << 22
+AHEAD = 2
+"""Batches that the first process sends before it waits for a gradient: one for each stage."""
+
 MESSAGE_BYTES = 4 * ROWS * WIDTH
 
 
@@ -43,22 +47,28 @@ def receive(pipe, columns):
 
 
 def second(pipe):
-    """The process of the last two layers; it answers what it is told to do."""
+    """The process of the last layer; it answers what it is told to do."""
     widen(pipe)
-    layers = stack(parameters(WIDTH, WIDTH, CLASSES), ["linear-1", "linear-2"])
+    layers = stack(parameters(WIDTH, CLASSES), ["linear-1"])
     labels = np.arange(ROWS) % CLASSES
     while True:
         what, count = pipe.recv()
         if what == "end":
             return
         pipe.send("ready")
+        log = []
         for _ in range(count):
             if what == "echo":
                 pipe.send_bytes(pipe.recv_bytes())
                 continue
-            taken = forward(layers, receive(pipe, WIDTH))
+            x = receive(pipe, WIDTH)
+            log.append(("receive", time.process_time()))
+            taken = forward(layers, x)
             gradient, _loss = softmax_gradient(taken[-1], labels)
             send(pipe, backward(layers, taken, gradient, is_start=False))
+            log.append(("send", time.process_time()))
+        if log:
+            pipe.send(log)
 
 
 def widen(pipe):
@@ -66,6 +76,34 @@ def widen(pipe):
     with socket.socket(fileno=os.dup(pipe.fileno())) as end:
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             end.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+
+
+def undisturbed_s(first, second):
+    """Seconds until the first process ends, if each process had a processor of its own.
+
+    Between two events of its log a process takes what it took of a processor; what it receives it
+    has not before the other has sent it.
+    """
+    clocks, sent, at = [0.0, 0.0], ([], []), [0, 0]
+    logs = (first, [("start", second[0][1]), *second])
+    taken = [0, 0]
+    while at[0] < len(first) - 1:
+        moved = False
+        for own in (0, 1):
+            while at[own] < len(logs[own]) - 1:
+                (_before, low_s), (what, high_s) = logs[own][at[own] : at[own] + 2]
+                if what == "receive":
+                    if taken[own] == len(sent[1 - own]):
+                        break
+                    clocks[own] = max(clocks[own], sent[1 - own][taken[own]])
+                    taken[own] += 1
+                clocks[own] += high_s - low_s
+                if what == "send":
+                    sent[own].append(clocks[own])
+                at[own] += 1
+                moved = True
+        assert moved, "each process waits for the other"
+    return clocks[0]
 
 
 class TwoProcesses:
@@ -76,7 +114,7 @@ class TwoProcesses:
         widen(self.pipe)
         self.other = multiprocessing.Process(target=second, args=(there,), daemon=True)
         self.other.start()
-        self.layers = stack(parameters(WIDTH, WIDTH, WIDTH), ["linear-1", "linear-2"])
+        self.layers = stack(parameters(WIDTH, WIDTH), ["linear-1"])
         self.images = np.random.default_rng(1).random((ROWS, WIDTH), np.float32)
 
     def begin(self, what, count):
@@ -94,20 +132,22 @@ class TwoProcesses:
             least_s = min(least_s, time.perf_counter() - start)
         return least_s / 2
 
-    def train_s(self, batches, in_flight):
-        """Wall seconds of so many batches, at most `in_flight` of them on the way."""
+    def train_s(self, batches):
+        """Seconds of so many batches: on the wall, and with a processor for each process."""
         self.begin("train", batches)
-        start, waiting, sent = time.perf_counter(), [], 0
-        while sent < batches or waiting:
-            is_full = sent == batches or len(waiting) >= in_flight
-            if waiting and (is_full or self.pipe.poll()):
+        start, log, waiting = time.perf_counter(), [("start", time.process_time())], []
+        for batch in range(batches + AHEAD):
+            if batch >= AHEAD:
                 gradient, taken = receive(self.pipe, WIDTH), waiting.pop(0)
+                log.append(("receive", time.process_time()))
                 backward(self.layers, taken, gradient * (taken[-1] > 0))
-            else:
+            if batch < batches:
                 waiting.append(forward(self.layers, self.images, is_end=False))
                 send(self.pipe, waiting[-1][-1])
-                sent += 1
-        return time.perf_counter() - start
+                log.append(("send", time.process_time()))
+        log.append(("end", time.process_time()))
+        wall_s = time.perf_counter() - start
+        return wall_s, undisturbed_s(log, self.pipe.recv())
 
     def end(self):
         with contextlib.suppress(OSError):
