@@ -7,8 +7,8 @@ as plain loops of NumPy (`plain_loops`), without simulator, against one simulate
 calibrated on the same half, schedule `sequential`, composed cells. What a message costs the
 simulated device beside its operations is what the calibration's loop takes to pass one on; a plain
 loop has no messages, but it keeps arrays and finds them again. Two processes: `mlp` with two
-layers, each a stage, joined by a pipe, against two simulated devices and a link that is fitted to echoes over the
-same pipe.
+layers, each a stage, joined by a pipe, against two simulated devices and a link that is fitted to
+echoes over the same pipe.
 
 Calibration and epochs take turns, in short rounds. Epochs are processor time, added up from single
 instances. Instances and the calibration's points are the lower quartile of their rounds, for what
@@ -26,8 +26,10 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -87,7 +89,7 @@ def foretold_pipeline_s(device: Device, link: Link) -> float:
     return float(result.epochs.train_s[0])
 
 
-def link_of(echoes: dict[int, float]) -> Link:
+def link_of(echoes: Mapping[int, float]) -> Link:
     """Latency and bandwidth by least squares of relative errors."""
     sizes, seconds = np.array(list(echoes)), np.array(list(echoes.values()))
     matrix = np.stack([np.ones(len(sizes)), sizes], axis=1) / seconds[:, None]
@@ -103,7 +105,7 @@ def is_seen(one: MachinePoint) -> bool:
     return (ROWS.index(k) + MATRICES.index(tuple(matrix))) % 2 == 0
 
 
-def show(name: str, told: float, taken: float, rounds: list[float]) -> None:
+def show(name: str, told: float, taken: float, rounds: Sequence[float]) -> None:
     low, middle, high = np.quantile(rounds, [0.25, 0.5, 0.75])
     print(
         f"{name:14} foretold {told:.4f} s, taken {taken:.4f} s, ratio {told / taken:.3f}; rounds:"
@@ -146,7 +148,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--nodes", default=None, metavar="MODEL")
     options = parser.parse_args()
-    loops, taken, piped = {}, {}, []
+    loops: dict[str, Any] = {}
+    taken: dict[str, list[list[float]]] = {}
+    piped: list[tuple[float, float]] = []
     for name in CASES:
         model = model_of(name)
         instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
@@ -155,7 +159,7 @@ def main() -> None:
     stages = TwoProcesses()
     stages.train_s(AHEAD)
     rounds: list[list[MachinePoint]] = []
-    echoes = dict.fromkeys(ECHOES, float("inf"))
+    echoes: dict[int, float] = dict.fromkeys(ECHOES, float("inf"))
     for _ in range(options.rounds):
         rounds.append(measure(rounds=1))
         for name, loop in loops.items():

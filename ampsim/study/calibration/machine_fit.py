@@ -17,9 +17,13 @@ from ampsim.study.calibration.least_squares import (
     student_quantile,
 )
 from ampsim.study.calibration.machine_points import Kind, MachinePoint
-from ampsim.study.calibration.surface_fit import Rated, fit_grid
+from ampsim.study.calibration.surface_fit import Grid, Rated, fit_grid
 
-PASSED: Final = ("operation_overhead_s", "pass_bandwidth_bytes_per_s", "functions_per_s")
+PASSED: Final[tuple[str, ...]] = (
+    "operation_overhead_s",
+    "pass_bandwidth_bytes_per_s",
+    "functions_per_s",
+)
 """The numbers that light operations decide."""
 
 POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
@@ -141,7 +145,7 @@ def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
     Raises:
         OptionError: all products are of one way.
     """
-    grids = []
+    grids: list[Grid] = []
     for way in WAYS:
         products = [
             Rated(

@@ -201,7 +201,7 @@ def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
 
     def backward(_number: int) -> None:
         for _ in range(steps):
-            one_g @ w.T
+            _ = one_g @ w.T
         np.matmul(x.T, g, out=to_weight)
 
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
@@ -234,8 +234,13 @@ def _light(shape: tuple[int, int]) -> _Turn:
     )
 
 
-def _unary(function: Callable[[np.ndarray], object]) -> Callable[..., object]:
-    return lambda x, _y: function(x)
+def _unary(
+    function: Callable[[np.ndarray], object],
+) -> Callable[[np.ndarray, np.ndarray], object]:
+    def call(x: np.ndarray, _y: np.ndarray) -> object:
+        return function(x)
+
+    return call
 
 
 def _on_turns(

@@ -8,6 +8,7 @@ product decides a value, it lies on the straight line through its neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Final, NamedTuple
@@ -52,7 +53,10 @@ class Grid(NamedTuple):
 
     def fractions(self, of_flop_per_s: float) -> list[tuple[int, int, float]]:
         """The same as fractions of a rate, in four digits, and at most all of it."""
-        return [(*at, round(min(rate / of_flop_per_s, 1.0), 4)) for *at, rate in self.points]
+        return [
+            (rows, elements, round(min(rate / of_flop_per_s, 1.0), 4))
+            for rows, elements, rate in self.points
+        ]
 
 
 def fit_grid(products: Sequence[Rated]) -> Grid:
@@ -63,16 +67,21 @@ def fit_grid(products: Sequence[Rated]) -> Grid:
     flop, seconds, overhead_s = np.array([one[2:] for one in products], float).T
     bends = STIFFNESS * _bends(np.log(rows), np.log(elements))
     rates = flop / np.maximum(seconds - overhead_s, COMPUTE_MIN * seconds)
-    logs = np.full(parts.shape[1], -np.log(np.median(rates)))
+    logs = np.full(parts.shape[1], -math.log(float(np.median(rates))))
     for _ in range(ITERATIONS):
         compute_s = flop[:, None] * parts * np.exp(logs)
         fitted_s = overhead_s + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        step = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
-        logs += np.clip(step, -STEP_MAX, STEP_MAX)
-    rated = zip(product(rows, elements), np.exp(-logs).tolist(), strict=True)
-    return Grid([(*at, rate) for at, rate in rated])
+        logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
+    rated: list[float] = np.exp(-logs).tolist()
+    places = product(rows, elements)
+    return Grid([(*place, rate) for place, rate in zip(places, rated, strict=True)])
+
+
+def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Least squares of a linear system."""
+    return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 
 def _spread(one: Rated, rows: list[int], elements: list[int]) -> np.ndarray:
@@ -93,7 +102,7 @@ def _places(counts: Sequence[int], inner: Sequence[int]) -> list[int]:
 
 def _bends(rows: np.ndarray, elements: np.ndarray) -> np.ndarray:
     """A row for each three neighbours on the grid: how far the middle is off the line."""
-    found = []
+    found: list[np.ndarray] = []
     for axis, places in enumerate((rows, elements)):
         for middle in range(1, len(places) - 1):
             low, at, high = places[middle - 1 : middle + 2]

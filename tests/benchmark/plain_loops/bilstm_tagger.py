@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from plain_loops.parts import (
@@ -32,7 +34,8 @@ def read(layer, rows):
 
 def read_back(layer, kept, d_hs, width):
     """The gradients of the rows; those of h may be None but at the end."""
-    d_state, d_c, d_rows = None, None, [None] * len(kept)
+    d_state, d_c = None, None
+    d_rows: list[Any] = [None] * len(kept)
     for place in range(len(kept) - 1, -1, -1):
         d_h = d_hs[place]
         if d_state is not None:

@@ -20,12 +20,13 @@ def sums(indices: np.ndarray, size: int, dtype) -> np.ndarray:
 
 def loop(parameters):
     """What trains on one instance."""
-    *bonds, of_input, of_state = [Layer(parameters, name, Adam, RATE) for name in NAMES]
+    made = [Layer(parameters, name, Adam, RATE) for name in NAMES]
+    bonds, of_input, of_state = made[:4], made[4], made[5]
     to_gate, to_value = (
         Layer(parameters, name, Adam, RATE) for name in ("readout-gate", "readout-value")
     )
     layers = [*bonds, of_input, of_state, to_gate, to_value]
-    units, dtype = bonds[0].weight.shape[0], bonds[0].weight.dtype
+    units, dtype = len(bonds[0].weight), bonds[0].weight.dtype
 
     def update_atoms(received, h):
         gates, recurrent = of_input.forward(received), of_state.forward(h)

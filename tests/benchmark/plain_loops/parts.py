@@ -65,6 +65,7 @@ class Layer:
         self.weight, self.bias = self.theta[:size].reshape(shape), self.theta[size:]
         self.to_weight, self.to_bias = self.gradient[:size].reshape(shape), self.gradient[size:]
         self.optimizer = optimizer(self.theta, rate)
+        self.d_out = len(bias)
         self.inputs: list[np.ndarray] = []
         self.gradients: list[np.ndarray] = []
         parameters[f"{name}.weight"], parameters[f"{name}.bias"] = self.weight, self.bias
@@ -165,13 +166,13 @@ def lstm_backward(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """The gradient of what was joined, and of each cell."""
     joined, cells, gates, candidate, bent = kept
-    units = bent.shape[1]
+    units = int(bent.shape[1])
     through = 1 - bent * bent
     through *= gates[:, :units]
     through *= d_h
     if d_c is not None:
         through += d_c
-    slopes = np.empty((len(bent), layer.weight.shape[1]), bent.dtype)
+    slopes = np.empty((len(bent), layer.d_out), bent.dtype)
     np.multiply(d_h, bent, out=slopes[:, :units])
     np.multiply(through, candidate, out=slopes[:, units : 2 * units])
     to_cells = []

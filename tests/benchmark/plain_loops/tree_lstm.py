@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def loop(parameters):
             hs.append(h)
             cs.append(c)
             kept.append(one)
-        d_hs, d_cs = [], [None] * count
+        d_hs: list[Any] = []
+        d_cs: list[Any] = [None] * count
         for h, label in zip(hs, tree.labels.tolist(), strict=True):
             gradient, _loss = gradient_of_one(classifier.forward(h), label)
             d_hs.append(classifier.backward(h, gradient))
