@@ -142,36 +142,57 @@ def show_nodes(device: Device, name: str) -> None:
     print(table.head(25).to_string())
 
 
+class Measured:
+    """What the rounds took.
+
+    Attributes:
+        points: of the calibration.
+        instances: by model, seconds of each instance in each epoch.
+        echoes: least seconds of a message one way, by its bytes.
+        piped: seconds of the pipeline, on the wall and undisturbed.
+    """
+
+    def __init__(self) -> None:
+        self.rounds: list[list[MachinePoint]] = []
+        self.instances: dict[str, list[list[float]]] = {name: [] for name in CASES}
+        self.echoes: dict[int, float] = dict.fromkeys(ECHOES, float("inf"))
+        self.piped: list[tuple[float, float]] = []
+
+    def measure(self, rounds: int) -> None:
+        loops: dict[str, Any] = {}
+        for name in CASES:
+            model = model_of(name)
+            instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
+            loops[name] = LOOPS[name](model.parameters()), instances
+            epoch_s(*loops[name])
+        stages = TwoProcesses()
+        stages.train_s(AHEAD)
+        for _ in range(rounds):
+            self.rounds.append(measure(rounds=1))
+            for name, loop in loops.items():
+                self.instances[name] += [epoch_s(*loop) for _ in range(EPOCHS)]
+            for size, least in self.echoes.items():
+                self.echoes[size] = min(least, stages.echo_s(size, 10))
+            self.piped += [stages.train_s(BATCHES) for _ in range(EPOCHS)]
+        stages.end()
+
+    @property
+    def points(self) -> list[MachinePoint]:
+        return [
+            replace(same[0], seconds=float(np.quantile([one.seconds for one in same], 0.25)))
+            for same in zip(*self.rounds, strict=True)
+        ]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--nodes", default=None, metavar="MODEL")
     options = parser.parse_args()
-    loops: dict[str, Any] = {}
-    taken: dict[str, list[list[float]]] = {}
-    piped: list[tuple[float, float]] = []
-    for name in CASES:
-        model = model_of(name)
-        instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
-        loops[name], taken[name] = (LOOPS[name](model.parameters()), instances), []
-        epoch_s(*loops[name])
-    stages = TwoProcesses()
-    stages.train_s(AHEAD)
-    rounds: list[list[MachinePoint]] = []
-    echoes: dict[int, float] = dict.fromkeys(ECHOES, float("inf"))
-    for _ in range(options.rounds):
-        rounds.append(measure(rounds=1))
-        for name, loop in loops.items():
-            taken[name] += [epoch_s(*loop) for _ in range(EPOCHS)]
-        echoes = {size: min(least, stages.echo_s(size, 10)) for size, least in echoes.items()}
-        piped += [stages.train_s(BATCHES) for _ in range(EPOCHS)]
-    stages.end()
-    points = [
-        replace(same[0], seconds=float(np.quantile([one.seconds for one in same], 0.25)))
-        for same in zip(*rounds, strict=True)
-    ]
-    fit = fit_machine([one for one in points if is_seen(one)])
+    measured = Measured()
+    measured.measure(options.rounds)
+    fit = fit_machine([one for one in measured.points if is_seen(one)])
     device = Device(name="half", **fit.numbers)
     for key, value in fit.numbers.items():
         if isinstance(value, float):
@@ -179,14 +200,13 @@ def main() -> None:
     for kind in ("product", "light"):
         sizes = [abs(one) for one in fit.of(kind)]
         print(f"{len(sizes)} {kind} points of the fit: median {statistics.median(sizes):.1%}")
-    show_products(device, [one for one in points if not is_seen(one)])
-    for name in CASES:
-        quartiles = np.quantile(taken[name], 0.25, axis=0)
-        sums = [sum(times) for times in taken[name]]
-        show(name, foretold_s(device, name), float(quartiles.sum()), sums)
-    link = link_of(echoes)
+    show_products(device, [one for one in measured.points if not is_seen(one)])
+    for name, epochs in measured.instances.items():
+        quartiles = np.quantile(epochs, 0.25, axis=0)
+        show(name, foretold_s(device, name), float(quartiles.sum()), [sum(one) for one in epochs])
+    link = link_of(measured.echoes)
     print(f"link: {link.latency_s:.3g} s, {link.bandwidth_bytes_per_s:.3g} bytes/s")
-    wall, undisturbed = (list(times) for times in zip(*piped, strict=True))
+    wall, undisturbed = (list(times) for times in zip(*measured.piped, strict=True))
     told = foretold_pipeline_s(device, link)
     show("two processes", told, min(wall), wall)
     show("undisturbed", told, float(np.quantile(undisturbed, 0.25)), undisturbed)

@@ -48,20 +48,11 @@ FULL = {
     "copy_latency_s": 1e-6,
     "forward_efficiency": [[1, 1000, 0.1], [1, 9000, 0.2], [64, 1000, 0.5], [64, 9000, 1]],
     "backward_efficiency": [[1, 1000, 0.1], [8, 1000, 1.0]],
-    "pass_bandwidth_bytes_per_s": 5e10,
-    "functions_per_s": 3e9,
+    **{"pass_bandwidth_bytes_per_s": 5e10, "functions_per_s": 3e9},
 }
-LEFT_OUT = {
-    "edge": {
-        *("dispatch_s", "forward_efficiency", "backward_efficiency"),
-        "pass_bandwidth_bytes_per_s",
-    },
-    "issued": {
-        *("operation_overhead_s", "efficiency", "matrix_efficiency"),
-        "light_bandwidth_bytes_per_s",
-    },
-}
-"""Keys that a file lacks, for others stand in their place."""
+APART = ("forward_efficiency", "backward_efficiency", "pass_bandwidth_bytes_per_s", "dispatch_s")
+CURVES = ("efficiency", "matrix_efficiency", "light_bandwidth_bytes_per_s")
+LEFT_OUT = {"edge": {*APART}, "issued": {"operation_overhead_s", *CURVES}}  # one in place of others
 SOURCE = {"kind": "assumed", "text": "for tests"}
 RACK = {
     "description": "two kinds",
@@ -141,10 +132,10 @@ GROUPS = (
     (*MEMORY, "cache_bytes", "cache_bandwidth_bytes_per_s"),
     (*MEMORY, "light_bandwidth_bytes_per_s"),
     ("idle_power_w", "busy_power_w"),
-    *((key,) for key in ("message_overhead_s", "dispatch_s", "copy_bandwidth_bytes_per_s")),
+    *((key,) for key in ("message_overhead_s", *APART[2:], "copy_bandwidth_bytes_per_s")),
     ("copy_bandwidth_bytes_per_s", "copy_latency_s"),
     ("forward_efficiency", "backward_efficiency"),
-    *((key,) for key in ("pass_bandwidth_bytes_per_s", "functions_per_s")),
+    ("functions_per_s",),
 )
 """Keys that go together."""
 

@@ -16,7 +16,10 @@ from plain_loops.parts import (
 )
 
 RATE = 1e-3
-NAMES = ("character-forward", "character-backward", "word-forward", "word-backward")
+NAMES = (
+    *("character-forward", "character-backward", "word-forward", "word-backward"),
+    *("hidden", "tags"),
+)
 
 
 def read(layer, rows):
@@ -45,64 +48,76 @@ def read_back(layer, kept, d_hs, width):
     return np.concatenate(d_rows)
 
 
-def loop(parameters):
-    """What trains on one instance."""
-    words = Table(parameters, "word-embedding", RATE)
-    characters = Table(parameters, "character-embedding", RATE)
-    there, back, ahead, behind = [Layer(parameters, name, Adam, RATE) for name in NAMES]
-    hidden, tags = (Layer(parameters, name, Adam, RATE) for name in ("hidden", "tags"))
-    width, narrow = words.weight.shape[1], characters.weight.shape[1]
-    half = width // 2
+class Network:
+    """Layers of the network, and a step of each instance."""
 
-    def spell(numbers):
-        letters = characters.weight[numbers]
-        hs, kept = read(there, letters)
-        mirrored, kept_back = read(back, letters[::-1])
+    def __init__(self, parameters):
+        self.words = Table(parameters, "word-embedding", RATE)
+        self.characters = Table(parameters, "character-embedding", RATE)
+        self.layers = [Layer(parameters, name, Adam, RATE) for name in NAMES]
+        self.there, self.back, self.ahead, self.behind, self.hidden, self.tags = self.layers
+        self.width, self.narrow = (table.weight.shape[1] for table in (self.words, self.characters))
+
+    def spell(self, numbers):
+        letters = self.characters.weight[numbers]
+        hs, kept = read(self.there, letters)
+        mirrored, kept_back = read(self.back, letters[::-1])
         return np.concatenate([hs[-1], mirrored[-1]], axis=1), (kept, kept_back)
 
-    def spell_back(kept, d_word):
+    def spell_back(self, kept, d_word):
         d_last = [None] * (len(kept[0]) - 1)
-        ways = zip((there, back), kept, (d_word[:, :half], d_word[:, half:]), strict=True)
+        ways = zip(
+            (self.there, self.back),
+            kept,
+            (d_word[:, : self.width // 2], d_word[:, self.width // 2 :]),
+            strict=True,
+        )
         d_letters, d_mirrored = (
-            read_back(layer, one, [*d_last, d_h], narrow) for layer, one, d_h in ways
+            read_back(layer, one, [*d_last, d_h], self.narrow) for layer, one, d_h in ways
         )
         return d_letters + d_mirrored[::-1]
 
-    def train(sentence):
+    def train(self, sentence):
         frequent, rare = np.flatnonzero(sentence.frequent), np.flatnonzero(~sentence.frequent)
-        spelled = [spell(sentence.characters[word]) for word in rare.tolist()]
-        rows = np.empty((len(sentence.tags), width), words.weight.dtype)
-        rows[frequent] = words.weight[sentence.words[frequent]]
+        spelled = [self.spell(sentence.characters[word]) for word in rare.tolist()]
+        rows = np.empty((len(sentence.tags), self.width), self.words.weight.dtype)
+        rows[frequent] = self.words.weight[sentence.words[frequent]]
         if spelled:
             rows[rare] = np.concatenate([one for one, _kept in spelled])
-        hs, kept = read(ahead, rows)
-        mirrored, kept_back = read(behind, rows[::-1])
+        hs, kept = read(self.ahead, rows)
+        mirrored, kept_back = read(self.behind, rows[::-1])
         both = np.concatenate([np.concatenate(hs), np.concatenate(mirrored)[::-1]], axis=1)
-        bent = np.tanh(hidden.forward(both))
-        gradient, _loss = softmax_gradient(tags.forward(bent), sentence.tags)
+        bent = np.tanh(self.hidden.forward(both))
+        gradient, _loss = softmax_gradient(self.tags.forward(bent), sentence.tags)
         slope = 1 - bent * bent
-        slope *= tags.backward(bent, gradient)
-        d_both = hidden.backward(both, slope)
+        slope *= self.tags.backward(bent, gradient)
+        d_both = self.hidden.backward(both, slope)
         units = d_both.shape[1] // 2
         d_ahead, d_behind = d_both[:, :units], d_both[::-1, units:]
         count = range(len(rows))
-        d_rows = read_back(ahead, kept, [d_ahead[i : i + 1] for i in count], width)
-        d_mirrored = read_back(behind, kept_back, [d_behind[i : i + 1] for i in count], width)
+        d_rows = read_back(self.ahead, kept, [d_ahead[i : i + 1] for i in count], self.width)
+        d_mirrored = read_back(
+            self.behind, kept_back, [d_behind[i : i + 1] for i in count], self.width
+        )
         d_rows += d_mirrored[::-1]
         if len(frequent):
-            words.update(sentence.words[frequent], d_rows[frequent])
+            self.words.update(sentence.words[frequent], d_rows[frequent])
         else:
-            words.rest()
+            self.words.rest()
         d_rare = d_rows[rare]
         d_letters = [
-            spell_back(kept, d_rare[place : place + 1]) for place, (_, kept) in enumerate(spelled)
+            self.spell_back(kept, d_rare[place : place + 1])
+            for place, (_, kept) in enumerate(spelled)
         ]
-        for layer in (ahead, behind, hidden, tags, there, back):
+        for layer in self.layers:
             layer.update()
         numbers = [sentence.characters[word] for word in rare.tolist()]
         if numbers:
-            characters.update(np.concatenate(numbers), np.concatenate(d_letters))
+            self.characters.update(np.concatenate(numbers), np.concatenate(d_letters))
         else:
-            characters.rest()
+            self.characters.rest()
 
-    return train
+
+def loop(parameters):
+    """What trains on one instance."""
+    return Network(parameters).train
