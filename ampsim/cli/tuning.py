@@ -85,7 +85,11 @@ class Tuning:
     ] = None
     ranks: Annotated[
         int | None,
-        optional("N", "Copies of the model, of a solver.  [default: as many as there is room for]"),
+        optional(
+            "N",
+            "Copies of the model, or groups of copies, of a solver.  "
+            "[default: as many as there is room for]",
+        ),
     ] = None
     workers_per_rank: Annotated[
         int | None, optional("N", "Workers of each copy, of a solver.  [default: 1]")
@@ -95,7 +99,9 @@ class Tuning:
         optional(
             "NAME[:N]",
             "The schedule inside each copy, of a solver, and its --max-active-keys: such as "
-            "pipeline:4, or, where weights are exchanged, amp:8.  [default: sequential]",
+            "pipeline:4, or, where weights are exchanged, amp:8. Or a solver and its ranks, such "
+            "as sync-sgd:4: each rank is a group of so many, whose copies may have a schedule, as "
+            "in sync-sgd:4/pipeline:2.  [default: sequential]",
         ),
     ] = None
     collective: Annotated[

@@ -3,6 +3,8 @@
 from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.engine import SolverEngine
+from ampsim.data_parallel.inner_names import name_of
+from ampsim.data_parallel.meeting import OF_GROUP
 from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.setting import CENTRE
 from ampsim.data_parallel.solver import (
@@ -13,7 +15,6 @@ from ampsim.data_parallel.solver import (
     Step,
     Vector,
     Waits,
-    name_of,
 )
 from ampsim.data_parallel.solvers import (
     EASGD,
@@ -34,6 +35,7 @@ __all__ = [
     "CENTRE",
     "COLLECTIVES",
     "EASGD",
+    "OF_GROUP",
     "SOLVERS",
     "SSP",
     "AsyncEASGD",

@@ -28,12 +28,26 @@ class Deal:
             epoch; none for a rank that only meets the others this time.
         first: the first instance's number; the others follow.
         rows: items in all of them.
+        is_last: whether the ranks of a group meet after it, in any case.
     """
 
     epoch: int
     batches: tuple[Any, ...]
     first: int
     rows: int
+    is_last: bool = False
+
+
+class Deals(Protocol):
+    """Who tells ranks what to do."""
+
+    def take(self, rank: int) -> Deal | None:
+        """What `rank` does next; None where there is nothing left."""
+        ...
+
+    def close(self, deal: Deal) -> None:
+        """Note that what a deal was for has been done."""
+        ...
 
 
 class Dealer:

@@ -15,13 +15,15 @@ from ampsim.data_parallel.fitting import (
     require_plain,
 )
 from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.parameters import Parameters, shapes_of, weighted_mean
+from ampsim.data_parallel.model_copy import ModelCopy
+from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.ranks import RankMaker
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver, Vector
 from ampsim.data_parallel.visits import Visits
 from ampsim.errors import StuckError
-from ampsim.hardware import HOST, Cluster
+from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
 from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings
@@ -69,9 +71,12 @@ class SolverEngine:
         names = [node.name for node in nodes]
         thetas = [node.theta for node in nodes]
         instant = Instant(clock)
-        together = solver.batches_per_deal
-        is_together = solver.meets == "all"
-        dealer = Dealer(self._count, together, in_rounds=is_together, on_epoch=self._end_epoch)
+        self._dealer = Dealer(
+            self._count,
+            solver.batches_per_deal,
+            in_rounds=solver.meets == "all",
+            on_epoch=self._end_epoch,
+        )
         self._setting = Setting(
             solver=solver,
             pull=solver.pull(self._count),
@@ -85,13 +90,11 @@ class SolverEngine:
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),
-            dealer=dealer,
+            dealer=self._dealer,
             rate=optimizer.rate,
         )
-        steps_elsewhere = solver.meets == "server" and solver.sends == "gradient"
-        own = replace(job, optimizer=BARE if steps_elsewhere else optimizer)
-        self._ranks = self._make_ranks(own, make_graph, placement)
-        self._visits: Visits | None = None
+        own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
+        self._make_ranks(RankMaker(own, make_graph, placement, self._totals_of))
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
@@ -113,13 +116,16 @@ class SolverEngine:
     def _connect(self, outer: Parameters) -> None:
         """Give ranks what they exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
-        exchange: Meeting | Visits = Meeting(setting, self._ranks, outer)
+        self._visits: Visits | None = None
+        self._exchange: Meeting | Visits
         if solver.meets == "server":
-            first = self._count * solver.workers_per_rank
+            first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
-            self._visits = exchange = Visits(setting, self._ranks, servers)
+            self._exchange = self._visits = Visits(setting, self._ranks, servers)
+        else:
+            self._exchange = Meeting(setting, self._ranks, outer)
         for rank in self._ranks:
-            rank.exchange = exchange
+            rank.exchange = self._exchange
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
         """Train until all `batches` of an epoch have been merged.
@@ -140,11 +146,11 @@ class SolverEngine:
         self._epoch = epoch
         self._is_going_on = later is not None
         self._end = self._clock.signal()
-        setting.dealer.offer(epoch, batches, later)
+        self._dealer.offer(epoch, batches, later)
         start_s = self._last_end_s
         try:
             self._take_parameters()
-            if not setting.dealer.has_any(epoch):
+            if not self._dealer.has_any(epoch):
                 self._end_epoch(epoch)
             if epoch not in self._ended:
                 self._begin_idle()
@@ -172,23 +178,11 @@ class SolverEngine:
         """Measure the centre, off the clock: no virtual time passes."""
         return self._observer.validate(batches, self._last_end_s)
 
-    def _make_ranks(
-        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int]
-    ) -> list[Rank]:
-        each = self._solver.workers_per_rank
-        ranks: list[Rank] = []
-        for number in range(self._count):
-            graph = make_graph()
-            for node, theta in zip(graph.parameterized, self._setting.centre.thetas, strict=True):
-                node.adopt(theta)
-            first = number * each
-            placed = [worker if worker == HOST else first + worker for worker in placement]
-            workers = range(first, first + each)
-            own = replace(job, graph=graph)
-            rank = Rank(number, own, workers, placed, self._setting, totals=self._totals_of)
-            rank.controller.on_finish = self._tell
-            ranks.append(rank)
-        return ranks
+    def _make_ranks(self, maker: RankMaker) -> None:
+        self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
+        self._copies: list[ModelCopy] = maker.copies
+        for copy in self._copies:
+            copy.controller.on_finish = self._tell
 
     def _tell(self, items: int) -> None:
         self.on_items(items)
@@ -198,8 +192,8 @@ class SolverEngine:
 
     def _start_processors(self) -> None:
         setting, seed = self._setting, self._setting.run.seed
-        for rank in self._ranks:
-            for processor, tasks in rank.assembly.tasks:
+        for copy in self._copies:
+            for processor, tasks in copy.assembly.tasks:
                 self._clock.start(processor.work(tasks), f"worker-{processor.index}")
         for server in self._visits.servers if self._visits is not None else ():
             tasks: Tasks = server
@@ -237,24 +231,10 @@ class SolverEngine:
             self._next_end in self._closed
         ):  # a slow rank may still have a batch of an earlier one
             self._closed.remove(self._next_end)
-            self._ended[self._next_end] = (self._clock.now, self._snapshot())
+            self._ended[self._next_end] = (self._clock.now, self._exchange.weights())
             if self._is_going_on and self._next_end == self._epoch:
                 self._end.fire()
             self._next_end += 1
-
-    def _snapshot(self) -> list[Vector]:
-        """The centre's weights; the mean of the ranks' where they step before they meet."""
-        setting = self._setting
-        if setting.is_abstract or not self._solver.steps_first:
-            return list(setting.centre.thetas)
-        thetas: list[Vector] = []
-        for place in range(len(setting.nodes)):
-            vectors = [rank.theta(place) for rank in self._ranks]
-            alike = all(one is vectors[0] for one in vectors)
-            mean = vectors[0] if alike else weighted_mean(vectors, [1] * len(vectors))
-            assert mean is not None
-            thetas.append(mean)
-        return thetas
 
     def _note_peaks(self) -> None:
         summary = self._recorder.summary
@@ -263,8 +243,8 @@ class SolverEngine:
             for worker, memory in enumerate(self._setting.memories.all)
             for sample in memory.timeline
         ]
-        for rank in self._ranks:
-            for placed in rank.assembly.placed_nodes:
+        for copy in self._copies:
+            for placed in copy.assembly.placed_nodes:
                 if placed.steps.activations is not None:
                     most = summary.in_flight_max.get(placed.index, 0)
                     held = placed.steps.activations.held_max
@@ -277,7 +257,7 @@ class SolverEngine:
         Raises:
             StuckError: it has not, and nothing is left to do.
         """
-        left = self._setting.dealer.open_deals
+        left = self._dealer.open_deals
         if left:
             busy = [rank.number for rank in self._ranks if not rank.is_idle]
             raise StuckError(

@@ -46,6 +46,11 @@ def outer_of(solver: Solver) -> Optimizer:
     return nesterov(solver.outer_rate, solver.outer_momentum)
 
 
+def with_groups(solver: Solver) -> list[Solver]:
+    """The solver, and those of groups inside it, the outermost first."""
+    return [solver] if solver.group is None else [solver, *with_groups(solver.group)]
+
+
 def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
     """Check that copies of a network can be trained.
 
@@ -59,12 +64,13 @@ def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
                 f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
-    if is_abstract and solver.reads_values:
-        raise OptionError(
-            f"mode 'sleep' has no numbers, but {solver.name} decides by them; use mode 'numeric'"
-        )
-    if solver.overlaps_backward:
-        stages_of(graph, f"{solver.name} with overlap", "leave overlap out")
+    for one in with_groups(solver):
+        if is_abstract and one.reads_values:
+            raise OptionError(
+                f"mode 'sleep' has no numbers, but {one.name} decides by them; use mode 'numeric'"
+            )
+        if one.overlaps_backward:
+            stages_of(graph, f"{one.name} with overlap", "leave overlap out")
     if graph.replica_groups:
         names = ", ".join(node.name for node in graph.replica_groups[0])
         raise OptionError(
@@ -79,6 +85,11 @@ def require_plain(cluster: Cluster, solver: Solver) -> None:
     Raises:
         OptionError: it does.
     """
+    if cluster.checkpoints is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has checkpoints, which are of the nodes of one "
+            "copy of a model, and ranks exchange their weights; leave them out, or take a schedule"
+        )
     fault = None
     if cluster.host is not None and not cluster.is_host_free:
         fault = "a host that takes time"

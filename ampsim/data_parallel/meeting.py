@@ -8,9 +8,11 @@ messages say.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ampsim.data_parallel.columns import columns_of
+from ampsim.data_parallel.gathered import Gathered, distance_of, mean_of
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import ELASTIC, Setting
@@ -20,6 +22,11 @@ from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
 
 NO_SERVER = -1
+"""In place of a server's worker: a rank meets all others."""
+
+OF_GROUP = -3
+"""The same: a rank meets all others of its group; one less in a group within a group, and so on."""
+
 ALL = WAITS.index("all")
 
 
@@ -30,27 +37,59 @@ class Meeting:
         setting: what ranks have in common.
         ranks: all of them.
         outer: makes the centre's own steps, where the solver has them.
+        group: what the ranks are together; None where no other solver is around.
+
+    Attributes:
+        due: places of vectors of which some rank had a gradient when they last met.
+        counts: gradients of these vectors.
     """
 
-    def __init__(self, setting: Setting, ranks: Sequence[Rank], outer: Parameters) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        ranks: Sequence[Rank],
+        outer: Parameters,
+        group: Gathered | None = None,
+    ) -> None:
         self._setting = setting
         self._ranks = ranks
-        self._outer = outer
+        self._outer, self._group = outer, group
         solver = setting.solver
         self._there: dict[int, float] = {}
         self._ready: dict[int, float] = {}
         self._before: list[Vector | None] = []
-        self._due: set[int] = set()
-        self._counts = [0] * len(setting.nodes)
+        self.due: set[int] = set()
+        self.counts = [0] * len(setting.nodes)
         self._began_s = 0.0
         self._met: set[int] = set()
         self._distances = [math.nan] * len(ranks)
+        self._is_closing_met = False
+        self._is_alone = group is not None and len(ranks) == 1
         self._streams = [
-            Stream(setting, workers, places, self._came) for workers, places in columns_of(ranks)
+            Stream(setting, workers, places, self._came)
+            for workers, places in ([] if self._is_alone else columns_of(ranks))
         ]
-        self._ready_early = Readiness(self._streams, ranks) if solver.overlaps_backward else None
+        is_early = solver.overlaps_backward and not self._is_alone
+        self._ready_early = Readiness(self._streams, ranks) if is_early else None
         self._parts = 1 + sum(len(stream.buckets) for stream in self._streams)
         self._missing = [self._parts] * len(ranks)
+
+    @property
+    def columns(self) -> int:
+        """How many collectives a meeting has at least: of the workers that host the same nodes."""
+        return len(self._streams)
+
+    def spread(self, cause: Cause, came: Callable[[int, Cause], None]) -> None:
+        """Send the vectors of the first rank to the others; `came` is told of each column."""
+        for stream in self._streams:
+            stream.spread(cause, came)
+
+    def weights(self) -> list[Vector]:
+        """What ranks have learned: the centre, or the mean of ranks that have stepped since."""
+        setting = self._setting
+        if setting.is_abstract or not setting.solver.steps_first or self._is_closing_met:
+            return list(setting.centre.thetas)
+        return mean_of(self._ranks, len(setting.nodes))
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Nothing happens before the gradient is there."""
@@ -74,11 +113,8 @@ class Meeting:
         is_first = self._setting.solver.steps_first
         if is_first and self._is_meeting(rank) and rank.number not in self._met:
             rank.forget_gradients()
-            rank.close()
             self._arrive(rank, cause)
             return
-        if not is_first or rank.number not in self._met:
-            rank.close()
         self._go_on(rank, cause)
 
     def ended(self, rank: Rank) -> None:
@@ -93,7 +129,7 @@ class Meeting:
             if theta is not None:
                 rank.adopt(place, solver.adopt(rank.theta(place), theta))
             if rank.number == 0:
-                count = self._counts[place]
+                count = self.counts[place]
                 setting.recorder.updates.append((setting.places[place], now_s, count, 0.0, 0))
             return None
         is_pulled = solver.is_elastic and rank.number in self._met
@@ -119,14 +155,21 @@ class Meeting:
         return stepped
 
     def _is_meeting(self, rank: Rank) -> bool:
-        return (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
+        is_full = (rank.steps + 1) % self._setting.solver.deals_per_exchange == 0
+        return is_full or (rank.deal is not None and rank.deal.is_last)
 
     def _go_on(self, rank: Rank, cause: Cause) -> None:
-        """Take the next deal."""
+        """Take the next deal, or let the group know."""
+        has_met = rank.number in self._met
+        self._is_closing_met = has_met
+        rank.close()
         self._met.discard(rank.number)
         rank.forget_gradients()
-        rank.steps += 1
-        rank.begin(cause)
+        rank.steps = 0 if has_met else rank.steps + 1
+        if has_met and self._group is not None:
+            self._group.met(rank, cause)
+        else:
+            rank.begin(cause)
 
     def _arrive(self, rank: Rank, cause: Cause) -> None:
         """Wait for the others; the last one starts the collective."""
@@ -151,18 +194,26 @@ class Meeting:
 
     def _came(self, number: int, cause: Cause) -> None:
         self._missing[number] -= 1
-        if not self._missing[number]:
-            self._over(self._ranks[number], cause)
+        if self._missing[number]:
+            return
+        self._missing[number] = self._parts
+        rank = self._ranks[number]
+        if len(self._ranks) == 1:  # it has nothing from others that its copies do not have
+            self._over(rank, cause)
+        else:
+            rank.hand_out(cause, partial(self._over, rank))
 
     def _over(self, rank: Rank, cause: Cause) -> None:
         """Let a rank go on that has what it came for."""
-        self._missing[rank.number] = self._parts
         setting, solver = self._setting, self._setting.solver
-        ready_s, now_s = self._ready[rank.number], setting.clock.now
+        if not self._is_alone:
+            self._record(rank)
+        if solver.sends == "gradient" and self._group is not None:
+            self._group.met(rank, cause)
+            return
         self._met.add(rank.number)
-        self._record(rank, ready_s, now_s)
         if solver.sends == "gradient":
-            rank.apply(cause, self._due)
+            rank.apply(cause, self.due)
         elif not solver.steps_first or solver.has_outer_step:
             rank.apply(cause, range(len(setting.nodes)))
         else:
@@ -171,32 +222,34 @@ class Meeting:
                     rank.adopt(place, solver.adopt(rank.theta(place), theta))
             self._go_on(rank, cause)
 
-    def _record(self, rank: Rank, ready_s: float, now_s: float) -> None:
-        setting = self._setting
+    def _record(self, rank: Rank) -> None:
+        setting, ready_s = self._setting, self._ready[rank.number]
+        now_s = setting.clock.now
         sends = SENDS.index(setting.solver.sends)
+        with_whom = OF_GROUP - setting.level + 1 if setting.level else NO_SERVER
         stalled_s = now_s - ready_s
         waits = ALL if stalled_s else 0
         size_bytes = sum(stream.size_bytes for stream in self._streams)
         times = (ready_s, self._began_s, self._began_s, now_s, now_s, stalled_s)
         distance = self._distances[rank.number]
         setting.recorder.exchanges.append(
-            (rank.number, NO_SERVER, sends, *times, waits, size_bytes, 0, distance, False)
+            (rank.first, with_whom, sends, *times, waits, size_bytes, 0, distance, False)
         )
 
     def _combine(self) -> None:
         """What the collective gives, and what the centre is after it."""
         solver, setting = self._setting.solver, self._setting
-        self._due = set().union(*(rank.touched for rank in self._ranks))
-        for place in self._due:
+        self.due = set().union(*(rank.touched for rank in self._ranks))
+        for place in self.due:
             counts = (rank.counts[place] for rank in self._ranks if place in rank.touched)
-            self._counts[place] = sum(counts)
+            self.counts[place] = sum(counts)
         self._before = list(setting.centre.thetas)
         if not setting.is_abstract:
             self._note_distances()
             for place in range(len(setting.nodes)):
                 self._combine_vector(place)
         elif solver.sends == "gradient":
-            for place in self._due:
+            for place in self.due:
                 setting.centre.versions[place] += 1
         for rank in self._ranks:
             rank.rows = 0
@@ -210,6 +263,9 @@ class Meeting:
             for rank in ranks:
                 rank.gradients[place] = None
             if parcel is None:
+                return
+            if self._group is not None:
+                self._group.take(place, parcel)
                 return
             pull = 0.0
         else:
@@ -231,15 +287,10 @@ class Meeting:
 
     def _note_distances(self) -> None:
         """How far each rank is from the centre, before they meet, where they may differ."""
-        setting = self._setting
-        if setting.solver.sends == "gradient":
+        if self._setting.solver.sends == "gradient":
             return
         for rank in self._ranks:
-            square = 0.0
-            for place, centre in enumerate(setting.centre.thetas):
-                apart = rank.theta(place) - centre
-                square += float(apart.dot(apart))
-            self._distances[rank.number] = math.sqrt(square)
+            self._distances[rank.number] = distance_of(rank, self._setting.centre.thetas)
 
 
 def _no_step(gradient: Vector, theta: Vector) -> Vector:

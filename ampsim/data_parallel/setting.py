@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.dealer import Dealer
+from ampsim.data_parallel.dealer import Deals
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
 from ampsim.hardware import Cluster
@@ -52,6 +52,7 @@ class Setting:
         centre_place: of the centre, in records.
         dealer: hands out batches.
         rate: learning rate of an epoch.
+        around: what a group has in common with others, where these are the ranks of a group.
     """
 
     solver: Solver
@@ -66,8 +67,26 @@ class Setting:
     nodes: Sequence[ParameterizedNode]
     places: Sequence[int]
     centre_place: int
-    dealer: Dealer
+    dealer: Deals
     rate: Callable[[int], float]
+    around: Setting | None = None
+
+    @property
+    def level(self) -> int:
+        """How many solvers are around this one."""
+        return 0 if self.around is None else 1 + self.around.level
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether a step of a copy may pull it towards a centre."""
+        return self.solver.is_elastic or (self.around is not None and self.around.is_pulled)
+
+    @property
+    def steps_at_server(self) -> bool:
+        """Whether a server makes the steps, of gradients."""
+        if self.around is not None:
+            return self.around.steps_at_server
+        return self.solver.meets == "server" and self.solver.sends == "gradient"
 
     @property
     def clock(self) -> Clock:

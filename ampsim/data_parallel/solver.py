@@ -7,21 +7,16 @@ are called ranks: from "this rank has its gradient" to "it may take its next bat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
 from ampsim.arguments import check_fields
-from ampsim.errors import OptionError, UnknownNameError, one_of
-from ampsim.model_parallel.schedules import (
-    SCHEDULES,
-    Admission,
-    Order,
-    Schedule,
-    Sequential,
-    Updates,
-)
+from ampsim.data_parallel.inner_fit import Meets, Sends, fault_of_group, fault_of_schedule
+from ampsim.data_parallel.inner_names import inner_named, make_known
+from ampsim.errors import OptionError
+from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.options import require_count
 from ampsim.shown import shown
@@ -32,8 +27,6 @@ Vector: TypeAlias = np.ndarray
 Step: TypeAlias = Callable[[Vector, Vector], Vector]
 """``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
 
-Meets: TypeAlias = Literal["all", "server"]
-Sends: TypeAlias = Literal["gradient", "weights"]
 Waits: TypeAlias = Literal["all", "turn", "reply", "bound"]
 Locks: TypeAlias = Literal["exchange", "update", "nothing"]
 
@@ -55,12 +48,16 @@ class Solver:
     * `period`: local steps from one exchange to the next.
 
     Args:
-        ranks: copies of the model; None for as many as the workers have room for.
+        ranks: copies of the model, or groups of copies; None for as many as the workers have room
+            for.
         inner: the schedule inside each copy. Where gradients are sent it must drain, for there is a
             gradient of a batch only then. One that does not, such as `Amp`, is let drain at each
-            exchange; `period` then counts instances. Also a schedule's name, such as "amp", or with
-            a colon and its `max_active_keys`, as "amp:8".
-        workers_per_rank: workers that a copy is spread over.
+            exchange; `period` then counts instances. Or a solver, with its `ranks`: each rank is
+            then a group of so many, which acts as one whenever they have met, and `period` counts
+            these meetings. Also a name, such as "amp", or with a colon and a schedule's
+            `max_active_keys` or a solver's `ranks`, as "amp:8" or "sync-sgd:4/amp:8".
+        workers_per_rank: workers that a copy is spread over; where ranks are groups, each copy in
+            them.
 
     Raises:
         OptionError: an option has a value that it cannot have, or `inner` does not fit.
@@ -83,7 +80,7 @@ class Solver:
     """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
     ranks: int | None = None
-    inner: Schedule | str = field(default=Sequential(), kw_only=True)
+    inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
     workers_per_rank: int = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -94,39 +91,64 @@ class Solver:
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let it be named as what is inside another."""
+        super().__init_subclass__(**options)
+        if "name" in vars(cls):
+            make_known(cls)
+
     def _require_inner(self) -> None:
         if isinstance(self.inner, str):
-            object.__setattr__(self, "inner", schedule_named(self.inner))
+            object.__setattr__(self, "inner", inner_named(self.inner))
         inner: Any = self.inner
-        is_schedule = not isinstance(inner, type | Solver)
-        if not (is_schedule and all(hasattr(inner, value) for value in _VALUES)):
+        is_part = not isinstance(inner, type)
+        if not (is_part and all(hasattr(inner, value) for value in _VALUES)):
             raise OptionError(
-                f"inner of {self.name} must be a schedule such as ampsim.Pipeline(), got "
-                f"{shown(inner)}"
+                f"inner of {self.name} must be a schedule such as ampsim.Pipeline(), or a solver "
+                f"such as ampsim.SyncSGD(ranks=4), got {shown(inner)}"
             )
-        fault = None
-        if not inner.admission.drains and self.sends == "gradient":
-            fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
-        elif inner.order.holds_gradients:
-            fault = (
-                f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
-            )
-        elif inner.order.turns is not None or inner.weights.versions is not None:
-            fault = f"{inner.name} has turns for the instances of one copy, which others number too"
+        is_group = isinstance(inner, Solver)
+        fault = fault_of_group(self, inner) if is_group else fault_of_schedule(self, inner)
         if fault is not None:
-            known = "Sequential()" if self.sends == "gradient" else "Sequential(), Amp()"
-            raise OptionError(f"inner of {self.name}: {fault}; take {known} or Pipeline()")
+            raise OptionError(f"inner of {self.name}: {fault}")
+        if is_group and inner.workers_per_rank != self.workers_per_rank:
+            each = max(self.workers_per_rank, inner.workers_per_rank)
+            object.__setattr__(self, "workers_per_rank", each)
+            object.__setattr__(self, "inner", replace(inner, workers_per_rank=each))
 
     @property
     def inside(self) -> Schedule:
         """The schedule inside each copy."""
-        assert not isinstance(self.inner, str), "a name has become what it names"
-        return self.inner
+        inner = self.inner
+        assert not isinstance(inner, str), "a name has become what it names"
+        return inner.inside if isinstance(inner, Solver) else inner
+
+    @property
+    def group(self) -> Solver | None:
+        """The solver inside each rank, where a rank is a group; None where it is one copy."""
+        return self.inner if isinstance(self.inner, Solver) else None
+
+    @property
+    def copies_per_rank(self) -> int:
+        """Copies of the model in each rank."""
+        group = self.group
+        return 1 if group is None else (group.ranks or 1) * group.copies_per_rank
+
+    @property
+    def copies(self) -> int | None:
+        """Copies of the model in all ranks; None for as many as the workers have room for."""
+        return None if self.ranks is None else self.ranks * self.copies_per_rank
+
+    @property
+    def steps_inside(self) -> bool:
+        """Whether ranks step before anything is asked of them, and have no gradient to show."""
+        group = self.group
+        return not self.inside.admission.drains if group is None else group.sends == "weights"
 
     @property
     def admission(self) -> Admission:
         """As of a schedule: how many instances are in flight at most; None for all workers."""
-        inside = self.inside.admission.in_flight_max or 1
+        inside = self.copies_per_rank * (self.inside.admission.in_flight_max or 1)
         return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
 
     @property
@@ -143,8 +165,10 @@ class Solver:
 
     @property
     def averaged_ranks(self) -> int | None:
-        """Ranks whose mean gradient is one step; 1 where each rank's is a step of its own."""
-        return self.ranks if self.meets == "all" and self.sends == "gradient" else 1
+        """Copies whose mean gradient is one step; 1 where each one's is a step of its own."""
+        inside = 1 if self.group is None else self.group.averaged_ranks
+        own = self.ranks if self.meets == "all" and self.sends == "gradient" else 1
+        return None if own is None or inside is None else own * inside
 
     @property
     def server_count(self) -> int:
@@ -159,11 +183,18 @@ class Solver:
     @property
     def deals_per_exchange(self) -> int:
         """Times that a rank takes batches from one exchange to the next."""
-        return self.exchange_period if self.inside.admission.drains else 1
+        is_dealt_at_once = self.group is None and self.steps_inside
+        return 1 if is_dealt_at_once else self.exchange_period
 
     @property
     def batches_per_deal(self) -> int:
-        """Batches that a rank takes at once: all up to an exchange, where it never drains."""
+        """Batches that a rank takes at once: all up to an exchange, where it never drains.
+
+        Of a group, all up to the meeting of its ranks.
+        """
+        if self.group is not None:
+            of_each = self.group.batches_per_deal * self.group.deals_per_exchange
+            return (self.group.ranks or 1) * of_each
         admission = self.inside.admission
         return (admission.in_flight_max or 1) if admission.drains else self.exchange_period
 
@@ -207,18 +238,26 @@ class Solver:
         Raises:
             OptionError: there is no room for them.
         """
-        servers, each = self.server_count, self.workers_per_rank
+        servers, each = self.server_count, self.workers_per_rank * self.copies_per_rank
         if servers >= workers:
             raise OptionError(
                 f"{self.name}: servers must leave workers for ranks, got servers={servers} on "
                 f"{workers} worker{'s' * (workers != 1)}; take fewer servers or more workers"
             )
         ranks = (workers - servers) // each if self.ranks is None else self.ranks
+        in_group = "" if self.group is None else f"{self.copies_per_rank} x "
         if not ranks or ranks * each + servers > workers:
             raise OptionError(
                 f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x "
-                f"{each} + {servers} on {workers} worker{'s' * (workers != 1)}; take fewer "
-                "ranks or more workers"
+                f"{in_group}{self.workers_per_rank} + {servers} on {workers} "
+                f"worker{'s' * (workers != 1)}; take fewer ranks or more workers"
+            )
+        rest = workers - servers - ranks * each
+        if rest and self.ranks is None and in_group:
+            raise OptionError(
+                f"{self.name}: groups of {each} workers must divide those of all ranks, got "
+                f"{workers - servers}; take {workers - rest} or {workers - rest + each} workers, "
+                f"or say ranks={ranks}"
             )
         return ranks
 
@@ -248,37 +287,3 @@ class Solver:
     def adopt(self, theta: Vector, reply: Vector) -> Vector:
         """A rank's weights after the answer."""
         return reply
-
-
-def schedule_named(text: str) -> Schedule:
-    """The schedule of a name, or of a name, a colon and its `max_active_keys`.
-
-    Raises:
-        OptionError: it is neither, or the schedule has no such option.
-
-    >>> schedule_named("amp:4")
-    Amp(max_active_keys=4, min_update_interval=None, remedy='none', max_group=1, group_wait_s=0.0)
-    """
-    name, colon, count = text.partition(":")
-    kind: Any = SCHEDULES.get(name.strip().casefold())
-    if kind is None:
-        raise UnknownNameError(one_of("inner schedule", name.strip(), SCHEDULES))
-    if not colon:
-        return kind()
-    is_option = "max_active_keys" in {one.name for one in fields(kind)}
-    if not (is_option and count.isascii() and count.isdigit()):
-        raise OptionError(
-            "inner must be a schedule's name, or such a name and its max_active_keys, as amp:8, "
-            f"got {shown(text)}"
-        )
-    return kind(max_active_keys=int(count))
-
-
-def name_of(schedule: Schedule) -> str:
-    """The name by which `schedule_named` finds a schedule, as far as it says.
-
-    >>> name_of(schedule_named("amp:4")), name_of(schedule_named("sequential"))
-    ('amp:4', 'sequential')
-    """
-    count = getattr(schedule, "max_active_keys", None)
-    return schedule.name if count is None else f"{schedule.name}:{count}"

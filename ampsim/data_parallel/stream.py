@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.collectives import BROADCAST, COLLECTIVES, Collective
 from ampsim.data_parallel.columns import uniform_way
 from ampsim.data_parallel.hop_run import HopRun
 from ampsim.data_parallel.rank import Rank
@@ -26,16 +26,20 @@ from ampsim.trace import Cause, of_transfer
 
 
 class _Offer(NamedTuple):
-    """A bucket of which all ranks have what they send.
+    """A collective for which all ranks have what they send.
 
     Args:
-        bucket: which.
-        first_s: when the first rank had it.
+        collective: how it goes.
+        size_bytes: of the vector.
+        came: called with a rank and a cause when that rank has what it gives.
+        first_s: when the first rank was ready.
         cause: what brought the last.
         last: the rank that was last.
     """
 
-    bucket: int
+    collective: Collective
+    size_bytes: int
+    came: Callable[[int, Cause], None]
     first_s: float
     cause: Cause
     last: int
@@ -91,8 +95,15 @@ class Stream:
         return sum(self._sizes)
 
     def offer(self, bucket: int, first_s: float, cause: Cause, last: int) -> None:
-        """Reduce a bucket as soon as those offered before it have been."""
-        self._offers.append(_Offer(bucket, first_s, cause, last))
+        """Reduce a bucket as soon as what was offered before it is done."""
+        what = self._collective, self._sizes[bucket], self._came
+        self._offers.append(_Offer(*what, first_s, cause, last))
+        self._run_next(None)
+
+    def spread(self, cause: Cause, came: Callable[[int, Cause], None]) -> None:
+        """Send all vectors from the first rank to the others, in the same order of offers."""
+        what = BROADCAST, self.size_bytes, came
+        self._offers.append(_Offer(*what, self._setting.clock.now, cause, 0))
         self._run_next(None)
 
     def _run_next(self, cause: Cause | None) -> None:
@@ -105,26 +116,26 @@ class Stream:
 
     def _run(self, offer: _Offer) -> None:
         setting, count, group = self._setting, len(self._workers), self._setting.solver.group_size
-        size_bytes = self._sizes[offer.bucket]
-        item_bytes, parts = setting.nodes[0].theta.itemsize, self._collective.parts(count, group)
+        size_bytes, collective = offer.size_bytes, offer.collective
+        item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
         part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
         formula_s = held_s = math.nan
         if self._way is not None:
             rate = self._way.narrowest_bytes_per_s or math.inf
             how = (count, group, part_bytes * parts)
-            formula_s = self._collective.seconds(*how, self._way.latency_s, rate)
-            held_s = self._collective.seconds(*how, 0.0, rate)
+            formula_s = collective.seconds(*how, self._way.latency_s, rate)
+            held_s = collective.seconds(*how, 0.0, rate)
         now_s = setting.clock.now
         if self._way is None:
-            hops = self._collective.hops(count, group)
+            hops = collective.hops(count, group)
             row = [count, size_bytes, offer.first_s, now_s, formula_s]
-            ends = partial(self._noted, row, [count])
+            ends = partial(self._noted, row, [count], offer.came)
             HopRun(hops, self._workers, part_bytes, setting, ends).start(offer.cause)
             return
         row = (count, size_bytes, offer.first_s, now_s, now_s + formula_s, formula_s, True)
         setting.recorder.collectives.append(row)
         if not formula_s:
-            self._ended(offer.cause)
+            self._ended(offer.came, offer.cause)
             return
         transfer = of_transfer(setting.recorder.transfers.count)
         pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
@@ -133,19 +144,26 @@ class Stream:
         setting.recorder.transfers.append((*places, size_bytes, *times, *pair, offer.cause))
 
         def end() -> None:
-            self._ended(transfer)
+            self._ended(offer.came, transfer)
             setting.instant.settle()
 
         setting.clock.call_later(formula_s, end)
 
-    def _ended(self, cause: Cause) -> None:
+    def _ended(self, came: Callable[[int, Cause], None], cause: Cause) -> None:
         """Let all ranks have what a collective gives that is one event."""
         self._is_busy = False
         self._run_next(cause)
         for rank in range(len(self._workers)):
-            self._came(rank, cause)
+            came(rank, cause)
 
-    def _noted(self, row: list[float], left: list[int], rank: int, cause: Cause) -> None:
+    def _noted(
+        self,
+        row: list[float],
+        left: list[int],
+        came: Callable[[int, Cause], None],
+        rank: int,
+        cause: Cause,
+    ) -> None:
         """Record a collective of messages when the last rank has what it came for."""
         left[0] -= 1
         if not left[0]:
@@ -155,7 +173,7 @@ class Stream:
             self._setting.recorder.collectives.append(whole)
             self._is_busy = False
             self._run_next(cause)
-        self._came(rank, cause)
+        came(rank, cause)
 
 
 class Readiness:

@@ -71,3 +71,18 @@ class Visit:
     is_held: bool = False
     end_s: float = math.nan
     stalled_s: float = 0.0
+
+    def held_by(self, has_turns: bool, waits_for_merge: bool) -> str:
+        """What held the rank up, the first of what did.
+
+        Args:
+            has_turns: whether ranks exchange in turn.
+            waits_for_merge: whether a parcel waits until others are merged.
+        """
+        if not self.stalled_s:
+            return "nothing"
+        if has_turns and self.sent_s > self.ready_s:
+            return "turn"
+        if self.is_held:
+            return "bound"
+        return "lock" if waits_for_merge and self.start_s > self.arrived_s else "reply"

@@ -12,6 +12,7 @@ from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.server import Server, parts_of
 from ampsim.data_parallel.setting import ELASTIC, Setting
 from ampsim.data_parallel.shards import shards_of
+from ampsim.data_parallel.solver import Vector
 from ampsim.data_parallel.visit import Visit
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
@@ -51,6 +52,10 @@ class Visits:
         if solver.bound is not None:
             self._bound = Bound(ranks, solver.bound, self._answer_all)
         self._parts = [parts_of(rank, self.servers, setting) for rank in ranks]
+
+    def weights(self) -> list[Vector]:
+        """The centre's."""
+        return list(self._setting.centre.thetas)
 
     def begun(self, rank: Rank, cause: Cause) -> None:
         """Send weights beside the gradient, where the solver does."""
@@ -230,10 +235,18 @@ class Visits:
                 setting.send(ends, size_bytes, cause, partial(self._came, visit))
 
     def _came(self, visit: Visit, cause: Cause) -> None:
-        """Take a part of the answer; with the last, the rank goes on."""
+        """Take a part of the answer; with the last, others need not wait for this rank."""
         visit.answers -= 1
         if visit.answers:
             return
+        if self._setting.solver.asks_first:
+            self._answered(visit, cause)
+        elif self._lock is not None:
+            self._lock.release(cause)
+        visit.rank.hand_out(cause, partial(self._has_answer, visit))
+
+    def _has_answer(self, visit: Visit, cause: Cause) -> None:
+        """Let a rank go on, of which each copy has the answer."""
         rank, setting = visit.rank, self._setting
         visit.is_over, visit.end_s = True, setting.clock.now
         is_waiting = self._waits_for_reply[rank.number] or not setting.solver.overlaps
@@ -242,10 +255,6 @@ class Visits:
         if not visit.servers_left:
             self._note(visit)
         self._read[rank.number] = visit.versions
-        if setting.solver.asks_first:
-            self._answered(visit, cause)
-        elif self._lock is not None:
-            self._lock.release(cause)
         if not self._is_gradient:
             rank.stash_centre(visit.parcel if setting.solver.asks_first else visit.reply)
             if is_waiting:
@@ -275,9 +284,10 @@ class Visits:
         """Record an exchange of which merge and answer are over."""
         setting = self._setting
         where = self.servers[0].worker if len(self.servers) == 1 else SEVERAL
-        numbers = visit.rank.number, where, SENDS.index(setting.solver.sends)
+        numbers = visit.rank.first, where, SENDS.index(setting.solver.sends)
         times = (visit.ready_s, visit.sent_s, visit.start_s, visit.merged_s, visit.end_s)
-        waited = (visit.stalled_s, self._why(visit))
+        why = visit.held_by(self._lock is not None, self._waits_for_merge)
+        waited = (visit.stalled_s, WAITS.index(why))
         size_bytes = sum(size for _server, _worker, size in self._parts[visit.rank.number])
         is_known = not self._is_gradient and not setting.is_abstract
         distance = math.sqrt(visit.square) if is_known else math.nan
@@ -285,16 +295,3 @@ class Visits:
         setting.recorder.exchanges.append(
             (*numbers, *times, *waited, size_bytes, visit.staleness, distance, is_mixed)
         )
-
-    def _why(self, visit: Visit) -> int:
-        """The code of what held the rank up, the first of what did."""
-        why = "reply"
-        if not visit.stalled_s:
-            why = "nothing"
-        elif self._lock is not None and visit.sent_s > visit.ready_s:
-            why = "turn"
-        elif visit.is_held:
-            why = "bound"
-        elif self._waits_for_merge and visit.start_s > visit.arrived_s:
-            why = "lock"
-        return WAITS.index(why)

@@ -1,6 +1,7 @@
 """Hardware at work: what every method of training shares. It knows no graph and no learning."""
 
 from ampsim.machine.channel import Channel
+from ampsim.machine.checkpoints import Checkpointed, checkpointed
 from ampsim.machine.fabric import Fabric
 from ampsim.machine.lane import Job, Lane
 from ampsim.machine.memory import Memory, Sample
@@ -11,6 +12,7 @@ from ampsim.machine.processor import Begun, Instant, Processor, Tasks
 __all__ = [
     "Begun",
     "Channel",
+    "Checkpointed",
     "Fabric",
     "Instant",
     "Job",
@@ -19,6 +21,7 @@ __all__ = [
     "Processor",
     "Sample",
     "Tasks",
+    "checkpointed",
     "outages_until",
     "paced",
 ]

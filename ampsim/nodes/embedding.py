@@ -142,6 +142,14 @@ class Embedding(ParameterizedNode):
             sums *= self._factor
         return rows, sums
 
+    @property
+    def rows_touched(self) -> int | None:
+        """How many rows have been looked up since the last update; None unless sparse."""
+        if not self.is_sparse:
+            return None
+        looked_up = [indices for indices, _gradients in self._pairs]
+        return len(np.unique(stack(looked_up))) if looked_up else 0
+
     def _take_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         indices, gradients = zip(*self._pairs, strict=True)
         self._pairs = []

@@ -86,6 +86,9 @@ class LSTMStep(MatrixNode):
         self._sigmoids = np.s_[:, : columns - hidden]
         self._h, self._c = np.s_[:, :hidden], np.s_[:, hidden:]
         self._forget_of = dict(zip(reads, forgets, strict=True))
+        self._taken = sum(  # columns of all payloads
+            2 * hidden if port in reads else width for port, width in enumerate(widths)
+        )
         edges = accumulate(widths, initial=0)
         self._ports = [
             (port, np.s_[:, start:stop], np.s_[:, :width])
@@ -242,16 +245,12 @@ class LSTMStep(MatrixNode):
 
         With dropout also the mask, and the candidate that it was put on.
         """
-        taken = sum(
-            2 * self.hidden if port in self._forget_of else width
-            for port, width in enumerate(self.widths)
-        )
         kept = self.d_out + self.hidden
         if len(self.widths) > 1:
             kept += self.d_in
         if self._masks is not None:
             kept += 2 * self.hidden
-        return taken_bytes + taken_bytes // taken * kept
+        return taken_bytes + taken_bytes // self._taken * kept
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

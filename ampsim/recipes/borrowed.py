@@ -92,8 +92,8 @@ def unlike(schedule: Schedule, lender: Schedule) -> str | None:
     return None
 
 
-def unfit(schedule: Schedule, cluster: Cluster) -> str | None:
-    """Why a row cannot take its epochs from another; None where it can."""
+def unfit(schedule: Schedule, cluster: Cluster, lender: Cluster) -> str | None:
+    """Why a row cannot take its epochs from one on the cluster `lender`; None where it can."""
     if not schedule.admission.drains and not schedule.order.turns:
         return (
             f"epochs_of has no sense for {schedule.name}, whose learning depends on what it runs "
@@ -104,6 +104,12 @@ def unfit(schedule: Schedule, cluster: Cluster) -> str | None:
             f"epochs_of has no sense on {cluster.name}, whose events at set times are not the "
             "same in each epoch; let the row run in mode numeric"
         )
+    for one in (cluster, lender):
+        if one.checkpoints is not None:
+            return (
+                f"epochs_of has no sense with {one.name}, on which learning depends on what stops "
+                "take back to a checkpoint; let the row run in mode numeric"
+            )
     return None
 
 

@@ -188,14 +188,14 @@ def _ending(code: int) -> str:
 
 
 def _result_of(task: Task, carried: Carried) -> Result:
-    cluster, end_s = task.plan.cluster, carried.recorder.summary.end_s
+    cluster = task.plan.cluster
     return Result(
         model=replace(task.plan.model, given=carried.given),
         schedule=task.schedule,
         workers=cluster.workers,
         origin=carried.origin,
         recorder=carried.recorder,
-        outages=outage_table(cluster, task.seed, end_s),
+        outages=outage_table(cluster, task.seed, carried.recorder),
         crossings=crossings_of(cluster),
     )
 

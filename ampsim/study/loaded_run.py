@@ -116,7 +116,7 @@ class LoadedRun(WithTotals, WithMemory):
     @property
     def waits(self) -> pd.DataFrame:
         """As `Result.waits`."""
-        return waits_of(self.exchanges, self.kept.manifest["schedule"].get("workers_per_rank", 1))
+        return waits_of(self.exchanges, self.kept.manifest["schedule"])
 
     @property
     def collectives(self) -> pd.DataFrame:

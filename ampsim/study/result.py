@@ -21,7 +21,7 @@ from ampsim.study.outages import no_outages
 from ampsim.study.outline import Outline
 from ampsim.study.path_tables import path_frame
 from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.study.waits import waits_of
+from ampsim.study.waits import wait_share, waits_of
 from ampsim.trace import Bounds, Crossings, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
@@ -41,7 +41,10 @@ class Result(WithTotals, WithMemory):
         workers: how many workers there were.
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
-        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
+        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s. On a
+            cluster with checkpoints those that took time are rows of kind "checkpoint", and of a
+            stop there are checkpoint_s, when the checkpoint was complete that the device came back
+            with, NaN where it kept its weights, and updates_lost, over its nodes.
         crossings: what messages between workers cross; None where each pair of workers has a link
             of its own.
     """
@@ -123,13 +126,14 @@ class Result(WithTotals, WithMemory):
     def exchanges(self) -> pd.DataFrame:
         """One row an exchange of a rank with a server, or with all ranks; empty without a solver.
 
-        rank, server (its worker; -1 for all ranks, -2 for several servers at once), sends. The rank
-        had it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
+        rank (of a group, its first copy), server (its worker; -1 for all ranks, -2 for several
+        servers at once, -3 for all ranks of a group, -4 of a group within it), sends. The rank had
+        it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
         `merge_start_s` and ended at `merge_end_s`; the answer came at `end_s`, which without a lock
-        may be before the merge. `stalled_s` is how long the
-        rank could do nothing for it, `waits_for` what held it up first. `staleness` is how many
-        merges the centre had made since the rank's last answer, `distance` how far its weights were
-        from the centre's, NaN of gradients, and `is_mixed` whether the answer had weights of
+        may be before the merge. `stalled_s` is how long the rank could do nothing for it,
+        `waits_for` what held it up first. `staleness` is how many merges the centre had made since
+        the rank's last answer, `distance` how far its weights were from the centre's, NaN of
+        gradients, and `is_mixed` whether the answer had weights of
         different versions.
         """
         return self._frame("exchanges")
@@ -141,7 +145,7 @@ class Result(WithTotals, WithMemory):
         The kind says what held a rank up first: "waits for all", "turn", "lock", "reply" or
         "bound". Empty without a solver.
         """
-        return waits_of(self.exchanges, getattr(self.schedule, "workers_per_rank", 1))
+        return waits_of(self.exchanges, self.origin["schedule"])
 
     @property
     def collectives(self) -> pd.DataFrame:
@@ -156,9 +160,8 @@ class Result(WithTotals, WithMemory):
     @property
     def wait_share(self) -> float:
         """Share of their time that ranks could do nothing for an exchange; NaN without a solver."""
-        ranks = getattr(self.schedule, "ranks", None)
-        stalled_s = float(self.exchanges["stalled_s"].sum())
-        return stalled_s / (ranks * self.makespan_s) if ranks and self.makespan_s else np.nan
+        copies = getattr(self.schedule, "copies", None) or 0
+        return wait_share(self.exchanges, self.origin["schedule"], copies, self.makespan_s)
 
     @property
     def memory(self) -> pd.DataFrame:

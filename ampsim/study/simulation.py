@@ -214,7 +214,7 @@ class Simulation:
             workers=self.workers,
             origin=self._origin,
             recorder=recorder,
-            outages=outage_table(self._cluster, self._seed, recorder.summary.end_s),
+            outages=outage_table(self._cluster, self._seed, recorder),
             crossings=crossings_of(self._cluster),
         )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from ampsim.data_parallel import OF_GROUP
 from ampsim.study.outages import OUTAGE_SCHEMA
 from ampsim.trace import read_only
 
@@ -14,20 +16,53 @@ NOTHING: Final = "nothing"
 """What an exchange waits for that holds nobody up."""
 
 
-def waits_of(exchanges: pd.DataFrame, workers_per_rank: int) -> pd.DataFrame:
+def waits_of(exchanges: pd.DataFrame, schedule: Mapping[str, Any]) -> pd.DataFrame:
     """One row a worker of a rank that waited: worker, kind ("waits for all", ...), start_s, end_s.
 
     Args:
         exchanges: as `Result.exchanges`.
-        workers_per_rank: as of the solver.
+        schedule: its name and options, as of a manifest.
     """
     if not len(exchanges):
         return read_only({name: np.zeros(0, kind) for name, kind in OUTAGE_SCHEMA.items()})
     end_s, stalled_s = (exchanges[name].to_numpy(float) for name in ("end_s", "stalled_s"))
     why = np.array([f"waits for {one}" for one in exchanges["waits_for"]], object)
     waits = stalled_s > 0
-    rank = exchanges["rank"].to_numpy()[waits]
-    workers = (rank[:, None] * workers_per_rank + np.arange(workers_per_rank)).reshape(-1)
+    each = int(schedule.get("workers_per_rank", 1))
+    first = exchanges["rank"].to_numpy()[waits] * each
+    counts = copies_that_wait(exchanges, schedule)[waits] * each
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    workers: np.ndarray = np.repeat(first, counts) + np.arange(int(counts.sum())) - before
     columns: dict[str, Any] = {"kind": why, "start_s": end_s - stalled_s, "end_s": end_s}
-    spread = {name: np.repeat(one[waits], workers_per_rank) for name, one in columns.items()}
+    spread = {name: np.repeat(one[waits], counts) for name, one in columns.items()}
     return read_only({"worker": workers.astype(np.int32), **spread})
+
+
+def copies_that_wait(exchanges: pd.DataFrame, schedule: Mapping[str, Any]) -> np.ndarray:
+    """For each exchange, how many copies of the model are in the rank that took part."""
+    copies = _copies_by_level(schedule)
+    level = np.maximum(OF_GROUP + 1 - exchanges["server"].to_numpy(), 0)
+    return np.array(copies)[level]
+
+
+def _copies_by_level(schedule: Mapping[str, Any]) -> list[int]:
+    """Copies in each rank of a solver, of the one inside that, and so on.
+
+    >>> _copies_by_level({"inner": {"ranks": 4, "inner": {"ranks": 2, "inner": {"name": "amp"}}}})
+    [8, 2, 1]
+    """
+    inner: Mapping[str, Any] = schedule.get("inner", {})
+    if "ranks" not in inner:
+        return [1]
+    within = _copies_by_level(inner)
+    return [int(inner["ranks"]) * within[0], *within]
+
+
+def wait_share(
+    exchanges: pd.DataFrame, schedule: Mapping[str, Any], copies: int, makespan_s: float
+) -> float:
+    """Share of their time that so many copies could do nothing for an exchange."""
+    if not copies or not makespan_s:
+        return np.nan
+    waiting = copies_that_wait(exchanges, schedule)
+    return float((exchanges["stalled_s"] * waiting).sum()) / (copies * makespan_s)

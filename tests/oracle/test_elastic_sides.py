@@ -16,6 +16,7 @@ from ampsim.study.simulation import Simulation
 SERVED = [name for name, kind in SOLVERS.items() if "elastic" in kind.__dataclass_fields__]
 SLOW = Link(latency_s=2e-8, bandwidth_bytes_per_s=1e10)
 HOSTS = cluster([1e9, 1.7e9, 0.6e9, 1.2e9, 1e9], link=SLOW, jitter_cv=0.3)
+MORE = cluster([1e9, 1.7e9, 0.6e9, 1.2e9, 1e9, 0.8e9, 1.4e9, 1e9], link=SLOW, jitter_cv=0.3)
 
 
 def sums(name: str, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -25,7 +26,7 @@ def sums(name: str, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """
     made = model(60, 2, layers=2, rate=1e-300)
     chosen = solver(name, ranks=3, moving_rate=0.3, **options)
-    run = Simulation(made, HOSTS, chosen)
+    run = Simulation(made, HOSTS if chosen.group is None else MORE, chosen)
     engine: Any = run._training._engine
     random, places = np.random.default_rng(3), range(2)
     for rank in engine._ranks:
@@ -48,6 +49,15 @@ def sums(name: str, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 @pytest.mark.parametrize("name", SERVED)
 def test_the_sum_of_all_weights_is_constant_under_any_timing(name, servers, period):
     before, after, moved = sums(name, elastic="worker", servers=servers, period=period)
+    assert np.abs(moved).max() > 0.1
+    assert np.allclose(before, after, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("inner", ["sync-sgd:2", "local-sgd:2", "diloco:2"])
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("name", SERVED)
+def test_the_sum_of_groups_weights_is_constant_too(name, servers, inner):
+    before, after, moved = sums(name, elastic="worker", servers=servers, inner=inner)
     assert np.abs(moved).max() > 0.1
     assert np.allclose(before, after, rtol=0, atol=1e-13)
 

@@ -44,14 +44,21 @@ def short(name: str, on: str = "jitter", **options: Any) -> ampsim.Result:
     return ampsim.simulate(made, CLUSTERS[on](), solver(name, ranks=3, period=2), **options)
 
 
+def of_groups(name: str) -> ampsim.Result:
+    hosts = cluster([*SPEEDS, 0.9e9], link=SLOW, jitter_cv=0.3)
+    chosen = solver(name, ranks=2, period=2, staleness_bound=0, inner=ampsim.SyncSGD(2))
+    return ampsim.simulate(model(33, 3, layers=2), hosts, chosen, epochs=2)
+
+
 def digests() -> dict[str, str]:
-    return {name: short(name).digest for name in SOLVERS}
+    alone = {name: short(name).digest for name in SOLVERS}
+    return {**alone, **{f"{name} over groups": of_groups(name).digest for name in SOLVERS}}
 
 
 @pytest.mark.slow  # an interpreter starts and imports everything
 def test_another_process_with_another_hash_seed_gives_the_same_digests(tmp_path):
     here = digests()
-    assert len(set(here.values())) == len(SOLVERS)
+    assert len(set(here.values())) == 2 * len(SOLVERS)
     paths = [str(Path(ampsim.__file__).parents[1]), str(Path(__file__).parents[1] / "oracle")]
     environment = {
         **os.environ,

@@ -209,7 +209,10 @@ RELATED = "memory_bandwidth_bytes_per_s = 2e9\ncache_bandwidth_bytes_per_s = 2e9
             "matrix_efficiency: expected elements as a whole number, 1 to 1000000000, got 1.5",
         ),
         ("memory_bytes = 0", "memory_bytes must be >= 1, got 0"),
-        ("memory_bytes = 1.6e10", "memory_bytes must be a whole number, got 16000000000.0"),
+        (
+            "memory_bytes = 1.6e10",
+            "memory_bytes must be a whole number, got 16000000000.0; write 16000000000",
+        ),
         (
             RELATED + "cache_bytes = 11\nmemory_bytes = 10",
             "cache_bytes must be <= 10, memory_bytes, got 11",

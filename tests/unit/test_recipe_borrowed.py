@@ -56,6 +56,21 @@ from_s = 0.0
 until_s = 1e-6
 source = { kind = "assumed", text = "a test" }
 """
+LOSSY = """
+[[device]]
+name = "tflops-1"
+count = 4
+
+[failures]
+weights = "checkpoint"
+mean_time_between_s = 1.0
+mean_time_to_repair_s = 1e-6
+source = { kind = "assumed", text = "a test" }
+
+[checkpoints]
+every_s = 0.1
+source = { kind = "assumed", text = "a test" }
+"""
 
 
 @pytest.fixture
@@ -65,6 +80,7 @@ def write(tmp_path):
     def put(content: str) -> Path:
         (tmp_path / "recipe.toml").write_text(content)
         (tmp_path / "events.toml").write_text(EVENTS)
+        (tmp_path / "lossy.toml").write_text(LOSSY)
         return tmp_path
 
     return put
@@ -129,6 +145,11 @@ def test_epochs_that_are_borrowed_give_what_the_row_itself_would(write, make_rep
             "latency_s = 1e-5\nmode",
             'cluster = "./events.toml"\nmode',
             "schedules[1]: epochs_of has no sense on events, whose events at set times are not th",
+        ),
+        (
+            "latency_s = 1e-5\nmode",
+            'cluster = "./lossy.toml"\nmode',
+            "schedules[1]: epochs_of has no sense with lossy, on which learning depends on what st",
         ),
         (
             "[[schedules]]",

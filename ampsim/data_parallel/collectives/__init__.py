@@ -1,6 +1,7 @@
 """Collectives: how all ranks get the sum of what they have, one algorithm a file."""
 
 from ampsim.data_parallel.collectives.base import Collective, Hop
+from ampsim.data_parallel.collectives.broadcast import BROADCAST
 from ampsim.data_parallel.collectives.registry import COLLECTIVES
 
-__all__ = ["COLLECTIVES", "Collective", "Hop"]
+__all__ = ["BROADCAST", "COLLECTIVES", "Collective", "Hop"]

@@ -3,7 +3,7 @@
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Algorithm 1 and Section 3.1: the master sends
 its weights and takes the rank's at the start of an iteration, beside the gradient, and merges them
 without a lock. The answer leaves at once with the weights of that moment; merges of different ranks
-interleave node by node.
+interleave node by node. Groups of Section 3.1, synchronous inside, are `inner=SyncSGD(ranks=4)`.
 """
 
 from __future__ import annotations
