@@ -122,13 +122,15 @@ class Setting:
 def elastic_work(node: ParameterizedNode) -> Work:
     """What pulling the parameters of a node towards others takes."""
     size_bytes = node.parameter_count * node.theta.itemsize
-    return Work(ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes, ELASTIC_FLOP)
+    flop, moved = ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes
+    return Work(flop, moved, ELASTIC_FLOP, pass_bytes=moved)
 
 
 def addition_work(node: ParameterizedNode) -> Work:
     """What adding a vector to the parameters of a node takes."""
     size_bytes = node.parameter_count * node.theta.itemsize
-    return Work(node.parameter_count, ELASTIC_ARRAYS * size_bytes, 1)
+    moved = ELASTIC_ARRAYS * size_bytes
+    return Work(node.parameter_count, moved, 1, pass_bytes=moved)
 
 
 def work_in_rank(node: ParameterizedNode, own: WorkOf) -> WorkOf:
