@@ -17,6 +17,11 @@ FLOP_PER_S_MAX: Final = 1e16
 MEMORY_BANDWIDTH_BYTES_PER_S_MAX: Final = 1e14
 """Of one device; chosen: 20 times the fastest shipped file, so more is a slip of units."""
 
+BANDWIDTHS: Final = (
+    "memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"
+)  # fmt: skip
+"""The keys of a device that are held against it."""
+
 RIDGE_FLOP_PER_BYTE_MAX: Final = 5000.0
 """FLOP/s over bytes/s; chosen: 37 times the most of a shipped file, `tpu-v3`."""
 
@@ -42,7 +47,7 @@ def _of_device(device: Device) -> Iterator[str]:
             f"flop_per_s of {rate:g} at busy_power_w of {power:g} are above {FLOP_PER_J_MAX:g} "
             "FLOP/s per watt, four times the best device shipped; check both"
         )
-    for key in ("memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s"):
+    for key in BANDWIDTHS:
         bandwidth = getattr(device, key)
         if bandwidth is not None and bandwidth > MEMORY_BANDWIDTH_BYTES_PER_S_MAX:
             yield _above(key, bandwidth, MEMORY_BANDWIDTH_BYTES_PER_S_MAX, "is it in bytes/s?")

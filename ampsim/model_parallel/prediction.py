@@ -82,5 +82,6 @@ class Prediction:
         """What a step costs; an update thrice."""
         work = self._node.work(direction, shape)
         if direction is Direction.UPDATE:
-            return Work(3 * work.flop, 3 * work.bytes)
+            passed = 3 * (work.pass_bytes or work.bytes)
+            return Work(3 * work.flop, 3 * work.bytes, pass_bytes=passed)
         return work

@@ -22,7 +22,7 @@ import numpy as np
 
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.masks import Masks
@@ -231,6 +231,14 @@ class LSTMStep(MatrixNode):
                     back = whole
             sends.append((port, state, back))
         return sends
+
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that all but the product reads and writes, operation by operation, for a row."""
+        hidden, states, columns = self.hidden, len(self.reads), self.d_out
+        if direction is Direction.BACKWARD:
+            return (30 + 9 * states) * hidden + 7 * columns + 2 * self.d_in, 0
+        joined = 2 * self.d_in if len(self.widths) > 1 else 0
+        return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """All inputs, side by side too if there are several, the gates, and tanh of c.

@@ -27,7 +27,23 @@ FULL = {
     "dispatch_s": 2e-6,
     "copy_bandwidth_bytes_per_s": 1e10,
     "copy_latency_s": 1e-6,
+    "forward_efficiency": [[1, 1000, 0.1], [1, 9000, 0.2], [64, 1000, 0.5], [64, 9000, 1]],
+    "backward_efficiency": [[1, 1000, 0.1], [8, 1000, 1.0]],
+    "pass_bandwidth_bytes_per_s": 5e10,
+    "functions_per_s": 3e9,
 }
+LEFT_OUT = {
+    "edge": {
+        *("dispatch_s", "forward_efficiency", "backward_efficiency"),
+        "pass_bandwidth_bytes_per_s",
+    },
+    "issued": {
+        *("operation_overhead_s", "efficiency", "matrix_efficiency"),
+        "light_bandwidth_bytes_per_s",
+    },
+}
+"""Keys that a device file lacks, for others stand in their place."""
+
 SOURCE = {"kind": "assumed", "text": "for tests"}
 RACK = {
     "description": "two kinds",
