@@ -11,10 +11,12 @@ from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
 from ampsim.data_parallel.solver import Vector
 from ampsim.machine import Memory
-from ampsim.model_parallel.assembly import Assembly, Job, SharedMachine
+from ampsim.model_parallel.assembly import Assembly
 from ampsim.model_parallel.footprint import STASHES, take_parameters
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.passes import PassTotals
 from ampsim.model_parallel.placed_node import Message, PlacedNode
+from ampsim.model_parallel.shared_machine import SharedMachine
 from ampsim.model_parallel.update import Updater
 from ampsim.trace import Cause, Recorder
 

@@ -1,8 +1,8 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
-from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.observer import Observer
 from ampsim.model_parallel.passes import PassReport, PassTotals
 from ampsim.model_parallel.placements import (

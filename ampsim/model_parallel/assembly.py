@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Graph, Node, ParameterizedNode
+from ampsim.ir import Node
 from ampsim.machine import (
     Checkpointed,
     Fabric,
@@ -23,6 +23,7 @@ from ampsim.model_parallel.called_off import StoppableWorker
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.job_checks import require_mode, require_rows
 from ampsim.model_parallel.kept_weights import (
     KeptWeights,
@@ -31,63 +32,23 @@ from ampsim.model_parallel.kept_weights import (
 )
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
-from ampsim.model_parallel.placed_node import Accept, PlacedNode
-from ampsim.model_parallel.price import Prices, WorkOf, resident_bytes
-from ampsim.model_parallel.pump import Pump, without_numbers
+from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.price import Prices, resident_bytes
+from ampsim.model_parallel.pump import without_numbers
 from ampsim.model_parallel.recompute import with_forward_again
 from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import WorkerStages
 from ampsim.model_parallel.schedules.values import Weights
+from ampsim.model_parallel.shared_machine import SharedMachine
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Asked, Steps, split_steps_of, steps_of
 from ampsim.model_parallel.turn_queue import TurnQueue
-from ampsim.model_parallel.update import Applies, Updater
+from ampsim.model_parallel.update import Updater
 from ampsim.model_parallel.wiring import Wiring
 from ampsim.model_parallel.worker import Shared, Worker
 from ampsim.model_parallel.worker_memories import WorkerMemories, split_footprint
-from ampsim.optim import Optimizer
 from ampsim.trace import Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What an engine runs.
-
-    Args:
-        graph: verified, its parameters initialised.
-        pump: brings an instance into the graph.
-        optimizer: for all parameterized nodes.
-        min_update_interval: per parameterized node, what the model prefers.
-    """
-
-    graph: Graph
-    pump: Pump
-    optimizer: Optimizer
-    min_update_interval: Callable[[str], int]
-
-
-@dataclass(frozen=True, slots=True)
-class SharedMachine:
-    """What an assembly has in common with others on the same machine, and what is its own there.
-
-    Args:
-        instant: what is done at once.
-        fabric, memories: the links, and the memories of all workers.
-        workers, updater: those that are its own, and what applies gradients there.
-        work_of: what steps of a node with parameters cost, as of `Asked`.
-        accept_update: takes the update messages that nodes send themselves; None to serve them.
-        is_stoppable: whether a pass may be called off.
-    """
-
-    instant: Instant
-    fabric: Fabric
-    memories: WorkerMemories
-    workers: range
-    updater: Applies
-    work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
-    accept_update: Accept | None = None
-    is_stoppable: bool = False
 
 
 class Assembly:

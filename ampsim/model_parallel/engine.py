@@ -7,9 +7,10 @@ from typing import Any
 
 from ampsim.errors import StuckError
 from ampsim.hardware import Cluster
-from ampsim.model_parallel.assembly import Assembly, Job
+from ampsim.model_parallel.assembly import Assembly
 from ampsim.model_parallel.diagnosis import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.passes import PassReport
 from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules.base import Schedule

@@ -7,8 +7,8 @@ from typing import Any
 
 from ampsim.hardware import HOST, load_cluster
 from ampsim.ir import ParameterizedNode
-from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.passes import PassReport
 from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import Sequential

@@ -79,7 +79,8 @@ class SyncSGD(Collected):
     @property
     def averaged_ranks(self) -> int | None:
         """Ranks whose mean gradient is one step."""
-        return None if self.ranks is None else self.ranks - self.backup_ranks
+        averaged = super().averaged_ranks
+        return None if averaged is None else averaged - self.backup_ranks
 
     def ranks_on(self, workers: int) -> int:
         """As of `Collected`; and some rank must be awaited."""

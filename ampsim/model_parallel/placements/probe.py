@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.hardware import HOST, Cluster, Device, Link
-from ampsim.model_parallel.assembly import Job
 from ampsim.model_parallel.engine import Engine
+from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.trace import Recorder
