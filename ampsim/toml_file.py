@@ -160,6 +160,11 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
     """One pydantic error as what was expected, the value that came, and what to try."""
     kind, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
     key, parent = _dotted(location), _dotted(location[:-1])
+    if kind == "extra_forbidden" and parent and str(location[-1]) in _keys_at(record, ()):
+        return (
+            f"unknown key {str(location[-1])!r} in {parent}; it belongs to the whole file: put it "
+            "above the first table"
+        )
     if kind == "extra_forbidden":
         return _unknown_key(str(location[-1]), _keys_at(record, location[:-1]), parent)
     if kind == "missing":
@@ -174,6 +179,8 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
         return f"{key} must be a number that fits in 64 bits, {got}"
     if kind == "list_type":
         return f"{key} must be {_list_at(record, location)}, {got}"
+    if kind == "int_type" and type(detail["input"]) is float and detail["input"].is_integer():
+        return f"{key} must be a whole number, {got}; write {detail['input']:.0f}"
     if kind in _EXPECTED:
         return f"{key} must be {_EXPECTED[kind]}, {got}"
     return f"{key}: {detail['msg']}" if key else detail["msg"]

@@ -47,9 +47,10 @@ LONG_MODULES: dict[str, int] = {
     "tests/property/nodes/conftest.py": 321,  # the table of nodes
     "models/bilstm_tagger.py": 301,  # a model is one file
     "models/profile.py": 438,  # five networks, layer by layer
-    "ampsim/study/result.py": 384,  # all that is read off one run
-    "ampsim/trace/recorder.py": 347,  # the schemas of all tables
-    "ampsim/model_parallel/assembly.py": 328,  # one place puts an engine together
+    "ampsim/study/result.py": 387,  # all that is read off one run
+    "ampsim/trace/recorder.py": 352,  # the schemas of all tables
+    "ampsim/ir/node.py": 305,  # the contract of nodes, and of those that learn
+    "ampsim/model_parallel/assembly.py": 341,  # one place puts an engine together
 }
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "study"}

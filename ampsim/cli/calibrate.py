@@ -56,7 +56,9 @@ OutOption = Annotated[
 ]
 RoundsOption = Annotated[
     int | None,
-    options.optional("N", "After machine: rounds, of which a point is the median.  [default: 9]"),
+    options.optional(
+        "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"
+    ),
 ]
 NAME = "this-machine"
 
@@ -76,7 +78,7 @@ def calibrate(
     other row is predicted.
 
     machine: products, light operations and a loop's messages are measured on one thread; the
-    device file says on which processor.
+    device file says on which processor, and how far the fit lies from the points.
 
     The object of --json: ampsim, device, fitted, points, median_error, rank_correlation. After
     machine, fitted has key and value, and the last two are null.

@@ -8,13 +8,13 @@ is a million ticks; on a device of 1 EFLOP/s it is still one.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import contextlib
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, cast
 
 import simpy
-from simpy.core import EmptySchedule, StopSimulation
 from simpy.events import NORMAL, Event, EventPriority
 
 from ampsim.clock.protocol import Signal
@@ -23,11 +23,6 @@ TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
 SETTLED: Final = cast("EventPriority", 2)
 """Priority of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
-
-
-def _once(event: Event) -> Generator[Event, Any, None]:
-    """Yield `event`, as a generator would, in half the time; SimPy sends nothing but None."""
-    return iter((event,))  # pyright: ignore[reportReturnType]  # does what is asked of it
 
 
 class SimSignal(Event):
@@ -44,7 +39,8 @@ class SimSignal(Event):
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""
-        return _once(self)
+        # as a generator that yields itself would, in half the time; SimPy sends nothing but None
+        return iter((self,))  # pyright: ignore[reportReturnType]  # does what is asked of it
 
 
 class SimSleep(Event):
@@ -55,69 +51,49 @@ class SimSleep(Event):
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the time is over."""
-        return iter((self,))  # pyright: ignore[reportReturnType]  # as `_once`
+        return iter((self,))  # pyright: ignore[reportReturnType]  # as of `SimSignal`
 
 
-class _Call(Event):
-    """An event that calls a function: SimPy's Timeout with a callback, in half the time.
-
-    Args:
-        environment: whose event it is.
-        ticks: from now, 0 or more.
-        callback: what is called.
-    """
-
-    _ok = True
-    _value = None
-
-    def __init__(
-        self, environment: simpy.Environment, ticks: int, callback: Callable[[], None]
-    ) -> None:
-        def call(_event: Event) -> None:
-            callback()
-
-        assert ticks >= 0, "time never goes back"
-        self.env, self.callbacks = environment, [call]
-        due = environment._now + ticks  # pyright: ignore[reportPrivateUsage]  # as `Timeout` does by calls
-        place = next(environment._eid)  # pyright: ignore[reportPrivateUsage]  # likewise
-        heappush(environment._queue, (due, NORMAL, place, self))  # pyright: ignore[reportPrivateUsage]  # likewise
+class _Stop(Exception):
+    """Raised by the event until which a clock runs."""
 
 
 class SimClock:
-    """The virtual clock: `run` returns when no event is left, however far away that is."""
+    """The virtual clock: `run` returns when no event is left, however far away that is.
+
+    Attributes:
+        now: virtual seconds since the clock was made.
+    """
 
     def __init__(self) -> None:
         """Start at second 0."""
-        self._environment = simpy.Environment(initial_time=0)
-
-    @property
-    def now(self) -> float:
-        """Virtual seconds since the clock was made."""
-        # As `Environment.now`, without the call of its property: this is read twice a message.
-        return self._environment._now * SECONDS_PER_TICK  # pyright: ignore[reportPrivateUsage]  # see above
+        self._environment: Any = simpy.Environment(initial_time=0)  # its private parts are used
+        self.now = 0.0
 
     @property
     def is_settled(self) -> bool:
         """Whether the next event, if there is one, comes at a later tick."""
         # As `Environment.peek` and `now`, in half the time: this is asked once a message.
         environment = self._environment
-        events = environment._queue  # pyright: ignore[reportPrivateUsage]  # see above
-        return not events or events[0][0] > environment._now  # pyright: ignore[reportPrivateUsage]  # see above
+        events = environment._queue
+        return not events or events[0][0] > environment._now
 
-    def sleep(self, delay_s: float) -> Awaitable[None]:
+    def sleep(self, delay_s: float) -> SimSleep:
         """Wait for `delay_s` virtual seconds, rounded to a tick."""
         # As `Timeout`, in one call for four: one is made for each step.
         ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
-        assert ticks >= 0, f"sleeps for {delay_s} s"
+        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
         sleep = SimSleep.__new__(SimSleep)
         sleep.env, sleep.callbacks = environment, []
-        entry = (environment._now + ticks, NORMAL, next(environment._eid), sleep)  # pyright: ignore[reportPrivateUsage]  # see above
-        heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), sleep)
+        heappush(environment._queue, entry)
         return sleep
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""
-        return SimSignal(self._environment)
+        signal = SimSignal.__new__(SimSignal)  # as in `sleep`
+        signal.env, signal.callbacks = self._environment, []
+        return signal
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""
@@ -132,11 +108,17 @@ class SimClock:
 
     def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
         """An event in `delay_s` virtual seconds that calls `callback`."""
-        return _Call(self._environment, round(delay_s * TICKS_PER_SECOND), callback)
+
+        def call(_event: Event) -> None:
+            callback()
+
+        event = self.sleep(delay_s)
+        event.callbacks = [call]
+        return event
 
     def _take_back(self, event: Event) -> None:
         """Remove an event that is yet to come from SimPy's heap."""
-        events = self._environment._queue  # pyright: ignore[reportPrivateUsage]  # SimPy has no such call
+        events = self._environment._queue
         place = next(place for place, entry in enumerate(events) if entry[3] is event)
         events[place] = events[-1]
         events.pop()
@@ -152,24 +134,27 @@ class SimClock:
 
         With `until`, at the latest until that signal has fired.
         """
-        try:
-            if until is None:
-                self._environment.run()
-            else:
-                self._run_until(cast("SimSignal", until))
-        except BaseException as error:
-            # SimPy raises a copy whose cause is the original, which has a cause of its own.
-            original = error.__cause__
-            if original is not None and type(original) is type(error):
-                raise original from original.__cause__
-            raise
-
-    def _run_until(self, signal: SimSignal) -> None:
-        """Process events until `signal` has fired, or none is left."""
-        signal.callbacks.append(StopSimulation.callback)  # pyright: ignore  # a list until processed
-        environment = self._environment
-        try:
-            while True:
-                environment.step()
-        except (StopSimulation, EmptySchedule):
+        if until is None:
+            self._process()
             return
+        cast("SimSignal", until).callbacks = [_stop]  # nobody else awaits it
+        with contextlib.suppress(_Stop):
+            self._process()
+
+    def _process(self) -> None:
+        """Process events until none is left."""
+        # As `Environment.run`, which calls `step` for each event, and raises copies of exceptions.
+        environment = self._environment
+        events = environment._queue
+        while events:
+            environment._now, _priority, _number, event = heappop(events)
+            self.now = environment._now * SECONDS_PER_TICK
+            callbacks, event.callbacks = event.callbacks, None
+            for callback in callbacks:
+                callback(event)
+            if not event._ok:
+                raise event._value
+
+
+def _stop(_event: Event) -> None:
+    raise _Stop

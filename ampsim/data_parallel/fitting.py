@@ -85,6 +85,11 @@ def require_plain(cluster: Cluster, solver: Solver) -> None:
     Raises:
         OptionError: it does.
     """
+    if cluster.checkpoints is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has checkpoints, which are of the nodes of one "
+            "copy of a model, and ranks exchange their weights; leave them out, or take a schedule"
+        )
     fault = None
     if cluster.host is not None and not cluster.is_host_free:
         fault = "a host that takes time"

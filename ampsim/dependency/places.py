@@ -260,6 +260,10 @@ def _require_meaning(cluster: Cluster, host: Device | None) -> None:
                 "that take and send messages, and operations of a dependency engine do neither; "
                 "give push_s, copy_latency_s or a link's latency_s instead"
             )
+    if cluster.checkpoints is not None:
+        raise OptionError(
+            "checkpoints are of a model's weights; a dependency engine has none, so leave them out"
+        )
     if cluster.memory is not None:
         raise OptionError(
             f"memory.remedy {cluster.memory.remedy!r} is of models; on a dependency engine push "

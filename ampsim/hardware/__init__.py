@@ -1,5 +1,6 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
+from ampsim.hardware.checkpoints import Checkpoints
 from ampsim.hardware.cluster import HOST, Cluster, Route
 from ampsim.hardware.cluster_words import host_text, variations
 from ampsim.hardware.cost import (
@@ -21,6 +22,7 @@ __all__ = [
     "FREE_LINK",
     "HOST",
     "Charge",
+    "Checkpoints",
     "Cluster",
     "Device",
     "Edge",

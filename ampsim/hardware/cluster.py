@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
+from ampsim.hardware.checkpoints import Checkpoints, fault_of_checkpoints
 from ampsim.hardware.device import Device
 from ampsim.hardware.edges import edges_of
 from ampsim.hardware.events import Event, Failures, Messages, fault_of_events
@@ -37,6 +38,7 @@ class Cluster(Record):
         links: the ways that differ from `link`, at most one for each directed pair.
         events: outages at set times.
         failures: outages by chance; None where there are none.
+        checkpoints: copies of weights that a stop may go back to; None where there are none.
         messages: what befalls messages between two places; None where they all arrive in time.
         ports: what all traffic of a place shares; None where that is infinite.
         topology: the edges that messages between workers cross; None where each pair has a link.
@@ -58,6 +60,7 @@ class Cluster(Record):
     links: tuple[Route, ...] = ()
     events: tuple[Event, ...] = ()
     failures: Failures | None = None
+    checkpoints: Checkpoints | None = None
     messages: Messages | None = None
     ports: Ports | None = None
     topology: Topology | None = None
@@ -96,6 +99,7 @@ class Cluster(Record):
     def _check_events(self) -> Self:
         """Events name workers of this cluster, and do not contradict each other."""
         fault = fault_of_events(self.events, self.failures, len(self.devices))
+        fault = fault or fault_of_checkpoints(self.checkpoints, self.events, self.failures)
         if fault:
             raise PydanticCustomError("events", "{fault}", {"fault": fault})
         return self
@@ -226,7 +230,7 @@ class Cluster(Record):
 
 
 _LATER_KEYS = (
-    "ports", "topology", "edges", "sharing", "events", "failures", "messages",
+    "ports", "topology", "edges", "sharing", "events", "failures", "checkpoints", "messages",
     "host", "memory",
 )  # fmt: skip
 """Keys that count in a digest only where they are set, so that those of earlier files stay."""

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from ampsim import assets
 from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.hardware.checkpoints import Checkpoints
 from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster
 from ampsim.hardware.device import Device
 from ampsim.hardware.device_file import device_of
@@ -160,6 +161,7 @@ class _ClusterFile(Record):
     links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
     events: list[Event] = Field(default_factory=list[Event])
     failures: Failures | None = None
+    checkpoints: Checkpoints | None = None
     messages: Messages | None = None
     ports: Ports | None = None
     topology: Topology | None = None
@@ -171,15 +173,21 @@ class _ClusterFile(Record):
 
 def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
     """What varies while a run goes on, each with a source for its numbers."""
-    named: list[tuple[str, Event | Failures | Messages | None]] = [
+    named: list[tuple[str, Event | Failures | Checkpoints | Messages | None]] = [
         *((f"events[{index}]", one) for index, one in enumerate(file.events)),
         ("failures", file.failures),
+        ("checkpoints", file.checkpoints),
         ("messages", file.messages),
     ]
     for key, one in named:
         if one is not None and one.source is None:
             raise _unsourced(f"{label}: {key}")
-    return {"events": tuple(file.events), "failures": file.failures, "messages": file.messages}
+    return {
+        "events": tuple(file.events),
+        "failures": file.failures,
+        "checkpoints": file.checkpoints,
+        "messages": file.messages,
+    }
 
 
 def _host(entry: _HostEntry, folder: Path, label: str) -> Device:
@@ -193,6 +201,11 @@ def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
     """The device that an entry names."""
     if (entry.name is None) == (entry.file is None):
         raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
+    if entry.name is not None and entry.name.endswith(".toml"):
+        raise FileFormatError(
+            f"{label}.name must be a shipped device, got {entry.name!r}; a file beside this one is "
+            f'file = "{entry.name}"'
+        )
     try:
         if entry.name is not None:
             path = assets.named("devices", entry.name)

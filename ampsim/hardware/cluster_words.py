@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ampsim.hardware.checkpoints import checkpoints_in_words
 from ampsim.hardware.cluster import Cluster
 from ampsim.hardware.device import Source
 from ampsim.hardware.events import variations_of
@@ -21,4 +22,6 @@ def host_text(cluster: Cluster) -> str:
 
 def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
     """What varies on a cluster while a run goes on: of what, what, and on what authority."""
-    return variations_of(cluster.events, cluster.failures, cluster.messages)
+    found = variations_of(cluster.events, cluster.failures, cluster.messages)
+    kept = cluster.checkpoints
+    return found if kept is None else [*found, checkpoints_in_words(kept)]

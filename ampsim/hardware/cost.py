@@ -6,17 +6,19 @@ heavy or light, then lasts its own overhead and those of its operations plus the
 arithmetic and memory traffic (the roofline of Williams, Waterman and Patterson, 2009). A device may
 name which fraction of its rate a step on few rows or with a small matrix reaches, a bandwidth of
 light steps, and a cache: where the weights that a worker hosts fit into it, its steps read them at
-the cache's bandwidth. `docs/decisions/0003-costs.md` has the reasons.
+the cache's bandwidth. A device that names a bandwidth of passes is charged for operations other
+than products one by one. `docs/decisions/0003-costs.md` has the reasons.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ampsim.hardware.device import Device
 from ampsim.hardware.efficiency import CURVES, fraction_at
-from ampsim.ir.work import Work
+from ampsim.hardware.surface import SURFACES, fraction_on
+from ampsim.ir.work import NO_WORK, Work
 
 
 class Charge(NamedTuple):
@@ -36,7 +38,12 @@ class Charge(NamedTuple):
 def light_is_free(device: Device) -> bool:
     """Whether steps without heavy work cost nothing, as in the paper."""
     has_overhead = device.operation_overhead_s > 0 or device.step_overhead_s > 0
-    return device.memory_bandwidth_bytes_per_s is None and not has_overhead
+    rates = (
+        device.memory_bandwidth_bytes_per_s,
+        device.pass_bandwidth_bytes_per_s,
+        device.functions_per_s,
+    )
+    return not has_overhead and all(rate is None for rate in rates)
 
 
 def occupancy_s(
@@ -47,6 +54,7 @@ def occupancy_s(
     rows: int | None = None,
     resident_bytes: int | None = None,
     matrix_elements: int | None = None,
+    is_backward: bool = False,
 ) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
@@ -60,23 +68,35 @@ def occupancy_s(
             from there; None where no cache helps it.
         matrix_elements: size of the step's weight matrix; None where it has none, as in a light
             step, or multiplies by none, as in an update.
+        is_backward: whether the step's products are those of a backward step.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
     """
     if is_light and light_is_free(device):
         return 0.0
-    compute_s = work.flop / rate_flop_per_s(device, rows, matrix_elements)
+    rate = rate_flop_per_s(device, rows, matrix_elements, is_backward=is_backward)
     memory_s = _memory_s(device, work, resident_bytes, is_light=is_light)
-    overhead_s = device.step_overhead_s + work.operations * device.operation_overhead_s
-    return overhead_s + max(compute_s, memory_s)
+    is_view = device.pass_bandwidth_bytes_per_s is not None and work == NO_WORK
+    operations = 0 if is_view else work.operations
+    overhead_s = device.step_overhead_s + operations * device.operation_overhead_s
+    return overhead_s + max(work.flop / rate, memory_s) + _passes_s(device, work, is_light=is_light)
 
 
-def rate_flop_per_s(device: Device, rows: int | None, matrix_elements: int | None = None) -> float:
+def rate_flop_per_s(
+    device: Device,
+    rows: int | None,
+    matrix_elements: int | None = None,
+    *,
+    is_backward: bool = False,
+) -> float:
     """Return the FLOP per second that a step reaches on `rows` rows with a matrix of that size.
 
     None stands for any number of them.
     """
     rate = device.flop_per_s
+    surface = device.backward_efficiency if is_backward else device.forward_efficiency
+    if surface is not None and rows is not None and matrix_elements is not None:
+        return rate * fraction_on(surface, rows, matrix_elements)
     if device.efficiency is not None and rows is not None:
         rate *= fraction_at(device.efficiency, rows)
     if device.matrix_efficiency is not None and matrix_elements is not None:
@@ -92,15 +112,14 @@ def charges(device: Device) -> list[Charge]:
     rows = [_heavy_rule(device), _light_rule(device)]
     for key, value in device.numbers.items():
         source = device.source(key)
-        told = _points(value, CURVES[key]) if key in CURVES else _number(value)
-        rows.append(Charge(f"{key} = {told}", source.kind, source.text))
+        rows.append(Charge(f"{key} = {_told(key, value)}", source.kind, source.text))
     return rows
 
 
 def _memory_s(device: Device, work: Work, resident_bytes: int | None, *, is_light: bool) -> float:
     """Seconds in which a step's bytes are read and written, its weights from the cache if kept."""
     memory, cache = device.memory_bandwidth_bytes_per_s, device.cache_bandwidth_bytes_per_s
-    if memory is None:
+    if memory is None or (is_light and device.pass_bandwidth_bytes_per_s is not None):
         return 0.0
     if is_light and device.light_bandwidth_bytes_per_s is not None:
         return work.bytes / device.light_bandwidth_bytes_per_s
@@ -108,6 +127,18 @@ def _memory_s(device: Device, work: Work, resident_bytes: int | None, *, is_ligh
     if size is None or cache is None or resident_bytes is None or resident_bytes > size:
         return work.bytes / memory
     return (work.bytes - work.weight_bytes) / memory + work.weight_bytes / cache
+
+
+def _passes_s(device: Device, work: Work, *, is_light: bool) -> float:
+    """Seconds that operations other than products take beside their overhead."""
+    seconds = 0.0
+    if device.pass_bandwidth_bytes_per_s is not None:
+        is_all_passes = is_light or not work.flop
+        passed = work.pass_bytes or (work.bytes if is_all_passes else 0)
+        seconds += passed / device.pass_bandwidth_bytes_per_s
+    if device.functions_per_s is not None:
+        seconds += work.functions / device.functions_per_s
+    return seconds
 
 
 def _heavy_rule(device: Device) -> Charge:
@@ -129,15 +160,20 @@ def _light_rule(device: Device) -> Charge:
 def _formula(device: Device, *, is_light: bool) -> str:
     """The device's duration of a step in words."""
     has_own_bandwidth = is_light and device.light_bandwidth_bytes_per_s is not None
+    has_passes = device.pass_bandwidth_bytes_per_s is not None
     memory = "light" if has_own_bandwidth else "memory"
     step = f"FLOP / {_rate(device, is_light=is_light)}"
-    if device.memory_bandwidth_bytes_per_s is not None:
+    if device.memory_bandwidth_bytes_per_s is not None and not (is_light and has_passes):
         step = f"max({step}, bytes / {memory}_bandwidth_bytes_per_s)"
-    if device.cache_bytes is not None and not has_own_bandwidth:
+    if device.cache_bytes is not None and not has_own_bandwidth and not (is_light and has_passes):
         step += (
             "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
             "without sparse tables, fit into cache_bytes"
         )
+    if has_passes:
+        step += " + bytes of passes / pass_bandwidth_bytes_per_s"
+    if device.functions_per_s is not None:
+        step += " + functions / functions_per_s"
     if device.operation_overhead_s:
         step = f"operations x operation_overhead_s + {step}"
     return f"step_overhead_s + {step}" if device.step_overhead_s else step
@@ -150,7 +186,19 @@ def _rate(device: Device, *, is_light: bool) -> str:
         parts.append("efficiency of the rows")
     if device.matrix_efficiency is not None and not is_light:
         parts.append("matrix_efficiency of the elements")
+    if device.forward_efficiency is not None and not is_light:
+        parts.append("forward_ or backward_efficiency of rows and elements")
     return parts[0] if len(parts) == 1 else f"({' x '.join(parts)})"
+
+
+def _told(key: str, value: Any) -> str:
+    """A device's number in words."""
+    if key in CURVES:
+        return _points(value, CURVES[key])
+    if key in SURFACES:
+        fractions = [fraction for _rows, _elements, fraction in value]
+        return f"{min(fractions):g} to {max(fractions):g} at {len(value)} rows and elements"
+    return _number(value)
 
 
 def _number(value: float) -> str:

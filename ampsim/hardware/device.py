@@ -20,6 +20,7 @@ from ampsim.hardware.record import (
     Variation,
     digest_of,
 )
+from ampsim.hardware.surface import SURFACES, Surface
 from ampsim.toml_file import Record, Text
 
 
@@ -44,6 +45,10 @@ class Sources(Record):
     dispatch_s: Source | None = None
     copy_bandwidth_bytes_per_s: Source | None = None
     copy_latency_s: Source | None = None
+    forward_efficiency: Source | None = None
+    backward_efficiency: Source | None = None
+    pass_bandwidth_bytes_per_s: Source | None = None
+    functions_per_s: Source | None = None
 
 
 NUMBERS = tuple(Sources.model_fields)
@@ -90,6 +95,14 @@ class Device(Record):
         copy_bandwidth_bytes_per_s: rate of the lane to the host's memory, and of the one from it;
             None where the device has none.
         copy_latency_s: what each copy takes beside its bytes.
+        forward_efficiency: points (rows, elements, fraction): a heavy forward step on so many rows
+            with so large a weight matrix reaches that fraction of `flop_per_s`; see
+            `ampsim.hardware.surface`. It stands in place of the two curves.
+        backward_efficiency: the same of backward steps; one needs the other.
+        pass_bandwidth_bytes_per_s: rate at which operations that are no product read and write,
+            each in a pass of its own over its arrays; None where only bandwidths of memory count.
+        functions_per_s: rate of functions of one element, such as exp, tanh, a root or a maximum,
+            beside what their pass takes; None where they take nothing.
         measured_on: the machine that its numbers were measured on; None where nobody says.
         sources: where each number comes from; a file must say for each that it gives.
 
@@ -116,6 +129,10 @@ class Device(Record):
     dispatch_s: Seconds = 0.0
     copy_bandwidth_bytes_per_s: Rate | None = None
     copy_latency_s: Seconds = 0.0
+    forward_efficiency: Surface = None
+    backward_efficiency: Surface = None
+    pass_bandwidth_bytes_per_s: Rate | None = None
+    functions_per_s: Rate | None = None
     measured_on: Machine | None = None
     sources: Sources = Sources()
 
@@ -147,6 +164,24 @@ class Device(Record):
             raise _wrong(
                 "light_bandwidth_bytes_per_s has no effect without memory_bandwidth_bytes_per_s, "
                 "the rate of heavy steps; add memory_bandwidth_bytes_per_s"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_products(self) -> Self:
+        """A fraction is said once, and so is the bandwidth of light steps."""
+        self._check_pair(*SURFACES)
+        for curve in ("efficiency", "matrix_efficiency"):
+            if self.forward_efficiency is not None and getattr(self, curve) is not None:
+                raise _wrong(
+                    f"{curve} and forward_efficiency both say which fraction a product reaches; "
+                    "keep one"
+                )
+        both = (self.pass_bandwidth_bytes_per_s, self.light_bandwidth_bytes_per_s)
+        if None not in both:
+            raise _wrong(
+                "pass_bandwidth_bytes_per_s and light_bandwidth_bytes_per_s both say how fast "
+                "light steps move their bytes; keep one"
             )
         return self
 

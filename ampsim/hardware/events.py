@@ -52,6 +52,8 @@ class _Outage(Record):
         factor: how many times as long as usual a slow device takes.
         loses_step: whether a stop loses the step in its middle, which is done again from its start;
             True unless told.
+        weights: "kept", or "checkpoint" for a stop after which the parameters and the optimizer's
+            state are those of the device's last checkpoint; "kept" unless told.
         source: where the numbers come from; a file must say.
     """
 
@@ -59,6 +61,7 @@ class _Outage(Record):
     worker: Workers = "all"
     factor: Factor | None = None
     loses_step: bool | None = None
+    weights: Literal["kept", "checkpoint"] | None = None
     source: Source | None = None
 
     @model_validator(mode="after")
@@ -71,6 +74,13 @@ class _Outage(Record):
             )
         if self.loses_step is not None and self.kind != "stop":
             raise _wrong(f'kind "{self.kind}" has no loses_step; only a stop can lose a step')
+        if self.weights is not None and self.kind != "stop":
+            raise _wrong(f'kind "{self.kind}" has no weights; only a stop can lose them')
+        if self.loses_weights and self.loses_step is False:
+            raise _wrong(
+                'weights "checkpoint" loses the step in the middle, too, got loses_step = false; '
+                "leave it out"
+            )
         return self
 
     @property
@@ -82,6 +92,11 @@ class _Outage(Record):
     def is_step_lost(self) -> bool:
         """Whether a step in the middle is done again from its start."""
         return self.kind == "stop" and self.loses_step is not False
+
+    @property
+    def loses_weights(self) -> bool:
+        """Whether parameters and the optimizer's state go back to the last checkpoint."""
+        return self.weights == "checkpoint"
 
     def hits(self, worker: int) -> bool:
         """Whether a worker is among those meant."""
@@ -203,6 +218,8 @@ def _words(outage: _Outage) -> str:
     if outage.kind == "slow":
         return f"{outage.factor:g} times as slow"
     rest = ", the step in its middle done again" if outage.is_step_lost else ""
+    if outage.loses_weights:
+        rest += ", weights of the last checkpoint"
     return f"{outage.kind}{rest}"
 
 

@@ -17,6 +17,11 @@ FLOP_PER_S_MAX: Final = 1e16
 MEMORY_BANDWIDTH_BYTES_PER_S_MAX: Final = 1e14
 """Of one device; chosen: 20 times the fastest shipped file, so more is a slip of units."""
 
+BANDWIDTHS: Final = (
+    "memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"
+)  # fmt: skip
+"""The keys of a device that are held against it."""
+
 RIDGE_FLOP_PER_BYTE_MAX: Final = 5000.0
 """FLOP/s over bytes/s; chosen: 37 times the most of a shipped file, `tpu-v3`."""
 
@@ -30,7 +35,7 @@ def implausible(hardware: Device | Cluster) -> list[str]:
         return list(_of_device(hardware))
     devices = dict.fromkeys(hardware.devices)
     told = [f"device {device.name}: {text}" for device in devices for text in _of_device(device)]
-    return [*told, *_of_links(hardware), *_of_host(hardware)]
+    return [*told, *_of_links(hardware), *_of_host(hardware), *_of_failures(hardware)]
 
 
 def _of_device(device: Device) -> Iterator[str]:
@@ -42,7 +47,7 @@ def _of_device(device: Device) -> Iterator[str]:
             f"flop_per_s of {rate:g} at busy_power_w of {power:g} are above {FLOP_PER_J_MAX:g} "
             "FLOP/s per watt, four times the best device shipped; check both"
         )
-    for key in ("memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s"):
+    for key in BANDWIDTHS:
         bandwidth = getattr(device, key)
         if bandwidth is not None and bandwidth > MEMORY_BANDWIDTH_BYTES_PER_S_MAX:
             yield _above(key, bandwidth, MEMORY_BANDWIDTH_BYTES_PER_S_MAX, "is it in bytes/s?")
@@ -75,21 +80,68 @@ def _of_host(cluster: Cluster) -> Iterator[str]:
         )
 
 
+def _of_failures(cluster: Cluster) -> Iterator[str]:
+    """Devices that are down more than up, and checkpoints that come too seldom or take too long."""
+    failures, checkpoints = cluster.failures, cluster.checkpoints
+    if failures is not None and failures.kind != "slow":
+        between_s, repair_s = failures.mean_time_between_s, failures.mean_time_to_repair_s
+        if repair_s > between_s:
+            yield (
+                f"failures.mean_time_to_repair_s is {repair_s:g}, above mean_time_between_s of "
+                f"{between_s:g}: a device is down more than up; check both"
+            )
+        if failures.loses_weights and checkpoints and checkpoints.every_s > between_s:
+            yield (
+                f"checkpoints.every_s is {checkpoints.every_s:g}, above "
+                f"failures.mean_time_between_s of {between_s:g}: most failures come before the "
+                "next checkpoint, and learning may never get ahead; check both"
+            )
+    if checkpoints is not None and checkpoints.takes_s > checkpoints.every_s:
+        yield (
+            f"checkpoints.takes_s is {checkpoints.takes_s:g}, above every_s of "
+            f"{checkpoints.every_s:g}: the next is due before the last has ended; check both"
+        )
+
+
 def _of_links(cluster: Cluster) -> Iterator[str]:
     """Links that deliver faster than an end can write or read."""
     slowest = min(cluster.devices, key=_memory)
     if cluster.workers > 1:
         yield from _of_link("link", cluster.link.bandwidth_bytes_per_s, slowest)
+        yield from _of_network(cluster, slowest)
     for index, route in enumerate(cluster.links):
         ends = [cluster.devices[end] for end in (route.source, route.target) if end != HOST]
         slower = min(ends, key=_memory)
         yield from _of_link(f"links[{index}]", route.link.bandwidth_bytes_per_s, slower)
 
 
-def _of_link(key: str, bandwidth: float | None, device: Device) -> Iterator[str]:
+def _of_network(cluster: Cluster, slowest: Device) -> Iterator[str]:
+    """Edges and ports of workers; edges between switches carry what several devices send."""
+    topology, ports = cluster.topology, cluster.ports
+    if topology is not None:
+        level = topology.levels[0] if topology.levels else topology
+        key = "topology.levels[0]" if topology.levels else "topology"
+        yield from _of_link(key, level.bandwidth_bytes_per_s, slowest)
+    told: set[str] = set()
+    for edge in cluster.edges:
+        ends = [cluster.devices[end] for end in edge.between if isinstance(end, int) and end >= 0]
+        slower = min(ends, key=_memory, default=None)
+        if slower is not None and slower.name not in told:
+            named = "-".join("host" if end == HOST else str(end) for end in edge.between)
+            for note in _of_link(f"edge {named}", edge.bandwidth_bytes_per_s, slower):
+                told.add(slower.name)
+                yield note
+    for way in ("egress", "ingress") if ports is not None else ():
+        rate = getattr(ports, f"{way}_bytes_per_s")
+        yield from _of_link("ports", rate, slowest, f"{way}_bytes_per_s")
+
+
+def _of_link(
+    key: str, bandwidth: float | None, device: Device, number: str = "bandwidth_bytes_per_s"
+) -> Iterator[str]:
     if bandwidth is not None and bandwidth > _memory(device):
         yield (
-            f"{key}.bandwidth_bytes_per_s is {bandwidth:g}, above the {_memory(device):g} of the "
+            f"{key}.{number} is {bandwidth:g}, above the {_memory(device):g} of the "
             f"memory of {device.name} at an end of it; check both"
         )
 

@@ -107,20 +107,22 @@ def _wrong(text: str) -> PydanticCustomError:
 def digest_of(content: Any) -> str:
     """SHA-256 over the canonical JSON of `content`: sorted keys, shortest exact numbers.
 
-    The interval of a source counts where there is one, so that digests of before stay.
+    The interval of a source, and what an outage says of weights, count where there are any, so that
+    digests of before stay.
     """
     text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _plain(content: Any) -> Any:
-    """The same without the ends of intervals that sources do not give."""
+    """The same without the ends of intervals, and the fate of weights, of which nothing is said."""
     if isinstance(content, list | tuple):
         return [_plain(one) for one in cast("list[Any]", content)]
     if not isinstance(content, dict):
         return content
     named = cast("dict[str, Any]", content)
     gone = ("low", "high") if {"kind", "text", "low", "high"} <= set(named) else ()
+    gone = ("weights",) if {"kind", "worker", "loses_step"} <= set(named) else gone
     return {
         key: _plain(value) for key, value in named.items() if not (key in gone and value is None)
     }

@@ -126,10 +126,11 @@ class Node(ABC):
         Known from the forward step of a training pass until the state's backward messages have
         reached the nodes of `decided_by`.
         """
-        return tuple(
-            any(node.sent_needs_gradient(state) for node in nodes) if nodes else is_needed
-            for is_needed, nodes in zip(self.input_needs_gradient, self.decided_by, strict=True)
-        )
+        needed = list(self.input_needs_gradient)
+        for port, nodes in enumerate(self.decided_by):
+            if nodes:
+                needed[port] = any([n.sent_needs_gradient(state) for n in nodes])  # noqa: C419  # faster
+        return tuple(needed)
 
     def sent_needs_gradient(self, state: State) -> bool:
         """Whether any parameter lies upstream of what was sent with `state`; a `Phi` knows."""
@@ -253,6 +254,11 @@ class ParameterizedNode(Node):
         None, the default, for nodes whose gradient is dense: `take_gradient` has it. A node that
         returns rows has one parameter, a table; in `sleep` mode the gradients are empty.
         """
+        return None
+
+    @property
+    def rows_touched(self) -> int | None:
+        """How many rows `take_rows` would return now; None, the default, where it returns None."""
         return None
 
     def adopt(self, theta: np.ndarray) -> None:

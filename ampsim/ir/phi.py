@@ -45,14 +45,17 @@ class Phi(Node):
 
     def gradients_needed(self, state: State) -> tuple[bool, ...]:
         """For the input that the message came from, whether any parameter lies upstream of it."""
-        origin, needed = self._origin[state], list(self.input_needs_gradient)
-        if self.decided_by[origin]:
-            needed[origin] = any(n.sent_needs_gradient(state) for n in self.decided_by[origin])
+        needed = list(self.input_needs_gradient)
+        needed[self._origin[state]] = self.sent_needs_gradient(state)
         return tuple(needed)
 
     def sent_needs_gradient(self, state: State) -> bool:
         """Whether any parameter lies upstream of the input that the message came from."""
-        return self.gradients_needed(state)[self._origin[state]]
+        origin = self._origin[state]
+        nodes = self.decided_by[origin]
+        if not nodes:
+            return self.input_needs_gradient[origin]
+        return any([n.sent_needs_gradient(state) for n in nodes])  # noqa: C419  # faster than lazily
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes at all inputs known so far."""

@@ -15,12 +15,18 @@ class Work:
         operations: elementary operations that the step issues one after the other, each a call of
             a library or a kernel; views and what a node computes in Python are none.
         weight_bytes: those of `bytes` that are weights which every step of the node reads.
+        pass_bytes: bytes that operations other than products read and write if each makes a pass
+            of its own over its arrays, as a call of NumPy does; 0 where `bytes` are all of them.
+        functions: elements that go through a function of more than one instruction, such as exp,
+            tanh, a root or a maximum.
     """
 
     flop: int = 0
     bytes: int = 0
     operations: int = 1
     weight_bytes: int = 0
+    pass_bytes: int = 0
+    functions: int = 0
 
     def __add__(self, other: Work) -> Work:
         """Work done together is work added up."""
@@ -29,6 +35,8 @@ class Work:
             self.bytes + other.bytes,
             self.operations + other.operations,
             self.weight_bytes + other.weight_bytes,
+            self.pass_bytes + other.pass_bytes,
+            self.functions + other.functions,
         )
 
 

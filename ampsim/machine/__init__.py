@@ -1,16 +1,19 @@
 """Hardware at work: what every method of training shares. It knows no graph and no learning."""
 
 from ampsim.machine.channel import Channel
+from ampsim.machine.checkpoints import Checkpointed, checkpointed
 from ampsim.machine.fabric import Fabric
 from ampsim.machine.lane import Job, Lane
 from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.outages import outages_until
 from ampsim.machine.pace import paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
+from ampsim.machine.stoppable import StoppableProcessor
 
 __all__ = [
     "Begun",
     "Channel",
+    "Checkpointed",
     "Fabric",
     "Instant",
     "Job",
@@ -18,7 +21,9 @@ __all__ = [
     "Memory",
     "Processor",
     "Sample",
+    "StoppableProcessor",
     "Tasks",
+    "checkpointed",
     "outages_until",
     "paced",
 ]

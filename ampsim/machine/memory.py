@@ -56,6 +56,7 @@ class Memory:
         self.total_bytes = 0
         self._samples: list[Sample] = []
         self._per_sample = self._left = TAKES_PER_SAMPLE
+        self._crest: tuple[float, list[int]]
         self._start_sample()
 
     def take(self, category: int, size_bytes: int) -> None:
@@ -64,15 +65,16 @@ class Memory:
         Raises:
             OutOfMemoryError: there is no room for them.
         """
-        self._held[category] += size_bytes
+        held = self._held
+        held[category] += size_bytes
         self.total_bytes = total_bytes = self.total_bytes + size_bytes
         if total_bytes > self._crest_bytes:
             self._crest_bytes = total_bytes
-            self._crest = Sample(self._clock.now, tuple(self._held))
+            self._crest = self._clock.now, held.copy()
             if self._capacity_bytes is not None and total_bytes > self._capacity_bytes:
                 raise self._overflow(self._capacity_bytes)
-        self._left -= 1
-        if not self._left:
+        self._left = left = self._left - 1
+        if not left:
             self._end_sample()
 
     def give(self, category: int, size_bytes: int) -> None:
@@ -94,15 +96,20 @@ class Memory:
     @property
     def timeline(self) -> list[Sample]:
         """The fullest moment of each stretch of time so far; no moment was fuller than these."""
-        return [*self._samples, self._crest]
+        return [*self._samples, self._sample()]
 
     def _start_sample(self) -> None:
         self._crest_bytes = self.total_bytes
-        self._crest = Sample(self._clock.now, tuple(self._held))
+        self._crest = self._clock.now, self._held.copy()
+
+    def _sample(self) -> Sample:
+        """The present one; it is made where it is asked for, as a crest may soon be another."""
+        time_s, held = self._crest
+        return Sample(time_s, tuple(held))
 
     def _end_sample(self) -> None:
         """Begin another sample; where there are too many, let each cover twice as much."""
-        self._samples.append(self._crest)
+        self._samples.append(self._sample())
         if len(self._samples) == SAMPLES_MAX:
             halves = zip(self._samples[::2], self._samples[1::2], strict=True)
             self._samples = [max(pair, key=lambda sample: sum(sample.bytes)) for pair in halves]

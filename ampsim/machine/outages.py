@@ -27,6 +27,7 @@ class Outage(NamedTuple):
         kind: "slow", "pause" or "stop".
         slowness: how many times as long as usual a step takes; infinite where the device is down.
         is_step_lost: whether a step in the middle is done again from its start.
+        loses_weights: whether the device comes back with the weights of its last checkpoint.
     """
 
     start_s: float
@@ -34,6 +35,7 @@ class Outage(NamedTuple):
     kind: str
     slowness: float
     is_step_lost: bool
+    loses_weights: bool = False
 
 
 def outages_of(cluster: Cluster, worker: int, seed: int) -> Iterator[Outage]:
@@ -43,7 +45,7 @@ def outages_of(cluster: Cluster, worker: int, seed: int) -> Iterator[Outage]:
         SimulationError: more came by chance than a run can have.
     """
     events = [
-        Outage(one.from_s, one.until_s, one.kind, one.slowness, one.is_step_lost)
+        Outage(one.from_s, one.until_s, one.kind, one.slowness, one.is_step_lost, one.loses_weights)
         for one in cluster.events
         if one.hits(worker)
     ]
@@ -68,13 +70,23 @@ def has_outages(cluster: Cluster, worker: int) -> bool:
     return bool(given) or (cluster.failures is not None and cluster.failures.hits(worker))
 
 
+def loses_weights(cluster: Cluster, worker: int) -> bool:
+    """Whether some outage of a worker takes its weights back to those of a checkpoint."""
+    return any(
+        one.loses_weights and one.hits(worker)
+        for one in (*cluster.events, cluster.failures)
+        if one is not None
+    )
+
+
 def _drawn(failures: Failures, worker: int, seed: int) -> Iterator[Outage]:
     """Outages by chance, one after the other."""
     random, end_s = stream(seed, "failures", worker), 0.0
+    what = failures.kind, failures.slowness, failures.is_step_lost, failures.loses_weights
     for _ in range(OUTAGES_MAX):
         start_s = end_s + float(random.exponential(failures.mean_time_between_s))
         end_s = start_s + float(random.exponential(failures.mean_time_to_repair_s))
-        yield Outage(start_s, end_s, failures.kind, failures.slowness, failures.is_step_lost)
+        yield Outage(start_s, end_s, *what)
     raise SimulationError(
         f"worker {worker} fails more than {OUTAGES_MAX:,} times until {end_s:.9g} s, as "
         f"mean_time_between_s is {failures.mean_time_between_s:g}; try a longer one"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -67,6 +68,41 @@ def lognormal(random: np.random.Generator, cv: float) -> Iterator[float]:
         yield from random.lognormal(-variance / 2, math.sqrt(variance), _DRAWS).tolist()
 
 
+def has_come(at_s: float, now_s: float) -> bool:
+    """Whether a time has come; a clock counts ticks, so what is nearer than rounding is now."""
+    return at_s - now_s <= _TICK_S + 4 * math.ulp(at_s)
+
+
+_T = TypeVar("_T")
+
+
+class Ahead(Iterator[_T]):
+    """An iterator at whose next items one can look without taking them.
+
+    Args:
+        source: whose items they are.
+    """
+
+    __slots__ = ("_seen", "_source")
+
+    def __init__(self, source: Iterator[_T]) -> None:
+        self._source = source
+        self._seen: deque[_T] = deque()
+
+    def __next__(self) -> _T:
+        return self._seen.popleft() if self._seen else next(self._source)
+
+    def look(self) -> Iterator[_T]:
+        """The items to come, from the next one on; nothing is to be taken meanwhile."""
+        for place in count():
+            if place == len(self._seen):
+                try:
+                    self._seen.append(next(self._source))
+                except StopIteration:
+                    return
+            yield self._seen[place]
+
+
 class Pace:
     """When a device is up, and how long a task takes that begins then.
 
@@ -75,9 +111,13 @@ class Pace:
     Args:
         outages: when the device is not as usual, by their starts.
         jitter: factors of mean 1, one for each task; None where a task takes what it is priced.
+
+    Attributes:
+        losses: when outages began that take weights, of those that it has met; for whoever asks,
+            who empties it.
     """
 
-    __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s")
+    __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s", "losses")
 
     def __init__(self, outages: Iterator[Outage], jitter: Iterator[float] | None) -> None:
         self._coming = outages
@@ -85,19 +125,22 @@ class Pace:
         self._known: list[Outage] = []
         self._next = next(outages, None)
         self._up_s = 0.0
+        self.losses: list[float] = []
 
     def up_at_s(self, now_s: float) -> float:
         """When the device can begin a task: now, or when it is up again."""
         if now_s >= self._up_s:
             self._up_s = self._looked_up(now_s)
-        # a clock counts ticks: what is nearer than rounding is now
-        is_up = self._up_s - now_s <= _TICK_S + 4 * math.ulp(self._up_s)
-        return now_s if is_up else self._up_s
+        return now_s if has_come(self._up_s, now_s) else self._up_s
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
         """How long a task of so many seconds takes that begins now, when the device is up."""
         if self._jitter is not None:
             seconds *= next(self._jitter)
+        return self.held_up_s(now_s, seconds)
+
+    def held_up_s(self, now_s: float, seconds: float) -> float:
+        """The same of what has no jitter."""
         at_s, left_s = max(now_s, self._up_s), seconds
         while True:
             slowness, until_s, is_lost = self._state(at_s)
@@ -108,6 +151,27 @@ class Pace:
             else:
                 left_s -= (until_s - at_s) / slowness
             at_s = until_s
+
+    def losses_within(self, now_s: float, seconds: float, *, jitters: bool) -> list[float]:
+        """When outages would take weights in the middle of a task that begins now.
+
+        Nothing has been asked then: the task's own factor of jitter is still to come. What is to
+        come must be of class `Ahead`.
+
+        Args:
+            now_s: when the task begins; the device is up.
+            seconds: how long it takes as priced.
+            jitters: whether it takes a factor of jitter as long.
+        """
+        assert isinstance(self._coming, Ahead)
+        ahead = Pace(iter(()), None)
+        ahead._coming, ahead._known = self._coming.look(), list(self._known)
+        ahead._next, ahead._up_s = self._next, self._up_s
+        if jitters and self._jitter is not None:
+            assert isinstance(self._jitter, Ahead)
+            ahead._jitter = self._jitter.look()
+        ahead.lasting_s(now_s, seconds)
+        return ahead.losses
 
     def _looked_up(self, at_s: float) -> float:
         """The first time from then on at which the device is up."""
@@ -127,6 +191,8 @@ class Pace:
         while self._next is not None and self._next.start_s <= at_s:
             if self._next.end_s > at_s:
                 self._known.append(self._next)
+            if self._next.loses_weights:
+                self.losses.append(self._next.start_s)
             self._next = next(self._coming, None)
         until_s = math.inf if self._next is None else self._next.start_s
         slowness, is_lost = 1.0, False
@@ -135,6 +201,18 @@ class Pace:
             is_lost |= one.is_step_lost
             until_s = min(until_s, one.end_s)
         return slowness, until_s, is_lost
+
+
+class Pacing(Protocol):
+    """What `Paced` asks of a device."""
+
+    def up_at_s(self, now_s: float) -> float:
+        """When the device can begin a task: now, or later."""
+        ...
+
+    def lasting_s(self, now_s: float, seconds: float) -> float:
+        """How long a task of so many seconds takes that begins now."""
+        ...
 
 
 class Paced:
@@ -149,7 +227,7 @@ class Paced:
 
     __slots__ = ("_clock", "_is_waiting", "_pace", "_processor", "_tasks", "queues")
 
-    def __init__(self, tasks: Tasks, pace: Pace, processor: Processor, clock: Clock) -> None:
+    def __init__(self, tasks: Tasks, pace: Pacing, processor: Processor, clock: Clock) -> None:
         self.queues: dict[Any, deque[Any]] = tasks.queues
         self._tasks = tasks
         self._pace = pace

@@ -6,14 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ampsim.hardware import HOST, Cluster
-from ampsim.ir import Graph, ParameterizedNode
-from ampsim.machine import Fabric, Instant, Processor, Tasks, paced
+from ampsim.ir import Graph, Node, ParameterizedNode
+from ampsim.machine import (
+    Checkpointed,
+    Fabric,
+    Instant,
+    Processor,
+    StoppableProcessor,
+    Tasks,
+    checkpointed,
+    paced,
+)
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
+from ampsim.model_parallel.called_off import StoppableWorker
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
 from ampsim.model_parallel.job_checks import require_mode, require_rows
+from ampsim.model_parallel.kept_weights import (
+    KeptWeights,
+    has_checkpoints,
+    require_single_steps,
+)
 from ampsim.model_parallel.lanes import Lanes
 from ampsim.model_parallel.message_overhead import FarPorts, WithMessageOverhead, far_ports
 from ampsim.model_parallel.placed_node import Accept, PlacedNode
@@ -62,6 +77,7 @@ class SharedMachine:
         workers, updater: those that are its own, and what applies gradients there.
         work_of: what steps of a node with parameters cost, as of `Asked`.
         accept_update: takes the update messages that nodes send themselves; None to serve them.
+        is_stoppable: whether a pass may be called off.
     """
 
     instant: Instant
@@ -71,6 +87,7 @@ class SharedMachine:
     updater: Applies
     work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
     accept_update: Accept | None = None
+    is_stoppable: bool = False
 
 
 class Assembly:
@@ -94,6 +111,7 @@ class Assembly:
         memories: of the workers.
         tasks: what each processor does, at the pace of its device: the workers', the host's where
             that takes time, and those of other lanes.
+        checkpointed: what looks after the weights of workers that may go back to a checkpoint.
         placed_nodes: every node where it runs, in the graph's order.
         barrier: holds gradients back; None where they go on at once.
 
@@ -136,7 +154,6 @@ class Assembly:
             worker.accept_update = shared.accept_update or self.lanes.update_acceptor(worker)
         self._host = self._host_lane()
         self._far: dict[PlacedNode, FarPorts] = {}
-        self.tasks = self._tasks(seed)
         stages = stages_of(self._graph, schedule.name) if needs_chain(schedule) else []
         self._stages = {place: stage for stage, place in enumerate(stages)}
         if stages:
@@ -145,6 +162,9 @@ class Assembly:
         self._resident_bytes = resident_bytes(job.graph.nodes, placement)
         self._set_turns(schedule, stages)
         self.placed_nodes = self._placed_nodes(schedule, stages)
+        require_single_steps(cluster, schedule)
+        self.checkpointed: list[Checkpointed] = []
+        self.tasks = self._tasks(seed)
         self.barrier = self._barrier() if schedule.order.holds_gradients else None
         self._wire()
 
@@ -181,10 +201,13 @@ class Assembly:
         kind = GroupingWorker if schedule.order.max_group > 1 else Worker
         updater = self._shared.updater
         shared = Shared(self._clock, self._recorder, schedule.order, self.controller, updater)
-        return [
-            kind(Processor(index, self._clock, self.instant), shared)
-            for index in self._shared.workers
-        ]
+        where = (self._clock, self.instant)
+        if self._shared.is_stoppable:
+            return [
+                StoppableWorker(StoppableProcessor(index, *where), shared)
+                for index in self._shared.workers
+            ]
+        return [kind(Processor(index, *where), shared) for index in self._shared.workers]
 
     def _worker(self, index: int) -> Worker:
         """The worker of this number."""
@@ -219,21 +242,32 @@ class Assembly:
 
     def _tasks(self, seed: int | None) -> list[tuple[Processor, Tasks]]:
         """What every processor does, with what varies around it."""
-        found: list[tuple[Processor, Tasks, bool]] = []
-        for worker in self.workers:
-            overhead_s = self._cluster.devices[worker.index].message_overhead_s
-            tasks = WithMessageOverhead(worker, overhead_s, self._far) if overhead_s else worker
-            found.append((worker.processor, tasks, True))
+        found = [(worker.processor, self._tasks_of(worker, seed)) for worker in self.workers]
+        others: list[tuple[Processor, Tasks, bool]] = []
         if self._host is not None:
-            found.append((self._host.processor, self._host, True))
-        found += [(lane.processor, lane, False) for lane in self.lanes.all]
+            others.append((self._host.processor, self._host, True))
+        others += [(lane.processor, lane, False) for lane in self.lanes.all]
+        for processor, tasks, computes in others:
+            if seed is not None:
+                how = (self._clock, self._cluster)
+                tasks = paced(tasks, processor, *how, seed=seed, computes=computes)
+            found.append((processor, tasks))
+        return found
+
+    def _tasks_of(self, worker: Worker, seed: int | None) -> Tasks:
+        """What a worker does, with what varies around it."""
+        overhead_s = self._cluster.devices[worker.index].message_overhead_s
+        tasks = WithMessageOverhead(worker, overhead_s, self._far) if overhead_s else worker
         if seed is None:
-            return [(processor, tasks) for processor, tasks, _computes in found]
-        how = (self._clock, self._cluster)
-        return [
-            (processor, paced(tasks, processor, *how, seed=seed, computes=computes))
-            for processor, tasks, computes in found
-        ]
+            return tasks
+        how = (worker.processor, self._clock, self._cluster)
+        own = [one for one in self.placed_nodes if one.worker == worker.index and one.learner]
+        if not own or not has_checkpoints(self._cluster, worker.index):
+            return paced(tasks, *how, seed=seed)
+        kept = KeptWeights(worker.index, own, self._recorder)
+        varied, looked_after = checkpointed(tasks, *how, kept, seed=seed)
+        self.checkpointed.append(looked_after)
+        return varied
 
     def _placed_nodes(self, schedule: Schedule, stages: Sequence[int]) -> list[PlacedNode]:
         """Build the steps of every node, where it runs."""
@@ -291,24 +325,29 @@ class Assembly:
             work=with_forward_again(steps.work) if self.lanes.recomputes(node) else steps.work,
             resident_bytes=self._resident_bytes[worker],
         )
-        placed = PlacedNode(node, place, worker, steps, prices)
-        memory = self.memories.of(worker)
-        placed.footprint = self.lanes.footprint(placed, memory)
-        self._note_far(placed)
+        far = self._far_ports(node, place, worker)
+        placed = PlacedNode(
+            node,
+            place,
+            worker,
+            steps,
+            prices,
+            is_free=prices.is_free and far is None,
+            footprint=self.lanes.footprint(node, place, worker, self.memories.of(worker)),
+        )
+        if far is not None:
+            self._far[placed] = far
         has_queue = worker >= 0 and self._worker(worker).turn_queue is not None
         placed.has_turns = has_queue and place in self._stages
         return placed
 
-    def _note_far(self, placed: PlacedNode) -> None:
-        """Let messages of a node from and to other places cost what its device says."""
-        worker = placed.worker
+    def _far_ports(self, node: Node, place: int, worker: int) -> FarPorts | None:
+        """Which messages of a node come from other places; None where none costs by itself."""
         if worker == HOST or not self._cluster.devices[worker].message_overhead_s:
-            return
-        far = far_ports(self._graph, self._placement, placed.index)
-        self._far[placed] = far
-        sends_report = placed.is_loss or placed.learner is not None
-        if sends_report or any(map(any, far.values())):
-            placed.is_free = False
+            return None
+        far = far_ports(self._graph, self._placement, place)
+        sends_report = node.is_loss or node.is_parameterized
+        return far if sends_report or any(map(any, far.values())) else None
 
     def _set_turns(self, schedule: Schedule, stages: Sequence[int]) -> None:
         """Give each worker that has stages a queue, where their messages wait for their turn."""

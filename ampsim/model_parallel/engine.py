@@ -52,6 +52,7 @@ class Engine:
         self.controller, self.updater = assembly.controller, assembly.updater
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
         self.memories = assembly.memories.all
+        self._checkpointed = assembly.checkpointed
         self._has_parameters = False
         for processor, tasks in assembly.tasks:
             clock.start(processor.work(tasks), f"worker-{processor.index}")
@@ -87,13 +88,17 @@ class Engine:
         if is_training:
             self.controller.send_updates(self._latest())
             self._run()
+        for one in self._checkpointed:
+            one.settle()
         return PassReport(start_s, self._clock.now, self.controller.totals)
 
     def _take_parameters(self) -> None:
-        """Let all parameters lie in memory, before the first pass."""
+        """Let all parameters lie in memory, and in the first checkpoint, before the first pass."""
         if self._has_parameters:
             return
         self._has_parameters = True
+        for one in self._checkpointed:
+            one.start()
         for placed in self.placed_nodes:
             if placed.footprint is not None and placed.learner is not None:
                 is_predicted = placed.steps.prediction is not None

@@ -8,22 +8,15 @@ its own end to that of the backward step. Each node keeps its own: no tensor is 
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
-
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
 from ampsim.machine import Memory
+from ampsim.model_parallel.step import Ended, Step
 from ampsim.trace import MEMORY_CATEGORIES
 
 WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(MEMORY_CATEGORIES))
 """Stashes are weights other than the latest: old ones, and predicted ones."""
 
-BACKWARD: Final = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
-
-Ended: TypeAlias = "tuple[int, int, State]"
-"""What the end of a step changes: (bytes of messages that go, bytes of activations that come, or
-go where negative, the state under which they are kept)."""
-
-_Key: TypeAlias = "tuple[Direction, State]"
+_UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 
 class Footprint:
@@ -36,22 +29,24 @@ class Footprint:
 
     Attributes:
         frees: whether a backward step frees what its forward step kept.
-        renames: whether messages that are served together may have different states: then `name`
-            says, before a step, what its message waits for.
+        joins: says, before a step, what its message waits for; None where that is its state.
     """
 
-    __slots__ = ("_arrived", "_kept", "frees", "memory", "node", "renames")
+    __slots__ = (
+        "_backward", "_forward", "_gradients", "_inputs", "_keeps", "_kept", "frees", "joins",
+        "memory", "node",
+    )  # fmt: skip
 
     def __init__(self, node: Node, memory: Memory, *, first: Footprint | None = None) -> None:
         self.node, self.memory = node, memory
-        self._arrived: dict[_Key, int] = {}
+        self._inputs: dict[State, int] = {}  # bytes of messages that wait for others
+        self._gradients: dict[State, int] = {}
         self._kept: dict[State, int] = {} if first is None else first._kept
+        self._keeps = type(node).kept_bytes is not Node.kept_bytes
         self.frees = True
-        self.renames = type(node).joins is not Node.joins
-
-    def name(self, direction: Direction, state: State) -> State:
-        """What a message waits for at this node; to be asked before its step."""
-        return self.node.joins(direction, state) if self.renames else state
+        self.joins = None if type(node).joins is Node.joins else node.joins
+        self._forward: Step
+        self._backward: Step
 
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
@@ -66,12 +61,12 @@ class Footprint:
             sends: what the step sends.
         """
         taken_bytes = 0 if payload is None else payload.nbytes
+        waiting = self._gradients if direction is BACKWARD else self._inputs
         if not sends:
-            key = (direction, name)
-            self._arrived[key] = self._arrived.get(key, 0) + taken_bytes
+            waiting[name] = waiting.get(name, 0) + taken_bytes
             return 0, 0, state
-        if self._arrived:
-            taken_bytes += self._arrived.pop((direction, name), 0)
+        if waiting:
+            taken_bytes += waiting.pop(name, 0)
         if direction is BACKWARD:
             return taken_bytes, -self._kept.pop(state, 0) if self.frees else 0, state
         kept_bytes = self._kept_bytes(state, taken_bytes) if self.node.is_training else 0
@@ -108,33 +103,49 @@ class Footprint:
         elif activations:
             self.memory.give(ACTIVATIONS, -activations)
 
-    def settle_free(
-        self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
-    ) -> None:
-        """Change the memory as the end of a step does that takes no time; see `ended`.
+    def around(self, forward: Step, backward: Step) -> tuple[Step, Step]:
+        """Steps that take no time, with what their end changes in memory.
 
-        It is `ended` and `settle` in one call, for these are most steps of a run.
-
-        Raises:
-            OutOfMemoryError: there is no room.
+        They are `ended` and `settle` in one call, for these are most steps of a run.
         """
+        self._forward, self._backward = forward, backward
+        return self._forward_at_once, self._backward_at_once
+
+    def _forward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
+        name = state if self.joins is None else self.joins(FORWARD, state)
+        step = self._forward
+        sends = step(port, state, payload)
         taken_bytes = 0 if payload is None else payload.nbytes
         if not sends:
-            key = (direction, name)
-            self._arrived[key] = self._arrived.get(key, 0) + taken_bytes
-            return
-        if self._arrived:
-            taken_bytes += self._arrived.pop((direction, name), 0)
+            self._inputs[name] = self._inputs.get(name, 0) + taken_bytes
+            return sends
+        if self._inputs:
+            taken_bytes += self._inputs.pop(name, 0)
         if taken_bytes:
             self.memory.give(MESSAGES, taken_bytes)
-        if direction is BACKWARD:
-            kept_bytes = self._kept.pop(state, 0)
-            if kept_bytes:
-                self.memory.give(ACTIVATIONS, kept_bytes)
-        elif self.node.is_training:
+        if self._keeps and self.node.is_training:
             kept_bytes = self.node.kept_bytes(state, taken_bytes)
             if kept_bytes and self._keep(sends, kept_bytes):
                 self.memory.take(ACTIVATIONS, kept_bytes)
+        return sends
+
+    def _backward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
+        name = state if self.joins is None else self.joins(BACKWARD, state)
+        step = self._backward
+        sends = step(port, state, payload)
+        taken_bytes = 0 if payload is None else payload.nbytes
+        if not sends:
+            self._gradients[name] = self._gradients.get(name, 0) + taken_bytes
+            return sends
+        if self._gradients:
+            taken_bytes += self._gradients.pop(name, 0)
+        if taken_bytes:
+            self.memory.give(MESSAGES, taken_bytes)
+        if self._kept:
+            kept_bytes = self._kept.pop(state, 0)
+            if kept_bytes:
+                self.memory.give(ACTIVATIONS, kept_bytes)
+        return sends
 
     def free_rest(self) -> None:
         """Let go, at the end of a pass, what no step has freed under its own state.
@@ -142,9 +153,11 @@ class Footprint:
         That is nothing, unless a node of a user's own changes states and has no `joins` that says
         how.
         """
-        self.memory.give(MESSAGES, sum(self._arrived.values()))
+        arrived_bytes = sum(self._inputs.values()) + sum(self._gradients.values())
+        self.memory.give(MESSAGES, arrived_bytes)
         self.memory.give(ACTIVATIONS, sum(self._kept.values()))
-        self._arrived.clear()
+        self._inputs.clear()
+        self._gradients.clear()
         self._kept.clear()
 
 

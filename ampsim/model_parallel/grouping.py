@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeAlias
 
 from ampsim.ir import Direction, State
 from ampsim.machine import Begun, Processor
-from ampsim.model_parallel.footprint import Ended
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import WAITS, Needed, Price
 from ampsim.model_parallel.step import Served
@@ -32,16 +31,12 @@ _Part: TypeAlias = "tuple[float, float, int, int, int]"
 
 
 class _Member(NamedTuple):
-    """A step of a group: whose it is, what came of it, which gradients it needs, its cause.
-
-    And what its end changes in memory, where that counts.
-    """
+    """A step of a group: whose it is, what came of it, which gradients it needs, its cause."""
 
     state: State
     served: Served
     needed: Needed
     cause: Cause
-    ended: Ended | None
 
 
 class _Group(NamedTuple):
@@ -112,8 +107,8 @@ class GroupingWorker(Worker):
         for member, part in zip(members, parts, strict=True):
             number = self._record_part(placed, group.direction, member, part)
         for member in members:  # all leave when the last part ends
-            if member.ended is not None and placed.footprint is not None:
-                placed.footprint.settle(member.ended)
+            if member.served.ended is not None and placed.footprint is not None:
+                placed.footprint.settle(member.served.ended)
             self.send_on(placed, group.direction, member.state, member.served.sends, number)
         learned = [member.state for member in members if member.served.staleness >= 0]
         if learned:
@@ -149,12 +144,8 @@ class GroupingWorker(Worker):
     def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
         placed, _port, state, _payload, cause = message
-        ended = None
-        if placed.footprint is None:
-            served = self.served(direction, message)
-        else:
-            served, ended = self.counted(direction, message, placed.footprint)
-        member = _Member(state, served, placed.prices.needed, cause, ended)
+        served = self.served(direction, message)
+        member = _Member(state, served, placed.prices.needed, cause)
         if served.shape is not WAITS:
             return [member]
         now = self._clock.now

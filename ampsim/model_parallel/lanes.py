@@ -80,16 +80,18 @@ class Lanes:
         """Whether backward steps of a node compute again what its forward step did not keep."""
         return self._recomputes and keeps_more(node)
 
-    def footprint(self, placed: PlacedNode, memory: Memory | None) -> Footprint | None:
+    def footprint(
+        self, node: Node, place: int, worker: int, memory: Memory | None
+    ) -> Footprint | None:
         """What a node holds of its worker's memory; None where nobody counts."""
         if memory is None:
             return None
-        if self.recomputes(placed.node):
-            return RecomputingFootprint(placed.node, memory)
-        lanes = self._copies.get(placed.worker)
-        if lanes is None or placed.learner is None:
-            return Footprint(placed.node, memory)
-        return OffloadedFootprint(placed.node, memory, placed.index, lanes)
+        if self.recomputes(node):
+            return RecomputingFootprint(node, memory)
+        lanes = self._copies.get(worker)
+        if lanes is None or not node.is_parameterized:
+            return Footprint(node, memory)
+        return OffloadedFootprint(node, memory, place, lanes)
 
     def update_acceptor(self, worker: Worker) -> Accept:
         """Who accepts the updates that a worker's own nodes ask for."""

@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ampsim.ir import Direction, Graph
+from ampsim.ir import Direction, Graph, Sends
 from ampsim.machine import Begun
 from ampsim.model_parallel.controller import BY_CONTROLLER
 from ampsim.model_parallel.placed_node import Message, PlacedNode, Routes
-from ampsim.model_parallel.step import Served
 from ampsim.model_parallel.worker import Worker
 
 FarPorts: TypeAlias = "Mapping[Direction, Sequence[bool]]"
@@ -43,22 +42,35 @@ class WithMessageOverhead:
         far: by placed node; one that is not there takes nothing from another place.
     """
 
-    __slots__ = ("_begin", "_far", "_overhead_s", "do_free", "end", "queues")
+    __slots__ = (
+        "_begin", "_far", "_foretold_s", "_overhead_s", "do_free", "end", "only_waited", "queues",
+    )  # fmt: skip
 
     def __init__(
         self, worker: Worker, overhead_s: float, far: Mapping[PlacedNode, FarPorts]
     ) -> None:
         self.queues: dict[Any, deque[Any]] = worker.queues
         self._begin, self.end, self.do_free = worker.begin, worker.end, worker.do_free
+        self._foretold_s, self.only_waited = worker.foretold_s, worker.only_waited
         self._overhead_s, self._far = overhead_s, far
 
     def begin(self, kind: Direction, queue: deque[Message]) -> Begun:
         """Take a task; its messages come on top."""
         seconds, what = self._begin(kind, queue)
         direction, message, served = what[:3]
-        return seconds + self._overhead_s * self._messages(direction, message, served), what
+        return seconds + self._overhead_s * self._messages(direction, message, served.sends), what
 
-    def _messages(self, direction: Direction, message: Message, served: Served) -> int:
+    def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:
+        """As of the worker, where a step sends one message by each of its ports."""
+        seconds, message = self._foretold_s(kind, queue), queue[0]
+        placed = message[0]
+        if placed.learner is None:
+            return seconds
+        routes: Routes = placed.backward_routes if kind is BACKWARD else placed.forward_routes
+        sends = [(port, message[2], None) for port in range(len(routes))]
+        return seconds + self._overhead_s * self._messages(kind, message, sends)
+
+    def _messages(self, direction: Direction, message: Message, sends: Sends) -> int:
         """How many a step takes from another place, and sends to one."""
         placed, port, state, _payload, _cause = message
         if direction is UPDATE:  # the controller's order and its acknowledgement, or nothing
@@ -66,6 +78,4 @@ class WithMessageOverhead:
         routes: Routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
         far = self._far.get(placed)
         taken = far is not None and far[direction][port]
-        return taken + sum(
-            routes[to][1].worker != placed.worker for to, _state, _sent in served.sends
-        )
+        return taken + sum(routes[to][1].worker != placed.worker for to, _state, _sent in sends)

@@ -6,15 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ampsim.ir import Direction, LossNode, Node, ParameterizedNode, Payload, Send, Sends, State
+from ampsim.ir import (
+    Direction,
+    LossNode,
+    LossReport,
+    Node,
+    ParameterizedNode,
+    Payload,
+    Send,
+    Sends,
+    State,
+)
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
-from ampsim.model_parallel.price import WAITS, Prices, largest
+from ampsim.model_parallel.price import WAITS, Extents, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import Cause
 
-BACKWARD = Direction.BACKWARD  # a name of the module is read faster than that of an Enum
+UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 Message: TypeAlias = "tuple[PlacedNode, int, State, Payload, Cause]"
 """A message that has arrived: (placed node, port, state, payload, cause). The queue where it lies
@@ -77,6 +87,8 @@ class PlacedNode:
         worker: the worker's index; -1 for the host.
         steps: what serves its messages.
         prices: what they cost.
+        is_free: whether no step of the node ever takes device time.
+        footprint: what it holds of the worker's memory; None where nobody counts.
 
     Attributes:
         learner: the node, where it is one that learns.
@@ -89,24 +101,33 @@ class PlacedNode:
         report_routes: to the controller, where word goes that an update of the controller's, or in
             validation a loss, has ended.
         optimizer_state: what the optimizer remembers of this node's parameters.
-        footprint: what it holds of the worker's memory; None where nobody counts.
         forward, backward: serve a message.
-        is_free: whether no step of the node ever takes device time.
         free_kinds: for each direction, the number of the kind of a span that costs nothing.
     """
 
     __slots__ = (
-        "_backward", "backward", "backward_routes", "footprint", "forward", "forward_routes",
-        "free_kinds", "gradient_routes", "has_turns", "index", "is_free", "is_loss", "learner",
-        "node", "optimizer_state", "prices", "report_routes", "steps", "worker",
+        "_backward", "_joins", "backward", "backward_routes", "footprint", "forward",
+        "forward_routes", "free_kinds", "gradient_routes", "has_turns", "index", "is_free",
+        "is_loss", "learner", "node", "optimizer_state", "prices", "report_routes", "steps",
+        "worker",
     )  # fmt: skip
 
-    def __init__(self, node: Node, place: int, worker: int, steps: Steps, prices: Prices) -> None:
+    def __init__(
+        self,
+        node: Node,
+        place: int,
+        worker: int,
+        steps: Steps,
+        prices: Prices,
+        *,
+        is_free: bool,
+        footprint: Footprint | None,
+    ) -> None:
         self.node, self.index, self.worker = node, place, worker
         self.is_loss = node.is_loss
         self.learner = node if isinstance(node, ParameterizedNode) else None
         self.steps, self.prices = steps, prices
-        self.is_free = prices.is_free
+        self.is_free, self.footprint = is_free, footprint
         self.free_kinds = tuple(price.kind for price in prices.free)
         self.has_turns = False
         self.forward_routes: Routes = ()
@@ -114,16 +135,19 @@ class PlacedNode:
         self.gradient_routes: Routes = ()
         self.report_routes: Routes = ()
         self.optimizer_state: Any = None
-        self.footprint: Footprint | None = None
         self.forward = steps.forward
         self.backward = self._backward = steps.backward
         if node.heeds_need and any(node.decided_by):
             self.backward = self._backward_as_needed
+        self._joins = None if footprint is None else footprint.joins
+        if footprint is not None and is_free:
+            self.forward, self.backward = footprint.around(self.forward, self.backward)
 
     def _backward_as_needed(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a backward message of a node that gets messages which need no gradient."""
         self.prices.needed = self.node.gradients_needed(state)
-        return self._backward(port, state, payload)
+        step = self._backward
+        return step(port, state, payload)
 
     def serve(self, direction: Direction, port: int, state: State, payload: Payload) -> Served:
         """Run a forward or backward step; say what it sends and what it is charged for.
@@ -131,33 +155,53 @@ class PlacedNode:
         A step that only waits costs nothing. A light step is charged for the largest payload that
         it took or sends, whichever message came last.
         """
+        footprint, learner = self.footprint, self.learner
+        name = state if self._joins is None else self._joins(direction, state)
+        staleness, report = NO_STALENESS, None
         if self.is_loss:
-            return self._served_by_loss(port, state, payload)
-        step = self.backward if direction is BACKWARD else self.forward
-        learner = self.learner
-        if learner is None:
+            sends, shape, report = self._evaluated(port, state, payload)
+        elif learner is None:
+            step = self.backward if direction is BACKWARD else self.forward
             sends = step(port, state, payload)
-            return Served(sends, largest(payload, sends) if sends else WAITS)
-        gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
-        sends = step(port, state, payload)
-        staleness = NO_STALENESS
-        if learner.gradient_count > gradients:
-            staleness = learner.staleness_sum - staleness_sum
-            assert staleness >= 0, f"{learner.name}: its version has fallen"
-        shape = WAITS if not sends else None if payload is None else payload.shape
-        return Served(sends, shape, staleness)
+            shape = largest(payload, sends) if sends else WAITS
+        else:
+            step = self.backward if direction is BACKWARD else self.forward
+            gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
+            sends = step(port, state, payload)
+            if learner.gradient_count > gradients:
+                staleness = learner.staleness_sum - staleness_sum
+                assert staleness >= 0, f"{learner.name}: its version has fallen"
+            shape = WAITS if not sends else None if payload is None else payload.shape
+        ended = None
+        if footprint is not None:
+            ended = footprint.ended(direction, name, state, payload, sends)
+        return Served(sends, shape, staleness, report, ended)
 
-    def _served_by_loss(self, port: int, state: State, payload: Payload) -> Served:
-        """Evaluate a loss; in validation its one message tells the controller that it has ended."""
+    def foretold_shape(self, direction: Direction, state: State, payload: Payload) -> Extents:
+        """The shape that a step of a node with parameters will be charged for, unless it waits."""
+        if direction is UPDATE:
+            assert self.learner is not None
+            rows = self.learner.rows_touched
+            return None if rows is None else (rows,)
+        if direction is BACKWARD and self.node.heeds_need and any(self.node.decided_by):
+            self.prices.needed = self.node.gradients_needed(state)
+        return None if payload is None else payload.shape
+
+    def _evaluated(
+        self, port: int, state: State, payload: Payload
+    ) -> tuple[Sends, Extents, LossReport | None]:
+        """Evaluate a loss: what it sends, what it is charged for, what it reports.
+
+        In validation its one message tells the controller that it has ended.
+        """
         node = self.node
         assert isinstance(node, LossNode)
         evaluated = node.evaluate(port, state, payload)
         if evaluated is None:
-            return Served((), WAITS)
+            return (), WAITS, None
         prediction, gradients, report = evaluated
         sends = gradients if node.is_training else ((0, state, None),)
-        shape = None if prediction is None else prediction.shape
-        return Served(sends, shape, NO_STALENESS, report)
+        return sends, None if prediction is None else prediction.shape, report
 
 
 def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
@@ -175,8 +219,10 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
             arrive = partial(_arrive, routes[port], source, (0, state, payload))
             channel.send(size_bytes, (source, placed.index), cause, arrive)
             continue
-        if memories is not None and memories[1] is not None and payload is not None:
-            memories[1].take(MESSAGES, payload.nbytes)
+        if memories is not None and payload is not None:
+            memory = memories[1]
+            if memory is not None:
+                memory.take(MESSAGES, payload.nbytes)
         accept((placed, far_port, state, payload, cause))
         if processor is None:
             continue

@@ -69,9 +69,19 @@ class Prediction:
             step += self._step
         self._step, self._staleness = step, staleness
 
+    @property
+    def learned(self) -> tuple[np.ndarray | None, float]:
+        """The smoothed step v, a vector or None before the first, and the staleness s."""
+        return self._step, self._staleness
+
+    @learned.setter
+    def learned(self, learned: tuple[np.ndarray | None, float]) -> None:
+        self._step, self._staleness = learned
+
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """What a step costs; an update thrice."""
         work = self._node.work(direction, shape)
         if direction is Direction.UPDATE:
-            return Work(3 * work.flop, 3 * work.bytes)
+            passed = 3 * (work.pass_bytes or work.bytes)
+            return Work(3 * work.flop, 3 * work.bytes, pass_bytes=passed)
         return work

@@ -153,6 +153,7 @@ class Prices:
             rows=rows,
             resident_bytes=self._resident_bytes,
             matrix_elements=None if direction is Direction.UPDATE else self._elements,
+            is_backward=direction is Direction.BACKWARD,
         )
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)

@@ -26,6 +26,7 @@ class Stash:
             by the start of a step.
 
     Attributes:
+        versions: the weights, by the number of their version.
         bytes_max: the most bytes that versions other than the latest took.
 
     Raises:
@@ -50,7 +51,7 @@ class Stash:
         self._note = note
         self._node, self._forward, self._backward = node, forward, backward
         self._pick = pick
-        self._versions: dict[int, np.ndarray] = {}
+        self.versions: dict[int, np.ndarray] = {}
         self._read: dict[int, int] = {}
         self._picked = 0
 
@@ -60,10 +61,10 @@ class Stash:
         if not node.is_training:
             return self._forward(port, state, payload)
         latest, theta = node.version, node.theta
-        self._versions[latest] = theta
+        self.versions[latest] = theta
         self._picked = self._read[state[0]] = self._pick(state[0], latest)
         self._forget()
-        self._use(self._versions[self._picked], self._picked)
+        self._use(self.versions[self._picked], self._picked)
         try:
             return self._forward(port, state, payload)
         finally:
@@ -73,9 +74,9 @@ class Stash:
         """Serve a backward message with the version that its forward step read."""
         node = self._node
         latest, theta = node.version, node.theta
-        self._versions[latest] = theta
+        self.versions[latest] = theta
         self._forget()
-        self._use(self._versions[self._read.pop(state[0])], latest)
+        self._use(self.versions[self._read.pop(state[0])], latest)
         try:
             return self._backward(port, state, gradient)
         finally:
@@ -89,12 +90,12 @@ class Stash:
     def _forget(self) -> None:
         """Drop the versions that nobody will read, and measure what is left."""
         needed = {*self._read.values(), self._node.version}
-        self._versions = {
+        self.versions = {
             version: theta
-            for version, theta in self._versions.items()
+            for version, theta in self.versions.items()
             if version in needed or version >= self._picked
         }
-        kept_bytes = (len(self._versions) - 1) * self._node.theta.nbytes
+        kept_bytes = (len(self.versions) - 1) * self._node.theta.nbytes
         self.bytes_max = max(self.bytes_max, kept_bytes)
         if kept_bytes != self._bytes:
             self._bytes = kept_bytes

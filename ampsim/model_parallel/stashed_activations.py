@@ -28,7 +28,8 @@ class StashedActivations:
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a forward message; one that had to wait for others stashes nothing yet."""
-        sends = self._forward(port, state, payload)
+        step = self._forward
+        sends = step(port, state, payload)
         if sends and self._node.is_training:
             self.held += 1
             if self.held > self.held_max:
@@ -39,4 +40,5 @@ class StashedActivations:
         """Serve a backward message."""
         self.held -= 1
         assert self.held >= 0, f"{self._node.name} freed an activation twice"
-        return self._backward(port, state, gradient)
+        step = self._backward
+        return step(port, state, gradient)

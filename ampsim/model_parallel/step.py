@@ -11,6 +11,10 @@ from ampsim.model_parallel.price import Extents
 NO_STALENESS: Final = -1
 """Staleness of what is not a gradient."""
 
+Ended: TypeAlias = "tuple[int, int, State]"
+"""What the end of a step changes in memory: (bytes of messages that go, bytes of activations that
+come, or go where negative, the state under which they are kept)."""
+
 Step: TypeAlias = Callable[[int, State, Payload], Sends]
 """``step(port, state, payload)`` serves a message and returns what is to be sent."""
 
@@ -23,9 +27,11 @@ class Served(NamedTuple):
         shape: of the payload that it is charged for, or `price.WAITS`.
         staleness: of its gradient, in updates; `NO_STALENESS` where it brought none.
         report: what a loss says.
+        ended: what its end changes in memory; None where nobody counts.
     """
 
     sends: Sends
     shape: Extents
     staleness: int = NO_STALENESS
     report: LossReport | None = None
+    ended: Ended | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
@@ -16,8 +17,8 @@ from ampsim.ir import Direction, Sends, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
-from ampsim.model_parallel.footprint import Ended, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
+from ampsim.model_parallel.price import WAITS
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
@@ -92,28 +93,45 @@ class Worker:
         message = queue.popleft()
         start_s = self._clock.now
         placed = message[0]
-        ended = None
-        if placed.footprint is None:
-            served = self.served(kind, message)
-        else:
-            served, ended = self.counted(kind, message, placed.footprint)
+        served = self.served(kind, message)
         try:
             price = placed.prices.price(kind, served.shape)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
             raise self.failed(placed, kind, message[2], error) from error
-        return price.seconds, (kind, message, served, start_s, price.kind, ended)
+        return price.seconds, (kind, message, served, start_s, price.kind)
+
+    def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:
+        """Seconds of the step of the first message, where its node has parameters; else 0.
+
+        One that turns out only to wait for other messages takes none.
+        """
+        placed, _port, state, payload, _cause = queue[0]
+        if placed.learner is None:
+            return 0.0
+        try:
+            shape = placed.foretold_shape(kind, state, payload)
+            return placed.prices.price(kind, shape).seconds
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise self.failed(placed, kind, state, error) from error
+
+    def only_waited(self, what: Any) -> bool:
+        """Whether a step that has begun only waits for other messages at its node."""
+        served: Served = what[2]
+        return served.shape is WAITS
 
     def end(self, task: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
-        seconds, (direction, message, served, start_s, kind, ended) = task
+        seconds, (direction, message, served, start_s, kind) = task
         placed, _port, state, _payload, cause = message
         end_s = self._clock.now if seconds else start_s
         self._record((kind, start_s, end_s, served.staleness, state, cause))
         number = self._number()
-        if ended is not None and placed.footprint is not None:
-            placed.footprint.settle(ended)
+        if served.ended is not None and placed.footprint is not None:
+            placed.footprint.settle(served.ended)
         if direction is UPDATE:
             if state is BY_CONTROLLER:
                 send(placed.report_routes, placed.index, ((0, state, None),), number)
@@ -142,37 +160,22 @@ class Worker:
                 direction, message = FORWARD, forward.popleft()
             else:
                 return
-            placed, port, state, payload, cause = message
-            footprint = placed.footprint
-            renames = footprint is not None and footprint.renames
-            try:
-                name = placed.node.joins(direction, state) if renames else state
-                if placed.is_loss:
-                    sends = self.served(direction, message).sends
-                elif direction is BACKWARD:
-                    sends = placed.backward(port, state, payload)
-                else:
-                    sends = placed.forward(port, state, payload)
-                if footprint is not None:
-                    footprint.settle_free(direction, name, state, payload, sends)
-            except OURS_TO_PASS:
-                raise
-            except BaseException as error:
-                raise self.failed(placed, direction, state, error) from error
+            placed, _port, state, _payload, cause = message
+            sends = self.sends_of_free(direction, message)
             record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
             self.send_on(placed, direction, state, sends, next_number())
 
-    def counted(
-        self, direction: Direction, message: Message, footprint: Footprint
-    ) -> tuple[Served, Ended | None]:
-        """Run the step of a message; beside it, what its end changes in memory."""
-        placed, _port, state, payload, _cause = message
-        if direction is UPDATE:
-            return self.served(direction, message), None
+    def sends_of_free(self, direction: Direction, message: Message) -> Sends:
+        """Run a step that takes no device time, and change the memory as its end does."""
+        placed, port, state, payload, _cause = message
         try:
-            name = footprint.name(direction, state)
-            served = self.served(direction, message)
-            return served, footprint.ended(direction, name, state, payload, served.sends)
+            if placed.is_loss:
+                served = self.served(direction, message)
+                if served.ended is not None and placed.footprint is not None:
+                    placed.footprint.settle(served.ended)
+                return served.sends
+            step = placed.backward if direction is BACKWARD else placed.forward
+            return step(port, state, payload)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
@@ -211,9 +214,10 @@ class Worker:
         """Send what a step returned to the queues of the workers that host the next nodes."""
         routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
         try:
-            surplus = len(sends) - 1
-            if surplus:
-                self._controller.count_messages(state[0], surplus, cause)
+            if len(sends) != 1:
+                self._controller.count_messages(state[0], len(sends) - 1, cause)
+                if not sends:
+                    return
             send(routes, placed.index, sends, cause)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             fault = fault_of(sends, len(routes)) or fault_of_state(state)

@@ -19,6 +19,16 @@ OPERATIONS_OF_UPDATE: Final = 6
 OPERATIONS_OF_STATE: Final = 4
 """More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
 
+PASSES_OF_UPDATE: Final = 6
+"""Arrays of the parameters' size that an update reads and writes, operation by operation: Xᵀ G,
+the gradient times the rate, and the weights less that."""
+
+PASSES_OF_STATE: Final = 9
+"""More of them for each array that the optimizer keeps: Adam, with two, has 24."""
+
+ROOTED_ARRAYS: Final = 2
+"""Arrays of an optimizer from which on it takes a root of every element: Adam's."""
+
 LARGE_ROWS: Final = 32
 """Rows from which on a message's own product is as fast as its share of a larger; measured."""
 
@@ -116,6 +126,30 @@ def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
     return np.ones(rows, dtype)
 
 
+def update_work(
+    node: ParameterizedNode, operations: int, flop: int, moved: int, changed: int, *, more: int = 0
+) -> Work:
+    """The work of an update.
+
+    Args:
+        node: whose parameters they are.
+        operations: of an optimizer that keeps nothing.
+        flop: of the update.
+        moved: bytes that it reads and writes at least.
+        changed: parameters that it changes.
+        more: arrays of their size that it reads and writes beside those of the optimizer.
+    """
+    states = node.state_arrays
+    arrays = PASSES_OF_UPDATE + PASSES_OF_STATE * states + more
+    return Work(
+        flop,
+        moved,
+        operations + OPERATIONS_OF_STATE * states,
+        pass_bytes=arrays * changed * node.theta.itemsize,
+        functions=changed if states >= ROOTED_ARRAYS else 0,
+    )
+
+
 def stack(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
     """Stack rows; a single array needs no copy."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
@@ -159,9 +193,7 @@ class MatrixNode(ParameterizedNode):
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            return Work(
-                weights, moved, OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
-            )
+            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         rows = shape[0]
@@ -169,18 +201,36 @@ class MatrixNode(ParameterizedNode):
         moved = rows * (self.d_in + self.d_out) * itemsize
         if direction is Direction.FORWARD:
             weight_bytes = self.parameter_count * itemsize
-            return Work(product, moved + weight_bytes, self.operations[0], weight_bytes)
+            moved += weight_bytes
+            return self._with_passes(direction, rows, product, moved, weight_bytes)
         needed = sum(
             width
             for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)
             if is_needed
         )
         if not needed:
-            return Work(product, moved, self.operations[1])
+            return self._with_passes(direction, rows, product, moved, 0)
         weight_bytes = self.parameter_count * needed // self.d_in * itemsize
         moved += rows * (needed + self.d_out) * itemsize + weight_bytes
         product += 2 * rows * needed * self.d_out
-        return Work(product, moved, self.operations[1], weight_bytes)
+        return self._with_passes(direction, rows, product, moved, weight_bytes)
+
+    def _with_passes(
+        self, direction: Direction, rows: int, flop: int, moved: int, weight_bytes: int
+    ) -> Work:
+        """The work of a product, with what the step's other operations do."""
+        elements, functions = self.passed_elements(direction)
+        is_back = direction is Direction.BACKWARD
+        passed, count = rows * elements * self.theta.itemsize, rows * functions
+        return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
+
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that operations beside the product read and write, and functions, for a row.
+
+        Forward, the bias is added; backward, the pair is copied below others before the update.
+        """
+        forward = direction is Direction.FORWARD
+        return 2 * (self.d_out if forward else self.d_in + self.d_out), 0
 
     def pending(self) -> Iterable[State]:
         """States whose backward message has not come."""

@@ -156,7 +156,8 @@ class Product(Arithmetic):
         once = joined_work(shape, self.element_bytes, len(self.inputs))
         if shape is None or not needed:
             return VIEW
-        return Work(0, needed * once.bytes, needed * once.operations)
+        passed = needed * once.pass_bytes
+        return Work(0, needed * once.bytes, needed * once.operations, pass_bytes=passed)
 
     def _gradient(self, factors: list[np.ndarray], place: int, gradient: Payload) -> Payload:
         if gradient is None or self.is_abstract:

@@ -27,7 +27,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known
-from ampsim.nodes.accumulate import OPERATIONS_OF_STATE
+from ampsim.nodes.accumulate import update_work
 from ampsim.nodes.windows import Windows
 from ampsim.options import Count
 
@@ -164,8 +164,7 @@ class Conv2d(ParameterizedNode):
         weights, itemsize = math.prod(self._matrix_shape), self.theta.itemsize
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            operations = OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
-            return Work(weights, moved, operations)
+            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         if direction is Direction.FORWARD:

@@ -19,9 +19,11 @@ class Elementwise(Node):
 
     Attributes:
         operations: of a forward and of a backward step.
+        passes: payloads that these operations read and write, each by itself.
     """
 
     operations: ClassVar[tuple[int, int]] = (1, 1)
+    passes: ClassVar[tuple[int, int]] = (2, 2)
 
     keeps_state = True
     heeds_need = False
@@ -58,9 +60,15 @@ class Elementwise(Node):
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
-        operations = self.operations[direction is Direction.BACKWARD]
-        return elementwise_work(shape, self.element_bytes, operations)
+        """Read and write every element once; forward, apply one function to each."""
+        is_back = direction is Direction.BACKWARD
+        return elementwise_work(
+            shape,
+            self.element_bytes,
+            self.operations[is_back],
+            passes=self.passes[is_back],
+            functions=int(not is_back),
+        )
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""
@@ -75,6 +83,7 @@ class ReLU(Elementwise):
     """max(x, 0); the derivative at 0 is 0."""
 
     operations = 1, 2
+    passes = 2, 5  # a comparison, and a product with what it gives, which is cast
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return max(x, 0)."""
@@ -89,6 +98,7 @@ class Tanh(Elementwise):
     """The hyperbolic tangent; its derivative is 1 − y²."""
 
     operations = 1, 3
+    passes = 2, 7
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return tanh(x)."""
@@ -106,6 +116,7 @@ class Sigmoid(Elementwise):
     """The logistic function 1 / (1 + e⁻ˣ); its derivative is y (1 − y)."""
 
     operations = 4, 3
+    passes = 8, 8
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return (1 + tanh(x / 2)) / 2, which cannot overflow."""

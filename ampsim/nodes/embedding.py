@@ -22,7 +22,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.accumulate import OPERATIONS_OF_STATE, stack
+from ampsim.nodes.accumulate import stack, update_work
 from ampsim.nodes.start import Start
 
 OPERATIONS_OF_UPDATE: Final = 12
@@ -142,6 +142,14 @@ class Embedding(ParameterizedNode):
             sums *= self._factor
         return rows, sums
 
+    @property
+    def rows_touched(self) -> int | None:
+        """How many rows have been looked up since the last update; None unless sparse."""
+        if not self.is_sparse:
+            return None
+        looked_up = [indices for indices, _gradients in self._pairs]
+        return len(np.unique(stack(looked_up))) if looked_up else 0
+
     def _take_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         indices, gradients = zip(*self._pairs, strict=True)
         self._pairs = []
@@ -153,9 +161,9 @@ class Embedding(ParameterizedNode):
         if direction is Direction.UPDATE:
             changed = self.parameter_count if shape is None else shape[0] * self.width
             moved = (3 + 2 * self.state_arrays) * changed * itemsize
-            return Work(
-                changed, moved, OPERATIONS_OF_UPDATE + OPERATIONS_OF_STATE * self.state_arrays
-            )
+            # of some rows, these and what is kept of them are gathered, and put back
+            more = 4 * (1 + self.state_arrays) if self.is_sparse else 0
+            return update_work(self, OPERATIONS_OF_UPDATE, changed, moved, changed, more=more)
         if shape is None:
             return NO_WORK
         if direction is Direction.BACKWARD:

@@ -11,7 +11,7 @@ import numpy as np
 from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.transposed import Transposed
@@ -157,6 +157,12 @@ class GRUCell(MatrixNode):
         r *= kept.recurrent[2]
         r *= n
         return slopes
+
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that all but the product reads and writes, operation by operation, for a row."""
+        if direction is Direction.BACKWARD:
+            return 76 * self.hidden + 2 * self.d_in, 0
+        return 51 * self.hidden, 3 * self.hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """Both inputs, three gates, and what the state gives each of them."""

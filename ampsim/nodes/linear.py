@@ -106,7 +106,8 @@ class Linear(MatrixNode):
             return NO_WORK, NO_WORK
         whole = self.work(Direction.BACKWARD, shape)
         moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
-        weight = Work(2 * shape[0] * self.d_in * self.d_out, moved)
+        flop = 2 * shape[0] * self.d_in * self.d_out
+        weight = Work(flop, moved, pass_bytes=whole.pass_bytes)
         flop, moved = whole.flop - weight.flop, whole.bytes - weight.bytes
         return Work(flop, moved, weight_bytes=whole.weight_bytes), weight
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Join, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.masks import Masks
@@ -86,6 +86,9 @@ class LSTMStep(MatrixNode):
         self._sigmoids = np.s_[:, : columns - hidden]
         self._h, self._c = np.s_[:, :hidden], np.s_[:, hidden:]
         self._forget_of = dict(zip(reads, forgets, strict=True))
+        self._taken = sum(  # columns of all payloads
+            2 * hidden if port in reads else width for port, width in enumerate(widths)
+        )
         edges = accumulate(widths, initial=0)
         self._ports = [
             (port, np.s_[:, start:stop], np.s_[:, :width])
@@ -229,21 +232,25 @@ class LSTMStep(MatrixNode):
             sends.append((port, state, back))
         return sends
 
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that all but the product reads and writes, operation by operation, for a row."""
+        hidden, states, columns = self.hidden, len(self.reads), self.d_out
+        if direction is Direction.BACKWARD:
+            return (30 + 9 * states) * hidden + 7 * columns + 2 * self.d_in, 0
+        joined = 2 * self.d_in if len(self.widths) > 1 else 0
+        return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
+
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """All inputs, side by side too if there are several, the gates, and tanh of c.
 
         With dropout also the mask, and the candidate that it was put on.
         """
-        taken = sum(
-            2 * self.hidden if port in self._forget_of else width
-            for port, width in enumerate(self.widths)
-        )
         kept = self.d_out + self.hidden
         if len(self.widths) > 1:
             kept += self.d_in
         if self._masks is not None:
             kept += 2 * self.hidden
-        return taken_bytes + taken_bytes // taken * kept
+        return taken_bytes + taken_bytes // self._taken * kept
 
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""

@@ -68,7 +68,7 @@ class SoftmaxCrossEntropy(LossNode):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; a single row is the shorter way."""
         operations = 9 if shape is not None and shape[0] == 1 else 16
-        return elementwise_work(shape, self.element_bytes, operations)
+        return elementwise_work(shape, self.element_bytes, operations, passes=15, functions=1)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, classes) and (rows)."""

@@ -133,7 +133,9 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     _told(recipe, where, lambda: resolved(schedule, own, file.validate_every))
     if entry.epochs_of is not None:
         lender = [one.title for one in file.schedules].index(entry.epochs_of)
-        fault = unfit(schedule, own) or unlike(schedule, schedules[lender])
+        lent = cluster_of(recipe, lender) if file.schedules[lender].hardware else cluster
+        pair = resolved(schedule, own), resolved(schedules[lender], lent)
+        fault = unfit(schedule, own, lent) or unlike(*pair)
         if fault is not None:
             raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}

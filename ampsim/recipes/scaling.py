@@ -37,7 +37,7 @@ def flop_rate_of(cluster: Cluster) -> float:
     edges = () if cluster.network is None else cluster.network.edges
     if any(one.bandwidth_bytes_per_s is not None for one in (*links, *edges)):
         raise ValueError("a link has a bandwidth")
-    for key in ("ports", "events", "failures", "messages"):
+    for key in ("ports", "events", "failures", "checkpoints", "messages"):
         if getattr(cluster, key):
             raise ValueError(f"it names {key}")
     return rates.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import pandas as pd
 
 from ampsim.hardware import Cluster
 from ampsim.machine import outages_until
-from ampsim.trace import read_only
+from ampsim.trace import Recorder, read_only
 
 OUTAGE_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
@@ -18,16 +19,38 @@ OUTAGE_SCHEMA: Final[dict[str, Any]] = {
     "start_s": np.float64,
     "end_s": np.float64,
 }
-KINDS: Final = ("slow", "pause", "stop")
+LOSS_SCHEMA: Final[dict[str, Any]] = {
+    "checkpoint_s": np.float64,
+    "updates_lost": np.int64,
+}
+"""More columns, where a stop may lose weights: the time of the checkpoint that the device came back
+with, NaN where it kept its weights, and the updates that were lost with them."""
+
+_NONE_LOST: Final = (math.nan, 0)
 _DOWN: Final = ("pause", "stop")
 
 
-def outage_table(cluster: Cluster, seed: int, end_s: float) -> pd.DataFrame:
-    """The outages that begin before `end_s`, worker by worker, each to its own end."""
-    found = outages_until(cluster, seed, end_s)
-    rows = [(worker, one.kind, one.start_s, one.end_s) for worker, one in found]
-    fields = list(zip(*rows, strict=True)) or [()] * len(OUTAGE_SCHEMA)
-    columns = zip(OUTAGE_SCHEMA.items(), fields, strict=True)
+def outage_table(cluster: Cluster, seed: int, recorder: Recorder) -> pd.DataFrame:
+    """The outages that begin before a run's last span ends, worker by worker, each to its own end.
+
+    Beside them are the checkpoints that took time.
+    """
+    found = outages_until(cluster, seed, recorder.summary.end_s)
+    rows: list[tuple[Any, ...]] = [
+        (worker, one.kind, one.start_s, one.end_s) for worker, one in found
+    ]
+    schema = OUTAGE_SCHEMA
+    if cluster.checkpoints is not None:
+        schema = OUTAGE_SCHEMA | LOSS_SCHEMA
+        rows += [(worker, "checkpoint", *times) for worker, *times in recorder.checkpoints]
+        rows.sort(key=lambda row: (row[0], row[2]))
+        lost = {(worker, start_s): rest for worker, start_s, *rest in recorder.losses}
+        rows = [
+            (*row, *(lost.get((row[0], row[2]), _NONE_LOST) if row[1] == "stop" else _NONE_LOST))
+            for row in rows
+        ]
+    fields = list(zip(*rows, strict=True)) or [()] * len(schema)
+    columns = zip(schema.items(), fields, strict=True)
     return read_only({name: np.array(values, kind) for (name, kind), values in columns})
 
 

@@ -41,7 +41,10 @@ class Result(WithTotals, WithMemory):
         workers: how many workers there were.
         origin: command, seed, versions, hashes and what the costs rest on.
         recorder: the trace in typed columns.
-        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s.
+        outages: when a device was slow or down: worker, kind ("slow", ...), start_s, end_s. On a
+            cluster with checkpoints those that took time are rows of kind "checkpoint", and of a
+            stop there are checkpoint_s, when the checkpoint was complete that the device came back
+            with, NaN where it kept its weights, and updates_lost, over its nodes.
         crossings: what messages between workers cross; None where each pair of workers has a link
             of its own.
     """

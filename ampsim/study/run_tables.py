@@ -13,7 +13,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 from ampsim.errors import FileFormatError
 from ampsim.hardware import HOST
 from ampsim.study.memory_tables import TIMELINE_SCHEMA
-from ampsim.study.outages import OUTAGE_SCHEMA
+from ampsim.study.outages import LOSS_SCHEMA, OUTAGE_SCHEMA
 from ampsim.trace.recorder import (
     ADMISSION_SCHEMA,
     COLLECTIVE_SCHEMA,
@@ -35,13 +35,13 @@ SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
     "stashes": STASH_SCHEMA,
     "epochs": EPOCH_SCHEMA,
     "memory": TIMELINE_SCHEMA,
-    "outages": OUTAGE_SCHEMA,
+    "outages": OUTAGE_SCHEMA | LOSS_SCHEMA,
     "exchanges": EXCHANGE_SCHEMA,
     "collectives": COLLECTIVE_SCHEMA,
 }
 _TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane", "sends", "waits_for")
-_LATER: Final = ("operations", "lane")
-"""Columns that folders of earlier versions, or runs without lanes, do not have."""
+_LATER: Final = ("operations", "lane", *LOSS_SCHEMA)
+"""Columns that folders of earlier versions, or runs without lanes or checkpoints, do not have."""
 
 _INSTANCE_MAX: Final = 2**31 - 1
 """More than any run comes to; pages hold instances in 32 bits."""
@@ -103,7 +103,7 @@ def _require_values(frame: pd.DataFrame, path: Path, workers: int, first: int) -
         raise refused(path, f"worker must be 0 to {workers - 1}")
     if "instance" in frame and not frame["instance"].between(-1, _INSTANCE_MAX).all():
         raise refused(path, f"instance must be -1 to {_INSTANCE_MAX:,}")
-    for name in ("flop", "bytes", "operations", "gradient_count", "instances"):
+    for name in ("flop", "bytes", "operations", "gradient_count", "instances", "updates_lost"):
         if name in frame and not (frame[name] >= 0).all():
             raise refused(path, f"{name} must be >= 0")
     for name in ("start_s", "end_s", "time_s"):

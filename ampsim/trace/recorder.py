@@ -153,6 +153,9 @@ class Recorder:
             counts.
         validations: (epochs, time, items trained on, loss, accuracy, error, seconds) of every
             validation, `VALIDATION_COLUMNS`.
+        losses: (worker, start of the stop, time of the checkpoint, updates lost) of every stop
+            after which a device went back to a checkpoint.
+        checkpoints: (worker, start, end) of every checkpoint that took time.
         closures: from when on instances were kept out that there were, or were not any more.
 
     Args:
@@ -194,6 +197,8 @@ class Recorder:
         self.span_number: Callable[[], int] = count().__next__
         self.memory: list[tuple[float, ...]] = []
         self.validations: list[tuple[float, ...]] = []
+        self.losses: list[tuple[int, float, float, int]] = []
+        self.checkpoints: list[tuple[int, float, float]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
         logs = [self._logs["spans"]] if self._logs else []
         sinks = (self._kept["spans"], self.summary, *logs, *span_sinks)

@@ -1,290 +1,217 @@
 """How well `ampsim calibrate machine` foretells this machine: products, epochs, two processes.
 
-    python tests/benchmark/bench_machine.py [--rounds 9]
+    python tests/benchmark/bench_machine.py [--rounds 9] [--nodes MODEL]
 
-Products: every other shape decides the fit, and the rest are foretold. Epochs of `mlp` and `rnn`: a
-plain loop of NumPy, without simulator, against one simulated device that is calibrated on the same
-half. Two processes: `mlp` cut into two stages, joined by a pipe, against two simulated devices.
-Epochs are processor time, the pipeline wall time. Calibration and epochs take turns; each number is
-the median of the rounds with their middle half, which is the machine's noise.
+Products: every other shape decides the fit, and the rest are foretold. Epochs: the shipped models
+as plain loops of NumPy (`plain_loops`), without simulator, against one simulated device that is
+calibrated on the same half, schedule `sequential`, composed cells. What a message costs the
+simulated device beside its operations is what the calibration's loop takes to pass one on; a plain
+loop has no messages, but it keeps arrays and finds them again. Two processes: `mlp` with two
+layers, each a stage, joined by a pipe, against two simulated devices and a link that is fitted to
+echoes over the same pipe.
+
+Calibration and epochs take turns, in short rounds. Epochs are processor time, added up from single
+instances. Instances and the calibration's points are the lower quartile of their rounds, for what
+other processes do to the caches only adds to them. The middle half of whole rounds is said beside.
+The pipeline keeps to 1F1B without drains (`PipeDream`). Its wall time needs two free processors, so
+the least is taken; and "undisturbed" is put together from the processor time that each process took
+between messages, in the order of these, as if each had a processor of its own. With --nodes, where
+the foretold time of a model is spent. With $AMPSIM_DATA, the data is real.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import queue
 import statistics
-import threading
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from plain_loops import LOOPS
+from plain_loops.two_processes import AHEAD, MESSAGE_BYTES, TwoProcesses
 
 import ampsim
-from ampsim.hardware import Cluster, Device
+from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware.route import Route
 from ampsim.study.calibration.machine_fit import fit_machine, predicted_s
 from ampsim.study.calibration.machine_points import MATRICES, ROWS, MachinePoint, measure
 from ampsim.study.leading import leading
 
-BATCH, WIDTH, CLASSES, HIDDEN, TOKENS = 100, 784, 10, 128, 14
+CASES = {
+    "mlp": ({"data": "synthetic"}, 10),
+    "rnn": ({"replicas": 1}, 40),
+    "tree_lstm": ({"data": "synthetic", "cell": "composed"}, 8),
+    "ggnn": ({"data": "synthetic", "cell": "composed"}, 40),
+    "bilstm_tagger": ({"data": "synthetic", "cell": "composed"}, 8),
+}
+"""Options and instances of each model; with $AMPSIM_DATA the real data, else what is generated."""
+
+EPOCHS = 3  # in a round
 BATCHES = 20
-BUCKETS = 60
+ECHOES = (MESSAGE_BYTES // 8, MESSAGE_BYTES // 2, MESSAGE_BYTES)
+STAGES = {"linear-1": 0, "relu-1": 0, "linear-2": 1, "loss": 1}
 
 
-def weights(*widths: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    generator = np.random.default_rng(0)
-    return [
-        (generator.normal(0, 0.05, shape).astype(np.float32), np.zeros(shape[1], np.float32))
-        for shape in pairwise(widths)
-    ]
+def model_of(name: str):
+    """The model on its leading instances."""
+    config, instances = CASES[name]
+    if os.environ.get("AMPSIM_DATA"):
+        config = {key: value for key, value in config.items() if key != "data"}
+    return leading(ampsim.load_model(name, **config), instances, 1)
 
 
-def softmax_gradient(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    gradient = shifted / shifted.sum(axis=1, keepdims=True)
-    gradient[np.arange(len(labels)), labels] -= 1
-    gradient /= len(labels)
-    return gradient
+def run(device: Device, model, schedule, placement=None, link: Link | None = None):
+    """A simulated training pass, in times alone."""
+    workers = 1 if link is None else 2
+    ways = [Route(source=a, target=1 - a, link=link) for a in (0, 1)] if link else []
+    cluster = Cluster(name="this machine", devices=(device,) * workers, links=tuple(ways))
+    options = {} if placement is None else {"placement": placement}
+    return ampsim.simulate(model, cluster, schedule, mode="sleep", counts_memory=False, **options)
 
 
-def forward(layers, x: np.ndarray, last: bool) -> list[np.ndarray]:
-    kept = [x]
-    for place, (w, b) in enumerate(layers):
-        y = kept[-1] @ w
-        y += b
-        is_end = last and place == len(layers) - 1
-        kept.append(y if is_end else np.maximum(y, 0))
-    return kept
+def foretold_s(device: Device, name: str) -> float:
+    return float(run(device, model_of(name), ampsim.Sequential()).epochs.train_s[0])
 
 
-def backward(layers, kept: list[np.ndarray], g: np.ndarray, first: bool) -> np.ndarray:
-    """Gradients, SGD after each; the input's gradient where somebody needs it."""
-    for place in range(len(layers) - 1, -1, -1):
-        w, b = layers[place]
-        d_w, d_b = kept[place].T @ g, g.sum(axis=0)
-        if place or not first:
-            g = g @ w.T
-        if place:
-            g *= kept[place] > 0
-        d_w *= 0.1
-        w -= d_w
-        b -= 0.1 * d_b
-    return g
-
-
-def mlp_epoch() -> Callable[[], None]:
-    layers = weights(WIDTH, WIDTH, WIDTH, WIDTH, CLASSES)
-    images = np.random.default_rng(1).random((BATCH, WIDTH), np.float32)
-    labels = np.arange(BATCH) % CLASSES
-
-    def epoch() -> None:
-        for _ in range(BATCHES):
-            kept = forward(layers, images, last=True)
-            backward(layers, kept, softmax_gradient(kept[-1], labels), first=True)
-
-    return epoch
-
-
-class Adam:
-    def __init__(self, theta: np.ndarray) -> None:
-        self.theta, self.m, self.v = theta, np.zeros_like(theta), np.zeros_like(theta)
-
-    def step(self, g: np.ndarray) -> None:
-        self.m *= 0.9
-        self.m += 0.1 * g
-        self.v *= 0.999
-        self.v += 0.001 * g * g
-        self.theta -= 1e-4 * self.m / (np.sqrt(self.v) + 1e-8)
-
-
-def rnn_epoch(lengths: list[int]) -> Callable[[], None]:
-    """One update a bucket, as the shipped model does in the mean."""
-    ((w, b), (w2, b2)) = weights(2 * HIDDEN, HIDDEN)[0], weights(HIDDEN, CLASSES)[0]
-    table = np.random.default_rng(2).standard_normal((TOKENS, HIDDEN)).astype(np.float32)
-    optimizers = [Adam(one) for one in (w, b, w2, b2, table)]
-    labels = np.arange(BATCH) % CLASSES
-    start = np.zeros((BATCH, HIDDEN), np.float32)
-
-    def bucket(tokens: np.ndarray) -> None:
-        h, kept, embedded = start, [], table[tokens]
-        for step in range(len(tokens)):
-            x = np.concatenate([h, embedded[step]], axis=1)
-            y = x @ w
-            y += b
-            h = np.maximum(y, 0)
-            kept.append((x, h))
-        g = softmax_gradient(h @ w2 + b2, labels)
-        d_w2, d_b2 = h.T @ g, g.sum(axis=0)
-        g = g @ w2.T
-        given = np.empty_like(embedded)
-        gradients = []
-        for step in range(len(tokens) - 1, -1, -1):
-            x, h = kept[step]
-            g = g * (h > 0)
-            gradients.append((x, g))
-            d_x = g @ w.T
-            g, given[step] = d_x[:, :HIDDEN], d_x[:, HIDDEN:]
-        xs, gs = (np.concatenate(parts) for parts in zip(*gradients, strict=True))
-        one_hot = (tokens.reshape(-1) == np.arange(TOKENS)[:, None]).astype(np.float32)
-        d_table = one_hot @ given.reshape(-1, HIDDEN)
-        for one, gradient in zip(
-            optimizers, (xs.T @ gs, gs.sum(axis=0), d_w2, d_b2, d_table), strict=True
-        ):
-            one.step(gradient)
-
-    generator = np.random.default_rng(3)
-    buckets = [generator.integers(TOKENS, size=(length, BATCH)) for length in lengths]
-
-    def epoch() -> None:
-        for tokens in buckets:
-            bucket(tokens)
-
-    return epoch
-
-
-def foretold(device: Device, name: str, instances: int, **config) -> float:
-    """Virtual seconds of a training pass of one device, an instance at a time."""
-    model = leading(ampsim.load_model(name, **config), instances, 1)
-    result = ampsim.simulate(
-        model,
-        Cluster(name="one", devices=(device,)),
-        ampsim.Amp(max_active_keys=1),
-        mode="sleep",
-        counts_memory=False,
-    )
+def foretold_pipeline_s(device: Device, link: Link) -> float:
+    model = leading(ampsim.load_model("mlp", data="synthetic", layers=2), BATCHES, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "two-stages.toml")
+        path.write_text("".join(f'"{node}" = {worker}\n' for node, worker in STAGES.items()))
+        result = run(device, model, ampsim.PipeDream(max_active_keys=AHEAD), str(path), link)
     return float(result.epochs.train_s[0])
 
 
-def stage(pipe, batches: int) -> None:
-    """The last two layers, in a process of their own."""
-    layers = weights(WIDTH, WIDTH, CLASSES)
-    labels = np.arange(BATCH) % CLASSES
-    pipe.send(None)
-    for _ in range(batches):
-        kept = forward(layers, pipe.recv(), last=True)
-        pipe.send(backward(layers, kept, softmax_gradient(kept[-1], labels), first=False))
+def link_of(echoes: Mapping[int, float]) -> Link:
+    """Latency and bandwidth by least squares of relative errors."""
+    sizes, seconds = np.array(list(echoes)), np.array(list(echoes.values()))
+    matrix = np.stack([np.ones(len(sizes)), sizes], axis=1) / seconds[:, None]
+    latency_s, per_byte_s = np.linalg.lstsq(matrix, np.ones(len(sizes)), rcond=None)[0]
+    return Link(latency_s=max(float(latency_s), 0.0), bandwidth_bytes_per_s=1 / float(per_byte_s))
 
 
-def two_processes(batches: int = 40, in_flight: int = 4) -> float:
-    """Wall seconds of `batches`, at most `in_flight` on the way, the first two layers here."""
-    here, there = multiprocessing.Pipe()
-    worker = multiprocessing.Process(target=stage, args=(there, batches))
-    worker.start()
-    layers = weights(WIDTH, WIDTH, WIDTH)
-    images = np.random.default_rng(1).random((BATCH, WIDTH), np.float32)
-    here.recv()
-    arrived: queue.Queue[np.ndarray] = queue.Queue()  # or both ends would wait to be read
-
-    def read() -> None:
-        for _ in range(batches):
-            arrived.put(here.recv())
-
-    threading.Thread(target=read, daemon=True).start()
-    start, waiting, sent = time.perf_counter(), [], 0
-    while sent < batches or waiting:
-        is_full = sent == batches or len(waiting) >= in_flight
-        if waiting and (is_full or not arrived.empty()):
-            g = arrived.get()
-            kept = waiting.pop(0)
-            backward(layers, kept, g * (kept[-1] > 0), first=True)
-        else:
-            waiting.append(forward(layers, images, last=False))
-            here.send(waiting[-1][-1])
-            sent += 1
-    seconds = time.perf_counter() - start
-    worker.join()
-    return seconds
-
-
-def foretold_pipeline(device: Device, batches: int, in_flight: int) -> float:
-    model = leading(ampsim.load_model("mlp", data="synthetic"), batches, 1)
-    stages = {f"linear-{layer}": int(layer > 2) for layer in (1, 2, 3, 4)}
-    stages |= {"relu-1": 0, "relu-2": 0, "relu-3": 1, "loss": 1}
-    lines = "".join(f"{name} = {worker}\n" for name, worker in stages.items())
-    path = "bench-two-stages.toml"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(
-            "\n".join(
-                f'"{line.split(" ")[0]}" ={line.split("=")[1]}' for line in lines.splitlines()
-            )
-        )
-    try:
-        result = ampsim.simulate(
-            model,
-            Cluster(name="two", devices=(device, device)),
-            ampsim.Amp(max_active_keys=in_flight),
-            mode="sleep",
-            placement=path,
-            counts_memory=False,
-        )
-    finally:
-        os.remove(path)
-    return float(result.epochs.train_s[0]) * batches / result.epochs.instances[0] * BATCH
-
-
-def halves(points: list[MachinePoint]) -> tuple[list[MachinePoint], list[MachinePoint]]:
+def is_seen(one: MachinePoint) -> bool:
     """Every other shape of the products, a chessboard of rows and matrices; all else to the fit."""
-
-    def is_seen(one: MachinePoint) -> bool:
-        if one.kind != "product":
-            return True
-        k, *matrix = one.shape
-        return (ROWS.index(k) + MATRICES.index(tuple(matrix))) % 2 == 0
-
-    return [p for p in points if is_seen(p)], [p for p in points if not is_seen(p)]
+    if one.kind != "product":
+        return True
+    k, *matrix = one.shape
+    return (ROWS.index(k) + MATRICES.index(tuple(matrix))) % 2 == 0
 
 
-def show(name: str, told: list[float], taken: list[float]) -> None:
-    middle = statistics.median(taken)
-    low, high = np.quantile(taken, [0.25, 0.75])
+def show(name: str, told: float, taken: float, rounds: Sequence[float]) -> None:
+    low, middle, high = np.quantile(rounds, [0.25, 0.5, 0.75])
     print(
-        f"{name:22} foretold {statistics.median(told):.4f} s, taken {middle:.4f} s, ratio"
-        f" {statistics.median(told) / middle:.3f}; middle half of rounds {low / middle - 1:+.1%}"
-        f" to {high / middle - 1:+.1%}",
+        f"{name:14} foretold {told:.4f} s, taken {taken:.4f} s, ratio {told / taken:.3f}; rounds:"
+        f" median {middle:.4f} s, middle half {low / middle - 1:+.1%} to {high / middle - 1:+.1%}",
         flush=True,
     )
+
+
+def epoch_s(train, instances) -> list[float]:
+    """Processor seconds of each instance."""
+    marks = [time.process_time()]
+    for instance in instances:
+        train(instance)
+        marks.append(time.process_time())
+    return np.diff(marks).tolist()
+
+
+def show_products(device: Device, unseen: list[MachinePoint]) -> None:
+    for way in ("forward", "backward"):
+        errors = [
+            abs(predicted_s(device, one) / one.seconds - 1) for one in unseen if one.what == way
+        ]
+        print(
+            f"{len(errors)} unseen products {way}: median {statistics.median(errors):.1%}, nine of"
+            f" ten within {np.quantile(errors, 0.9):.0%}, most {max(errors):.0%}"
+        )
+
+
+def show_nodes(device: Device, name: str) -> None:
+    spans = run(device, model_of(name), ampsim.Sequential()).spans
+    spans = spans.assign(seconds=spans.end_s - spans.start_s)
+    by_step = spans[spans.seconds > 0].groupby(["node", "direction"]).seconds
+    table = by_step.agg(["size", "mean", "sum"]).sort_values("sum", ascending=False)
+    print(table.head(25).to_string())
+
+
+class Measured:
+    """What the rounds took.
+
+    Attributes:
+        points: of the calibration.
+        instances: by model, seconds of each instance in each epoch.
+        echoes: least seconds of a message one way, by its bytes.
+        piped: seconds of the pipeline, on the wall and undisturbed.
+    """
+
+    def __init__(self) -> None:
+        self.rounds: list[list[MachinePoint]] = []
+        self.instances: dict[str, list[list[float]]] = {name: [] for name in CASES}
+        self.echoes: dict[int, float] = dict.fromkeys(ECHOES, float("inf"))
+        self.piped: list[tuple[float, float]] = []
+
+    def measure(self, rounds: int) -> None:
+        loops: dict[str, Any] = {}
+        for name in CASES:
+            model = model_of(name)
+            instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
+            loops[name] = LOOPS[name](model.parameters()), instances
+            epoch_s(*loops[name])
+        stages = TwoProcesses()
+        stages.train_s(AHEAD)
+        for _ in range(rounds):
+            self.rounds.append(measure(rounds=1))
+            for name, loop in loops.items():
+                self.instances[name] += [epoch_s(*loop) for _ in range(EPOCHS)]
+            for size, least in self.echoes.items():
+                self.echoes[size] = min(least, stages.echo_s(size, 10))
+            self.piped += [stages.train_s(BATCHES) for _ in range(EPOCHS)]
+        stages.end()
+
+    @property
+    def points(self) -> list[MachinePoint]:
+        return [
+            replace(same[0], seconds=float(np.quantile([one.seconds for one in same], 0.25)))
+            for same in zip(*self.rounds, strict=True)
+        ]
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
-    data = ampsim.load_model("rnn", replicas=1).make_data(0, None)
-    batches = data.batches("train", epoch=0, seed=0)
-    lengths = [batch.steps for batch, _ in zip(batches, range(BUCKETS), strict=False)]
-    epochs = {"mlp": mlp_epoch(), "rnn": rnn_epoch(lengths)}
-    taken: dict[str, list[float]] = {name: [] for name in (*epochs, "pipe")}
-    for epoch in epochs.values():
-        epoch()
-    rounds_of_points = []
-    for _ in range(rounds):
-        rounds_of_points.append(measure(rounds=1))
-        for name, epoch in epochs.items():
-            start = time.process_time()
-            epoch()
-            taken[name].append(time.process_time() - start)
-        taken["pipe"].append(two_processes())
-    points = [
-        replace(same[0], seconds=statistics.median(one.seconds for one in same))
-        for same in zip(*rounds_of_points, strict=True)
-    ]
-    seen, unseen = halves(points)
-    device = Device(name="half", **fit_machine(seen).numbers)
-    errors = sorted(abs(predicted_s(device, one) / one.seconds - 1) for one in unseen)
-    print(
-        f"{len(unseen)} unseen products: median {errors[len(errors) // 2]:.1%},"
-        f" most {errors[-1]:.0%}"
-    )
-    show("mlp", [foretold(device, "mlp", BATCHES, data="synthetic")], taken["mlp"])
-    show("rnn", [foretold(device, "rnn", BUCKETS, replicas=1)], taken["rnn"])
-    show("mlp, two processes", [foretold_pipeline(device, 40, 4)], taken["pipe"])
+    parser.add_argument("--nodes", default=None, metavar="MODEL")
+    options = parser.parse_args()
+    measured = Measured()
+    measured.measure(options.rounds)
+    fit = fit_machine([one for one in measured.points if is_seen(one)])
+    device = Device(name="half", **fit.numbers)
+    for key, value in fit.numbers.items():
+        if isinstance(value, float):
+            print(f"{key} = {value:.4g}")
+    for kind in ("product", "light"):
+        sizes = [abs(one) for one in fit.of(kind)]
+        print(f"{len(sizes)} {kind} points of the fit: median {statistics.median(sizes):.1%}")
+    show_products(device, [one for one in measured.points if not is_seen(one)])
+    for name, epochs in measured.instances.items():
+        quartiles = np.quantile(epochs, 0.25, axis=0)
+        show(name, foretold_s(device, name), float(quartiles.sum()), [sum(one) for one in epochs])
+    link = link_of(measured.echoes)
+    print(f"link: {link.latency_s:.3g} s, {link.bandwidth_bytes_per_s:.3g} bytes/s")
+    wall, undisturbed = (list(times) for times in zip(*measured.piped, strict=True))
+    told = foretold_pipeline_s(device, link)
+    show("two processes", told, min(wall), wall)
+    show("undisturbed", told, float(np.quantile(undisturbed, 0.25)), undisturbed)
+    if options.nodes:
+        show_nodes(device, options.nodes)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,22 @@ GROUPS = {
     "memory": {"memory_bandwidth_bytes_per_s": MEMORY},
     "cache": {"cache_bytes": 300_000, "cache_bandwidth_bytes_per_s": 9e10},
     "light": {"light_bandwidth_bytes_per_s": 7e9},
+    "surface": {
+        "forward_efficiency": (
+            (1, 1000, 0.1),
+            (1, 100_000, 0.4),
+            (16, 1000, 0.5),
+            (16, 100_000, 0.8),
+        ),
+        "backward_efficiency": (
+            (4, 1000, 0.2),
+            (4, 50_000, 0.3),
+            (64, 1000, 0.6),
+            (64, 50_000, 1.0),
+        ),
+    },
+    "passes": {"pass_bandwidth_bytes_per_s": 2.3e10},
+    "functions": {"functions_per_s": 3.1e9},
     "no time": {
         "memory_bytes": 10**9,
         "jitter_cv": 0.3,
@@ -34,11 +50,13 @@ GROUPS = {
     },
 }
 NEED_MEMORY = {"cache", "light"}
+APART = ({"surface", "efficiency"}, {"surface", "matrix_efficiency"}, {"passes", "light"})
 KEYS = [
     frozenset(chosen)
     for count in range(len(GROUPS) + 1)
     for chosen in itertools.combinations(GROUPS, count)
     if "memory" in chosen or not NEED_MEMORY & set(chosen)
+    if not any(pair <= set(chosen) for pair in APART)
 ]
 SHAPES = list(itertools.product((1, 3, 16, 100, 1000), ((10, 7), (64, 64), (300, 1024))))
 
@@ -55,9 +73,23 @@ def on_curve(points, count):
     return points[-1][1]
 
 
-def roofline_s(keys, work, *, is_light, rows, elements, resident):
+def on_table(points, rows, elements):
+    """By the law between the rows of a table: seconds are linear in rows, then in log elements."""
+    (first, small, a), (_, large, b), (last, _, c), (_, _, d) = points
+    k, size = min(max(rows, first), last), min(max(elements, small), large)
+    seconds = []
+    for at_first, at_last in ((a, c), (b, d)):
+        slope = (last / at_last - first / at_first) / (last - first)
+        seconds.append((first / at_first + slope * (k - first)) / k)
+    part = math.log(size / small) / math.log(large / small)
+    return 1 / (seconds[0] + part * (seconds[1] - seconds[0]))
+
+
+def roofline_s(keys, work, *, is_light, rows, elements, resident, is_backward=False):
     """The formula of the documentation, from the numbers of `GROUPS` alone."""
-    pays_for_light = keys & {"operation_overhead_s", "step_overhead_s", "memory"}
+    pays_for_light = keys & {
+        "operation_overhead_s", "step_overhead_s", "memory", "passes", "functions",
+    }  # fmt: skip
     if is_light and not pays_for_light:
         return 0.0
     rate = RATE
@@ -65,8 +97,15 @@ def roofline_s(keys, work, *, is_light, rows, elements, resident):
         rate = rate * on_curve(GROUPS["efficiency"]["efficiency"], rows)
     if "matrix_efficiency" in keys and elements is not None:
         rate = rate * on_curve(GROUPS["matrix_efficiency"]["matrix_efficiency"], elements)
-    traffic_s = 0.0
-    if "memory" in keys:
+    if "surface" in keys and rows is not None and elements is not None:
+        way = "backward" if is_backward else "forward"
+        rate = rate * on_table(GROUPS["surface"][f"{way}_efficiency"], rows, elements)
+    traffic_s, passes_s = 0.0, 0.0
+    if "passes" in keys:
+        passes_s = (work.pass_bytes or (work.bytes if is_light else 0)) / 2.3e10
+    if "functions" in keys:
+        passes_s += work.functions / 3.1e9
+    if "memory" in keys and not (is_light and "passes" in keys):
         if is_light and "light" in keys:
             traffic_s = work.bytes / 7e9
         elif "cache" in keys and resident <= 300_000:
@@ -75,7 +114,7 @@ def roofline_s(keys, work, *, is_light, rows, elements, resident):
             traffic_s = work.bytes / MEMORY
     step_s = 3.1e-6 if "step_overhead_s" in keys else 0.0
     operation_s = 9e-7 if "operation_overhead_s" in keys else 0.0
-    return step_s + work.operations * operation_s + max(work.flop / rate, traffic_s)
+    return step_s + work.operations * operation_s + max(work.flop / rate, traffic_s) + passes_s
 
 
 def device_of(keys):
@@ -86,15 +125,19 @@ def device_of(keys):
 
 
 def test_there_are_combinations_of_all_keys():
-    assert len(KEYS) == 2**5 * (1 + 4)
-    assert frozenset(GROUPS) in KEYS
+    """Four groups are free; of three, rows and matrix or the table; of two, light or passes."""
+    free, fractions, memory_and_light = 4, 2 * 2 + 1, (2 + 4 + 2)
+    assert len(KEYS) == 2**free * fractions * memory_and_light
+    assert frozenset(GROUPS) - {"surface", "passes"} in KEYS
 
 
 @pytest.mark.parametrize("keys", KEYS, ids=lambda keys: "+".join(sorted(keys)) or "rate alone")
 def test_a_step_takes_what_the_formula_says_for_a_grid_of_shapes(keys):
     device = device_of(keys)
-    for (rows, (width, height)), is_light, operations in itertools.product(
-        SHAPES, (True, False), (1, 5)
+    residents = (0, 300_000, 300_001) if "cache" in keys else (0,)
+    ways = (False, True) if "surface" in keys else (False,)
+    for (rows, (width, height)), is_light, operations, resident, is_backward in itertools.product(
+        SHAPES, (True, False), (1, 5), residents, ways
     ):
         weight_bytes = 0 if is_light else 4 * width * height
         work = Work(
@@ -102,21 +145,37 @@ def test_a_step_takes_what_the_formula_says_for_a_grid_of_shapes(keys):
             bytes=4 * rows * (width + height) + weight_bytes,
             operations=operations,
             weight_bytes=weight_bytes,
+            pass_bytes=0 if operations == 1 else 12 * rows * height,
+            functions=rows * height,
         )
-        for resident in (weight_bytes, 300_000, 300_001):
-            elements = None if is_light else width * height
-            seconds = occupancy_s(
-                device,
-                work,
-                is_light=is_light,
-                rows=rows,
-                resident_bytes=resident,
-                matrix_elements=elements,
-            )
-            told = roofline_s(
-                keys, work, is_light=is_light, rows=rows, elements=elements, resident=resident
-            )
-            assert seconds == told
+        elements = None if is_light else width * height
+        seconds = occupancy_s(
+            device,
+            work,
+            is_light=is_light,
+            rows=rows,
+            resident_bytes=resident,
+            matrix_elements=elements,
+            is_backward=is_backward,
+        )
+        told = roofline_s(
+            keys,
+            work,
+            is_light=is_light,
+            rows=rows,
+            elements=elements,
+            resident=resident,
+            is_backward=is_backward,
+        )
+        assert seconds == (pytest.approx(told, rel=1e-12) if "surface" in keys else told)
+
+
+def test_where_passes_are_charged_a_view_is_no_operation_and_steps_without_flop_are_passes():
+    device = device_of({"passes", "operation_overhead_s", "step_overhead_s"})
+    assert occupancy_s(device, Work(), is_light=True) == 3.1e-6
+    assert occupancy_s(device_of({"operation_overhead_s"}), Work(), is_light=True) == 9e-7
+    gather = Work(0, 46_000, 2)
+    assert occupancy_s(device, gather, is_light=False) == pytest.approx(3.1e-6 + 1.8e-6 + 2e-6)
 
 
 def test_a_rate_alone_is_the_papers_model_to_the_bit():
@@ -136,9 +195,12 @@ def prices_of(node, device, resident=0):
 
 
 @pytest.mark.parametrize("direction", Direction)
-def test_a_node_is_priced_with_all_its_parameters_as_the_matrix_but_not_when_it_updates(direction):
+@pytest.mark.parametrize("curves", [("surface",), ("efficiency", "matrix_efficiency")])
+def test_a_node_is_priced_with_all_its_parameters_as_the_matrix_but_not_when_it_updates(
+    direction, curves
+):
     node = Linear("l", 30, 50)
-    keys = frozenset(GROUPS) - {"light"}
+    keys = frozenset(GROUPS) - {"light", *curves}
     rows, elements = 8, 30 * 50 + 50
     prices = prices_of(node, device_of(keys), resident=6200)
     shape = None if direction is Direction.UPDATE else (rows, 30)
@@ -150,8 +212,9 @@ def test_a_node_is_priced_with_all_its_parameters_as_the_matrix_but_not_when_it_
         rows=None if is_update else rows,
         elements=None if is_update else elements,
         resident=6200,
+        is_backward=direction is Direction.BACKWARD,
     )
-    assert prices.price(direction, shape).seconds == told
+    assert prices.price(direction, shape).seconds == pytest.approx(told, rel=1e-12)
 
 
 def test_a_light_node_pays_the_step_and_its_own_bandwidth_and_no_matrix():

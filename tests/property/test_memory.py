@@ -167,7 +167,8 @@ def test_after_an_epoch_only_parameters_are_left(schedule, model, links):
     engine, nodes = simulation._training._engine, simulation._graph.parameterized
     for placed in engine.placed_nodes:
         if placed.footprint is not None:
-            assert not placed.footprint._arrived
+            assert not placed.footprint._inputs
+            assert not placed.footprint._gradients
             assert not placed.footprint._kept
     for place, category in enumerate(MEMORY_CATEGORIES):
         left = sum(memory.held(place) for memory in engine.memories)

@@ -13,6 +13,14 @@ from typing import Any
 
 import pytest
 import tomli_w
+from full_hardware import (
+    CLUSTERS,
+    FULL,
+    LEFT_OUT,
+    SOURCE,
+    assert_edges_as_written,
+    assert_part_as_written,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,40 +33,9 @@ from ampsim.hardware.foreign import device_toml
 LIMIT = timedelta(seconds=20)
 """A file that takes longer hangs."""
 
-FULL = {
-    "name": "full",
-    "description": "everything a device can say",
-    "flop_per_s": 2e12,
-    "operation_overhead_s": 5e-7,
-    "memory_bandwidth_bytes_per_s": 50_000_000_000,
-    "cache_bytes": 4_194_304,
-    "cache_bandwidth_bytes_per_s": 4e11,
-    "efficiency": [[1, 0.1], [16, 0.6], [128, 1]],
-    "step_overhead_s": 1e-6,
-    "light_bandwidth_bytes_per_s": 4e10,
-    "matrix_efficiency": [[1000, 0.5], [1_000_000, 1.0]],
-    "memory_bytes": 8_000_000_000,
-    "jitter_cv": 0.1,
-    "idle_power_w": 10,
-    "busy_power_w": 90.5,
-    "price_usd_per_h": 0.75,
-    "message_overhead_s": 1e-7,
-    "dispatch_s": 2e-6,
-    "copy_bandwidth_bytes_per_s": 1e10,
-    "copy_latency_s": 1e-6,
-}
-SOURCE = {"kind": "assumed", "text": "for tests"}
-RACK = {
-    "description": "two kinds",
-    "device": [{"file": "edge.toml", "count": 2}, {"name": "tflops-1"}],
-    "link": {"latency_s": 1e-6, "bandwidth_bytes_per_s": 1e10, "source": SOURCE},
-    "links": [
-        {"from": 0, "to": 1, "latency_s": 2e-7, "source": SOURCE},
-        {"from": "host", "to": 2, "bandwidth_bytes_per_s": 1e9, "source": SOURCE},
-    ],
-    "host": {"device": "issued.toml"},
-    "memory": {"remedy": "recompute"},
-}
+KEYS = {*Cluster.model_fields, "device", *Device.model_fields} - {"devices"}
+"""What the message on a cluster file may begin with."""
+
 ODD = st.one_of(
     st.sampled_from(
         [
@@ -128,6 +105,8 @@ GROUPS = (
     ("idle_power_w", "busy_power_w"),
     *((key,) for key in ("message_overhead_s", "dispatch_s", "copy_bandwidth_bytes_per_s")),
     ("copy_bandwidth_bytes_per_s", "copy_latency_s"),
+    ("forward_efficiency", "backward_efficiency"),
+    *((key,) for key in ("pass_bandwidth_bytes_per_s", "functions_per_s")),
 )
 """Keys that go together."""
 
@@ -191,8 +170,8 @@ def assert_as_written(device: Device, table: dict[str, Any], stem: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a good device and a good cluster beside what is spoilt."""
     folder = tmp_path_factory.mktemp("hardware")
-    for name, left_out in (("edge", "dispatch_s"), ("issued", "operation_overhead_s")):
-        table = {key: value for key, value in FULL.items() if key != left_out}
+    for name, left_out in LEFT_OUT.items():
+        table = {key: value for key, value in FULL.items() if key not in left_out}
         sources = dict.fromkeys((key for key in table if key in NUMBERS), SOURCE)
         (folder / f"{name}.toml").write_text(tomli_w.dumps(table | {"sources": sources}))
     (folder / "cluster.toml").write_text('[[device]]\nname = "tflops-1"\n')
@@ -238,7 +217,7 @@ def test_a_spoilt_device_file_is_read_as_written_or_refused_in_one_line(folder, 
 
 def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
     """Every device, link and way of the file is in the cluster, and nothing else is."""
-    assert set(table) <= {"name", "description", "device", "link", "links", "host", "memory"}
+    assert set(table) <= KEYS
     assert cluster.name == table.get("name", "spoilt")
     expected: list[Device] = []
     for entry in table["device"]:
@@ -252,6 +231,10 @@ def assert_cluster_as_written(cluster: Cluster, table: dict[str, Any]) -> None:
         assert cluster.host == load_device(Path(named) if named.endswith(".toml") else named)
     memory = None if cluster.memory is None else cluster.memory.model_dump(exclude_unset=True)
     assert memory == table.get("memory")
+    for key in ("events", "failures", "checkpoints", "messages", "topology", "ports", "sharing"):
+        assert_part_as_written(getattr(cluster, key), table.get(key))
+    if "edges" in table:
+        assert_edges_as_written(cluster, table["edges"])
     ways = table.get("links", [])
     assert len(cluster.links) == len(ways)
     for route, way in zip(cluster.links, ways, strict=True):
@@ -269,15 +252,13 @@ def assert_link_as_written(link: Any, entry: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @THOUSAND
-@given(text=spoilt(RACK))
+@given(text=st.sampled_from(list(CLUSTERS.values())).flatmap(spoilt))
 def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder, text):
     in_folder(folder, text)
     try:
         cluster = load_cluster("spoilt.toml")
     except AmpsimError as error:
-        told_in_a_line(
-            error, text, {"device", "link", "links", "host", "memory", *Device.model_fields}
-        )
+        told_in_a_line(error, text, KEYS)
         return
     table = tomllib.loads(text)
     if is_cluster(table):
@@ -289,7 +270,10 @@ def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder,
 
 def test_what_is_spoilt_is_good_before(folder):
     os.chdir(folder)
-    for name, left_out in (("edge", "dispatch_s"), ("issued", "operation_overhead_s")):
-        assert load_device(f"{name}.toml").numbers.keys() == {*NUMBERS} - {left_out}
-    in_folder(folder, tomli_w.dumps(RACK))
-    assert_cluster_as_written(load_cluster("spoilt.toml"), RACK)
+    for name, left_out in LEFT_OUT.items():
+        assert load_device(f"{name}.toml").numbers.keys() == {*NUMBERS} - left_out
+    for table in CLUSTERS.values():
+        in_folder(folder, tomli_w.dumps(table))
+        assert_cluster_as_written(load_cluster("spoilt.toml"), table)
+    written = {key for table in CLUSTERS.values() for key in table}
+    assert {*Cluster.model_fields} - {"devices", "name"} <= written

@@ -11,7 +11,7 @@ import pytest
 from short_runs import schedule_of
 
 import ampsim
-from ampsim.hardware import Cluster, Device, Event, Failures, Link, Messages
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.model_parallel import SCHEDULES
 from ampsim.trace.causes import record_of
 
@@ -30,6 +30,13 @@ VARIES: dict[str, dict[str, Any]] = {
         )
     },
     "stop": {"events": (Event(kind="stop", worker=1, from_s=9.1, until_s=33.0),)},
+    "checkpoint": {
+        "events": (
+            Event(kind="stop", worker=1, from_s=9.1, until_s=33.0, weights="checkpoint"),
+            Event(kind="stop", worker=(0, 2), from_s=41.0, until_s=43.5, weights="checkpoint"),
+        ),
+        "checkpoints": Checkpoints(every_s=17.0, takes_s=1.5),
+    },
     "chance": {"failures": Failures(mean_time_between_s=30.0, mean_time_to_repair_s=5.0)},
     "lost": {"messages": Messages(loss_probability=0.2, retry_after_s=1.5, delay_cv=0.8)},
 }
@@ -114,7 +121,7 @@ def test_the_critical_path_is_the_makespan_without_a_gap(run, schedule, name):
 
 
 def test_no_step_begins_while_its_device_is_down(run, schedule):
-    for name in ("pause", "stop"):
+    for name in ("pause", "stop", "checkpoint"):
         result, cluster = run(schedule, name), cluster_of(name)
         spans = result.spans
         for event in cluster.events:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import math
+import statistics
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,32 +13,39 @@ import pytest
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, load_device
 from ampsim.hardware.record import Machine
+from ampsim.ir import Work
 from ampsim.study.calibration.here import cpu_name, measured_elsewhere, this_machine
 from ampsim.study.calibration.machine_fit import fit_machine, predicted_s
 from ampsim.study.calibration.machine_points import MachinePoint, measure
 from ampsim.study.calibration.machine_text import machine_text
 
-RATE, OVERHEAD_S, LIGHT, MEMORY, STEP_S = 1e11, 5e-7, 2e10, 1e10, 3e-7
-BY_ROWS = {1: 0.1, 10: 0.5, 100: 1.0}
-BY_ELEMENTS = {10_000: 0.4, 1_000_000: 1.0}
+OVERHEAD_S, BANDWIDTH, FUNCTIONS, STEP_S = 5e-7, 2e10, 3e9, 3e-7
+FASTEST = 1e11
+"""FLOP/s of an element's product forward, and what the matrix takes beside, in 1 / (FLOP/s)."""
+
+
+def per_flop_s(rows: int, elements: int, way: str) -> float:
+    """Seconds of a FLOP: linear in 1 / rows and in the logarithm of elements."""
+    matrix = 2.0 if way == "forward" else 5.0
+    return (1 + matrix / rows) * (1.5 - 0.1 * math.log10(elements)) / FASTEST
 
 
 def made_up() -> list[MachinePoint]:
     """Points of a machine whose every number is known, by the formula of the documents."""
-    points = [
-        MachinePoint("memory", "sum", (8,), 0, 10**9, 1, 10**9 / MEMORY),
-        MachinePoint("step", "message", (), 0, 0, 0, STEP_S),
-    ]
-    for rows, fraction in BY_ROWS.items():
-        for elements, other in BY_ELEMENTS.items():
-            width = round(elements**0.5)
-            flop = 2 * rows * elements
-            seconds = OVERHEAD_S + flop / (RATE * fraction * other)
-            shape = (rows, width, width)
-            points.append(MachinePoint("product", "forward", shape, flop, 0, 1, seconds))
-    for size, operations in ((10**3, 1), (10**5, 1), (10**4, 4), (10**6, 2)):
-        seconds = operations * OVERHEAD_S + size / LIGHT
-        points.append(MachinePoint("light", "sum", (1, size), 0, size, operations, seconds))
+    points = [MachinePoint("step", "message", (), Work(operations=0), STEP_S)]
+    for rows, width, (way, products) in product(
+        (1, 2, 4, 16, 64, 100), (20, 55, 173, 548, 1000), {"forward": 1, "backward": 2}.items()
+    ):
+        flop = products * 2 * rows * width * width
+        seconds = products * OVERHEAD_S + flop * per_flop_s(rows, width * width, way)
+        work = Work(flop, 0, products)
+        points.append(MachinePoint("product", way, (rows, width, width), work, seconds))
+    for size, operations, functions in (
+        (1000, 1, 0), (10**5, 1, 0), (10**4, 4, 2500), (10**6, 2, 250_000), (1000, 3, 500)
+    ):  # fmt: skip
+        seconds = operations * OVERHEAD_S + size / BANDWIDTH + functions / FUNCTIONS
+        work = Work(0, size, operations, functions=functions)
+        points.append(MachinePoint("light", "sum", (1, size), work, seconds))
     return points
 
 
@@ -43,23 +53,41 @@ def test_the_fit_finds_the_numbers_that_made_the_points():
     fit = fit_machine(made_up())
     found = fit.numbers
     assert found["operation_overhead_s"] == pytest.approx(OVERHEAD_S, rel=1e-3)
-    assert found["light_bandwidth_bytes_per_s"] == pytest.approx(LIGHT, rel=1e-3)
-    assert found["memory_bandwidth_bytes_per_s"] == pytest.approx(MEMORY)
+    assert found["pass_bandwidth_bytes_per_s"] == pytest.approx(BANDWIDTH, rel=1e-3)
+    assert found["functions_per_s"] == pytest.approx(FUNCTIONS, rel=1e-3)
     assert found["step_overhead_s"] == STEP_S
-    assert found["flop_per_s"] == pytest.approx(RATE, rel=1e-3)
-    assert dict(found["efficiency"]) == pytest.approx(BY_ROWS, rel=1e-3)
-    assert dict(found["matrix_efficiency"]) == pytest.approx(BY_ELEMENTS, rel=1e-3)
-    assert max(map(abs, fit.of("product") + fit.of("light"))) < 1e-3
+    errors = [
+        found["flop_per_s"] * fraction * per_flop_s(rows, elements, way) - 1
+        for way in ("forward", "backward")
+        for rows, elements, fraction in found[f"{way}_efficiency"]
+    ]
+    assert len(errors) == 40
+    assert statistics.median(map(abs, errors)) < 0.02
+    assert max(map(abs, errors)) < 0.15
+    assert max(map(abs, fit.of("light"))) < 1e-3
+    assert statistics.median(map(abs, fit.of("product"))) < 0.01
 
 
-def test_a_shape_that_was_not_measured_is_interpolated():
-    """At the middle of 1 and 100 in logarithms, half way between the fractions there."""
-    device = Device(name="d", flop_per_s=RATE, efficiency=[(1, 0.2), (100, 1.0)])
-    point = MachinePoint("product", "forward", (10, 10, 10), 2000, 0, 1, 1.0)
-    assert predicted_s(device, point) == pytest.approx(2000 / (RATE * 0.6))
+def test_shapes_that_the_fit_did_not_see_are_foretold():
+    """Half of the products decide the fit; the formula is straight where the table is."""
+    points = made_up()
+    products = [one for one in points if one.kind == "product"]
+    others = [one for one in points if one.kind != "product"]
+    seen = [one for place, one in enumerate(products) if place // 2 % 2 == 0]
+    device = Device(name="half", **fit_machine([*others, *seen]).numbers)
+    errors = [predicted_s(device, one) / one.seconds - 1 for one in products if one not in seen]
+    assert len(errors) == 30
+    assert statistics.median(map(abs, errors)) < 0.02
+    assert max(map(abs, errors)) < 0.15
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("product", 3), ("light", 2), ("step", 0)])
+def test_products_of_one_way_are_not_enough():
+    points = [one for one in made_up() if one.what != "backward"]
+    with pytest.raises(OptionError, match="takes products backward, got none; measure some"):
+        fit_machine(points)
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("product", 7), ("light", 3), ("step", 0)])
 def test_too_few_points_are_refused(kind, kept):
     mine = [one for one in made_up() if one.kind == kind][:kept]
     others = [one for one in made_up() if one.kind != kind]
@@ -69,18 +97,21 @@ def test_too_few_points_are_refused(kind, kept):
 
 def test_light_operations_of_one_size_tell_nothing_apart():
     points = [one for one in made_up() if one.kind != "light"]
-    alike = MachinePoint("light", "sum", (1, 10), 0, 1000, 1, 1e-6)
-    with pytest.raises(OptionError, match="do not tell overhead from bandwidth; measure payloads"):
-        fit_machine([*points, alike, alike, alike])
+    alike = MachinePoint("light", "sum", (1, 10), Work(0, 1000, functions=10), 1e-6)
+    with pytest.raises(OptionError, match="do not tell overhead, bandwidth and functions from"):
+        fit_machine([*points, *[alike] * 4])
 
 
 def test_points_are_what_the_operations_do():
-    points = measure(rounds=1, matrices=[(20, 30)], rows=[2], payloads=[(4, 5)])
+    points = measure(rounds=1, matrices=[(20, 30)], rows=[2, 40], payloads=[(4, 5)])
     products = [one for one in points if one.kind == "product"]
-    assert [one.what for one in products] == ["forward", "input gradient", "weight gradient"]
-    assert {one.flop for one in products} == {2 * 2 * 20 * 30}
-    by_name = {one.what: one for one in points if one.kind == "light"}
+    assert [(one.what, one.shape[0]) for one in products] == [
+        ("forward", 2), ("backward", 2), ("forward", 40), ("backward", 40)
+    ]  # fmt: skip
+    assert [one.work.flop for one in products[:2]] == [2 * 2 * 20 * 30, 4 * 2 * 20 * 30]
+    by_name = {one.what: one.work for one in points if one.kind == "light"}
     assert by_name["sum"].bytes == 3 * 4 * 20 and by_name["sigmoid"].operations == 4
+    assert by_name["relu"].functions == 20 and by_name["relu back"].functions == 0
     assert all(one.seconds > 0 for one in points)
 
 

@@ -14,7 +14,19 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.hardware import Device, Edge, HostPorts, Level, Link, Ports, Topology
+from ampsim.hardware import (
+    Checkpoints,
+    Device,
+    Edge,
+    Event,
+    Failures,
+    HostPorts,
+    Level,
+    Link,
+    Messages,
+    Ports,
+    Topology,
+)
 from ampsim.hardware.cluster_file import _ClusterFile, _DeviceEntry, _RouteEntry
 from ampsim.hardware.device import NUMBERS
 from ampsim.ir import Node
@@ -166,6 +178,16 @@ def test_the_page_on_clusters_has_every_key():
     for name, field in fields:
         if field.is_required() and name != "name":  # which the file's name stands for
             assert told[field.alias or name].startswith("needed"), name
+
+
+def test_the_page_on_events_has_every_key():
+    told = keys_and_defaults("Events, failures and messages")
+    records = (Event, Failures, Checkpoints, Messages)
+    fields = [(name, field) for record in records for name, field in record.model_fields.items()]
+    assert told.keys() == {name for name, _field in fields}
+    for name, field in fields:
+        if field.is_required():
+            assert told[name].startswith("needed"), name
 
 
 def test_the_page_on_edges_and_ports_has_every_key():

@@ -17,6 +17,7 @@ PLAIN: dict[str, Any] = {"flop_per_s": 1e12}
 BANDWIDTH = {"memory_bandwidth_bytes_per_s": 1e9}
 OFFLOAD = {"memory": {"remedy": "offload", "above_bytes": 0}}
 COPIES = {"copy_bandwidth_bytes_per_s": 1e9}
+TABLES = {"forward_efficiency": ((1, 1, 1.0),), "backward_efficiency": ((1, 1, 1.0),)}
 POWERS = {"idle_power_w": 1.0, "busy_power_w": 2.0}
 RING = {"topology": {"kind": "ring", "bandwidth_bytes_per_s": 1e6}}
 
@@ -41,6 +42,10 @@ OF_A_DEVICE: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
     "dispatch_s": ({}, 1e-6, {}),
     "copy_bandwidth_bytes_per_s": (COPIES, 1e6, OFFLOAD),
     "copy_latency_s": (COPIES, 1e-3, OFFLOAD),
+    "forward_efficiency": (TABLES, ((1, 1, 0.5),), {}),
+    "backward_efficiency": (TABLES, ((1, 1, 0.5),), {}),
+    "pass_bandwidth_bytes_per_s": ({}, 1e9, {}),
+    "functions_per_s": ({}, 1e9, {}),
 }  # fmt: skip
 """By key: what else the device has, the other value, and what the cluster has."""
 

@@ -172,7 +172,19 @@ def test_impossible_link_option_is_rejected(option, value, said):
     ("before", "after", "said"),
     [
         ("count = 2", "count = 0", "device[0].count must be >= 1, got 0"),
-        ("count = 2", "count = 2.0", "device[0].count must be a whole number, got 2.0"),
+        ("count = 2", "count = 2.0", "device[0].count must be a whole number, got 2.0; write 2"),
+        (
+            "count = 2",
+            'count = 2\nsharing = "fair"',
+            "unknown key 'sharing' in device[0]; it belongs to the whole file: put it above the "
+            "first table",
+        ),
+        (
+            'name = "tflops-1"',
+            'name = "own.toml"',
+            "device[0].name must be a shipped device, got 'own.toml'; a file beside this one is "
+            'file = "own.toml"',
+        ),
         ("count = 2", "cuont = 2", "unknown key 'cuont' in device[0]; did you mean 'count'?"),
         ("latency_s = 1e-6", "latency_s = -1.0", "link.latency_s must be >= 0, got -1.0"),
         ("= 1e9", "= -1.0", "link.bandwidth_bytes_per_s must be > 0, got -1.0"),

@@ -3,7 +3,7 @@
 import pytest
 
 from ampsim import assets
-from ampsim.errors import FileFormatError
+from ampsim.errors import FileFormatError, OptionError
 from ampsim.hardware import Device, Source, charges, load_device
 from ampsim.hardware.device import NUMBERS, Sources
 
@@ -66,17 +66,20 @@ FULL = {
     "message_overhead_s": 1e-6,
     "copy_bandwidth_bytes_per_s": 1e9,
     "copy_latency_s": 1e-6,
+    "functions_per_s": 1e9,
 }
-"""All but `dispatch_s`, which stands in place of the overhead of an operation."""
+IN_PLACE = {
+    "dispatch_s", "forward_efficiency", "backward_efficiency", "pass_bandwidth_bytes_per_s"
+}  # fmt: skip
+"""Keys that `FULL` lacks, for they stand in place of others."""
 
 
 def test_charges_show_every_number_that_is_set_with_its_value_and_source():
     source = Source(kind="measured", text="on a Tuesday")
     device = Device(name="d", **FULL, sources=Sources(**dict.fromkeys(FULL, source)))
     heavy, light, *rows = charges(device)
-    assert [row.what.split(" = ")[0] for row in rows] == [
-        key for key in NUMBERS if key != "dispatch_s"
-    ]
+    told_keys = [row.what.split(" = ")[0] for row in rows]
+    assert told_keys == [key for key in NUMBERS if key not in IN_PLACE]
     assert {(row.kind, row.text) for row in rows} == {("measured", "on a Tuesday")}
     told = {row.what for row in rows}
     assert {"jitter_cv = 0.1", "memory_bytes = 1000", "idle_power_w = 1"} <= told
@@ -88,8 +91,79 @@ def test_charges_show_every_number_that_is_set_with_its_value_and_source():
     )
     assert light.text == (
         "step_overhead_s + operations x operation_overhead_s + max(FLOP / (flop_per_s x "
-        "efficiency of the rows), bytes / light_bandwidth_bytes_per_s)"
+        "efficiency of the rows), bytes / light_bandwidth_bytes_per_s) + functions / "
+        "functions_per_s"
     )
+
+
+SURFACE = ((1, 100, 0.1), (1, 1000, 0.2), (10, 100, 0.5), (10, 1000, 1.0))
+
+
+def test_charges_tell_a_table_and_passes():
+    device = Device(
+        name="d",
+        flop_per_s=1e12,
+        forward_efficiency=SURFACE,
+        backward_efficiency=SURFACE,
+        pass_bandwidth_bytes_per_s=2e10,
+    )
+    heavy, light, *rows = charges(device)
+    assert heavy.text == (
+        "roofline over the FLOP of AMPNet, Appendix C: FLOP / (flop_per_s x forward_ or "
+        "backward_efficiency of rows and elements) + bytes of passes / pass_bandwidth_bytes_per_s"
+    )
+    assert light.text == "FLOP / flop_per_s + bytes of passes / pass_bandwidth_bytes_per_s"
+    assert "forward_efficiency = 0.1 to 1 at 4 rows and elements" in {row.what for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"forward_efficiency": SURFACE},
+            "forward_efficiency has no effect without backward_efficiency; add "
+            "backward_efficiency",
+        ),
+        (
+            {"forward_efficiency": SURFACE, "backward_efficiency": SURFACE,
+             "efficiency": ((1, 0.5),)},
+            "efficiency and forward_efficiency both say which fraction a product reaches; keep",
+        ),
+        (
+            {"pass_bandwidth_bytes_per_s": 1e9, "memory_bandwidth_bytes_per_s": 1e9,
+             "light_bandwidth_bytes_per_s": 1e9},
+            "pass_bandwidth_bytes_per_s and light_bandwidth_bytes_per_s both say how fast light",
+        ),
+        (
+            {"forward_efficiency": SURFACE[:3], "backward_efficiency": SURFACE},
+            "expected each of 2 rows with each of 2 elements once, rows ascending, and elements "
+            "within them, got 3 points",
+        ),
+        (
+            {"forward_efficiency": SURFACE[::-1], "backward_efficiency": SURFACE},
+            "expected each of 2 rows with each of 2 elements once",
+        ),
+        (
+            {"forward_efficiency": [[1, 0.5]], "backward_efficiency": SURFACE},
+            r"expected \[rows, elements, fraction\] in each place, got \[1, 0.5\]",
+        ),
+        (
+            {"forward_efficiency": [[1, 0, 0.5]], "backward_efficiency": SURFACE},
+            "expected elements as a whole number, 1 to 1000000000, got 0",
+        ),
+        (
+            {"forward_efficiency": [[1, 1, 1.5]], "backward_efficiency": SURFACE},
+            "expected a fraction above 0 and at most 1, got 1.5",
+        ),
+        (
+            {"forward_efficiency": 0.5, "backward_efficiency": SURFACE},
+            r"expected a list of \[rows, elements, fraction\] such as",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_that_says_things_twice_or_by_half_is_refused(keys, said):
+    with pytest.raises(OptionError, match=said):
+        Device(name="d", flop_per_s=1e12, **keys)
 
 
 def test_charges_show_a_power_of_nothing_where_a_file_says_so():
@@ -99,10 +173,16 @@ def test_charges_show_a_power_of_nothing_where_a_file_says_so():
 
 @pytest.mark.parametrize("key", NUMBERS)
 def test_digest_counts_every_number_and_source_that_is_set(key):
-    full = Device(name="d", **FULL)
     if key == "dispatch_s":  # in place of the overhead of an operation
         pytest.skip("stands alone")
-    changed = ((1, 0.25),) if "efficiency" in key else 2 * FULL[key]
+    numbers = FULL
+    if key in IN_PLACE:
+        tables = {"forward_efficiency": SURFACE, "backward_efficiency": SURFACE}
+        numbers = {"flop_per_s": 1e12, "pass_bandwidth_bytes_per_s": 1e9, **tables}
+    full = Device(name="d", **numbers)
+    changed = SURFACE[:1] if key in IN_PLACE else ((1, 0.25),)
+    if "efficiency" not in key:
+        changed = 2 * numbers[key]
     source = Sources(**{key: Source(kind="assumed", text="for tests")})
     others = [full.model_copy(update={key: changed}), full.model_copy(update={"sources": source})]
     assert len({one.digest for one in (full, *others)}) == 3
@@ -129,7 +209,10 @@ RELATED = "memory_bandwidth_bytes_per_s = 2e9\ncache_bandwidth_bytes_per_s = 2e9
             "matrix_efficiency: expected elements as a whole number, 1 to 1000000000, got 1.5",
         ),
         ("memory_bytes = 0", "memory_bytes must be >= 1, got 0"),
-        ("memory_bytes = 1.6e10", "memory_bytes must be a whole number, got 16000000000.0"),
+        (
+            "memory_bytes = 1.6e10",
+            "memory_bytes must be a whole number, got 16000000000.0; write 16000000000",
+        ),
         (
             RELATED + "cache_bytes = 11\nmemory_bytes = 10",
             "cache_bytes must be <= 10, memory_bytes, got 11",

@@ -1,12 +1,25 @@
 """What is beyond anything known gets a note, and is right all the same."""
 
+import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ampsim import assets
-from ampsim.hardware import Cluster, Device, Link, implausible, load_device
+from ampsim.hardware import (
+    Checkpoints,
+    Cluster,
+    Device,
+    Edge,
+    Failures,
+    Link,
+    Ports,
+    Topology,
+    implausible,
+    load_device,
+)
 from ampsim.hardware.cluster import HOST, Route
 from ampsim.hardware.plausible import (
     FLOP_PER_J_MAX,
@@ -76,6 +89,35 @@ def test_each_limit_is_told_beyond_it_and_not_at_it(at, beyond, said):
     assert told.startswith(said)
 
 
+FAILS = {"mean_time_between_s": 10.0, "mean_time_to_repair_s": 10.0, "weights": "checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("failures", "checkpoints", "said"),
+    [
+        ({"mean_time_to_repair_s": 10.1}, {}, "failures.mean_time_to_repair_s is 10.1, above mean"),
+        ({}, {"every_s": 10.1}, "checkpoints.every_s is 10.1, above failures.mean_time_between_s"),
+        ({}, {"takes_s": 10.1}, "checkpoints.takes_s is 10.1, above every_s of 10: the next is"),
+    ],
+)
+def test_failures_and_checkpoints_are_noted_beyond_each_limit_and_not_at_it(
+    failures, checkpoints, said
+):
+    def told(failing: Any, kept: Any) -> list[str]:
+        return implausible(
+            Cluster(
+                name="c",
+                devices=(Device(**RATE),),
+                failures=Failures(**FAILS | failing),
+                checkpoints=Checkpoints(**{"every_s": 10.0, "takes_s": 10.0} | kept),
+            )
+        )
+
+    assert told({}, {}) == []
+    (note,) = told(failures, checkpoints)
+    assert note.startswith(said)
+
+
 FAST = Device(name="fast", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e11)
 SLOW = Device(name="slow", flop_per_s=1e12, memory_bandwidth_bytes_per_s=1e10)
 FREE = Device(name="free", flop_per_s=1e12)
@@ -107,6 +149,45 @@ def test_a_way_of_its_own_is_measured_at_its_own_ends():
     from_host = Route(source=HOST, target=2, link=quick)
     told = implausible(cluster((FAST, FAST, SLOW), links=(between_fast, to_slow, from_host)))
     assert [one.split(".")[0] for one in told] == ["links[1]", "links[2]"]
+
+
+WIRES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "topology.bandwidth_bytes_per_s": ({"kind": "ring"}, {}),
+    "topology.levels[0].bandwidth_bytes_per_s": (
+        {"kind": "hierarchy", "levels": ({"members": 2}, {"members": 1})},
+        {"bandwidth_bytes_per_s": 1e12},
+    ),
+}
+
+
+@pytest.mark.parametrize("key", WIRES)
+def test_an_edge_of_a_topology_faster_than_a_memory_is_told(key):
+    shape, above = WIRES[key]
+
+    def told(rate: float) -> list[str]:
+        content = copy.deepcopy(shape)
+        where = content["levels"][0] if "levels" in content else content
+        where["bandwidth_bytes_per_s"] = rate
+        if above:
+            content["levels"][1].update(above)
+        made = Topology(**content)
+        return implausible(Cluster(name="c", devices=(FAST, SLOW), topology=made))
+
+    assert told(1e10) == []
+    (note,) = told(1.1e10)
+    assert note.startswith(f"{key} is 1.1e+10, above the 1e+10 of the memory of slow at an end")
+
+
+def test_an_edge_or_a_port_of_a_worker_faster_than_its_memory_is_told():
+    def edge(first: Any, second: Any) -> Edge:
+        return Edge(between=(first, second), bandwidth_bytes_per_s=2e10)
+
+    edges = (edge(0, "switch"), edge(1, "switch"), edge("switch", "host"), edge(2, "switch"))
+    (told,) = implausible(Cluster(name="c", devices=(FAST, SLOW, SLOW), edges=edges))
+    assert told.startswith("edge 1-switch.bandwidth_bytes_per_s is 2e+10, above the 1e+10 of")
+    ports = Ports(egress_bytes_per_s=2e10, ingress_bytes_per_s=1e10)
+    (told,) = implausible(Cluster(name="c", devices=(FAST, SLOW), ports=ports))
+    assert told.startswith("ports.egress_bytes_per_s is 2e+10, above the 1e+10 of the memory of sl")
 
 
 def test_devices_of_a_cluster_are_told_once_each_by_name():

@@ -184,27 +184,32 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     embedding = ready(Embedding("e", 10, 4))
     looked_up = 30 * 4 * 8
     assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2, looked_up)
-    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12)
+    assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12, 0, 6 * 40 * 8)
     embedding.state_arrays = 2
-    assert embedding.work(Direction.UPDATE, None) == Work(40, 7 * 40 * 8, 20)
+    assert embedding.work(Direction.UPDATE, None) == Work(
+        40, 7 * 40 * 8, 20, pass_bytes=24 * 40 * 8, functions=40
+    )
     sparse = ready(Embedding("e", 10, 4, is_sparse=True))
     assert sparse.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2)
-    assert sparse.work(Direction.UPDATE, (3,)) == Work(12, 3 * 12 * 8, 12)
+    gathered = (6 + 4) * 12 * 8  # an update's passes, and a gather and a scatter of the rows
+    assert sparse.work(Direction.UPDATE, (3,)) == Work(12, 3 * 12 * 8, 12, pass_bytes=gathered)
 
 
 def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_step():
     linear = ready(Linear("l", 3, 2))
     payloads, weights = 5 * (3 + 2) * 8, (3 * 2 + 2) * 8
     flop = 2 * 5 * 3 * 2
-    assert linear.work(Direction.FORWARD, (5, 3)) == Work(flop, payloads + weights, 2, weights)
-    back = Work(2 * flop, 2 * payloads + weights, 2, weights)
+    biased, paired = 2 * 5 * 2 * 8, 2 * payloads
+    forward = Work(flop, payloads + weights, 2, weights, biased)
+    assert linear.work(Direction.FORWARD, (5, 3)) == forward
+    back = Work(2 * flop, 2 * payloads + weights, 2, weights, paired)
     assert linear.work(Direction.BACKWARD, (5, 2)) == back
-    assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6)
+    assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6, 0, 6 * weights)
     linear.state_arrays = 2
-    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14)
+    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14, 0, 24 * weights, 8)
     first, second = linear.work_of_halves((5, 2))
     assert first + second == back
-    assert second == Work(flop, payloads)
+    assert second == Work(flop, payloads, pass_bytes=paired)
 
 
 def test_work_adds_up():

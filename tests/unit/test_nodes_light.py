@@ -20,6 +20,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Split,
     Sum,
+    Tanh,
     Ungroup,
 )
 
@@ -155,15 +156,31 @@ def test_nothing_comes_back_to_a_loss():
 
 
 @pytest.mark.parametrize(
-    ("node", "operations"), [(ReLU("n"), 1), (Sigmoid("n"), 4), (SoftmaxCrossEntropy("n"), 16)]
+    ("node", "operations", "passes"),
+    [(ReLU("n"), 1, 0), (Sigmoid("n"), 4, 8), (SoftmaxCrossEntropy("n"), 16, 15)],
 )
-def test_light_nodes_charge_bytes_and_operations_and_no_flop(node, operations):
-    assert node.work(Direction.FORWARD, (5, 3)) == Work(0, 2 * 4 * 15, operations)
+def test_light_nodes_charge_bytes_and_operations_and_no_flop(node, operations, passes):
+    passed = passes * 4 * 15  # 0 where a pass over the bytes is all
+    expected = Work(0, 2 * 4 * 15, operations, pass_bytes=passed, functions=15)
+    assert node.work(Direction.FORWARD, (5, 3)) == expected
     assert node.work(Direction.FORWARD, None) == Work(0, 0)
 
 
 def test_a_loss_of_one_row_takes_fewer_operations():
-    assert SoftmaxCrossEntropy("n").work(Direction.FORWARD, (1, 3)) == Work(0, 2 * 4 * 3, 9)
+    work = SoftmaxCrossEntropy("n").work(Direction.FORWARD, (1, 3))
+    assert (work.bytes, work.operations) == (2 * 4 * 3, 9)
+
+
+@pytest.mark.parametrize(
+    ("node", "forward", "backward"),
+    [(ReLU("n"), 2, 5), (Tanh("n"), 2, 7), (Sigmoid("n"), 8, 8)],
+)
+def test_passes_are_those_of_the_operations_one_by_one(node, forward, backward):
+    """ReLU back: y > 0, and the gradient times that, cast. Tanh back: y y, 1 - y y, times g."""
+    for direction, payloads in ((Direction.FORWARD, forward), (Direction.BACKWARD, backward)):
+        work = node.work(direction, (5, 3))
+        assert (work.pass_bytes or work.bytes) == payloads * 4 * 15
+        assert work.functions == (15 if direction is Direction.FORWARD else 0)
 
 
 @pytest.mark.parametrize(
@@ -195,9 +212,13 @@ SINGLE = 4 * 2 * 3  # bytes of a payload of 2 x 3
     [
         # forward reads all operands and writes one; backward is a pass-through, a product for each
         # input, or one negative
-        (Sum("s", 3), Work(0, 4 * SINGLE, 2), Work(0, 0, 1)),
+        (Sum("s", 3), Work(0, 4 * SINGLE, 2, pass_bytes=6 * SINGLE), Work(0, 0, 1)),
         (Product("p"), Work(0, 3 * SINGLE, 1), Work(0, 6 * SINGLE, 2)),
-        (Product("p", 3), Work(0, 4 * SINGLE, 2), Work(0, 12 * SINGLE, 6)),
+        (
+            Product("p", 3),
+            Work(0, 4 * SINGLE, 2, pass_bytes=6 * SINGLE),
+            Work(0, 12 * SINGLE, 6, pass_bytes=18 * SINGLE),
+        ),
         (Difference("d"), Work(0, 3 * SINGLE, 1), Work(0, 2 * SINGLE, 1)),
     ],
 )

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.hardware import Cluster, Device, Event, Failures
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures
 from ampsim.study import LoadedRun
 from ampsim.study.forecast_json import to_json
 from ampsim.study.outages import held_up_s
@@ -139,6 +139,37 @@ def test_a_kept_run_has_its_outages_and_energy(keep):
     pd.testing.assert_frame_equal(loaded.outages, result.outages, check_dtype=False)
     assert loaded.energy_j == pytest.approx(result.energy_j, rel=1e-12)
     assert math.isnan(loaded.cost_usd)
+
+
+LOSING = {
+    "events": (Event(kind="stop", worker=0, from_s=40.0, until_s=50.0, weights="checkpoint"),),
+    "checkpoints": Checkpoints(every_s=30.0, takes_s=0.5),
+}
+
+
+def test_what_a_stop_took_is_kept_with_a_run_and_in_its_outline(keep, model):
+    result, loaded = keep(**LOSING)
+    pd.testing.assert_frame_equal(loaded.outages, result.outages, check_dtype=False)
+    (stop,) = result.outages[result.outages["kind"] == "stop"].to_dict("records")
+    assert stop["updates_lost"] > 0
+    assert stop["checkpoint_s"] < 40.0
+    assert loaded.energy_j == pytest.approx(result.energy_j, rel=1e-12)
+    again = from_plain(json.loads(json.dumps(to_plain(result.outline()))))
+    pd.testing.assert_frame_equal(again.outages, result.outages, check_dtype=False)
+    for one in ampsim.forecast(
+        model, cluster_of({}, {}, **LOSING), "sequential", max_epochs=1, repeats=2, jobs=2
+    ).runs:
+        pd.testing.assert_frame_equal(one.result.outages, result.outages, check_dtype=False)
+
+
+def test_charts_mark_updates_that_were_lost_and_checkpoints(model):
+    from ampsim import figures
+
+    result = run(model, cluster_of({}, {}, **LOSING))
+    figure = figures.gantt(result)
+    said = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"device down, updates lost", "checkpoint"} <= said
+    assert "device down" not in said
 
 
 def test_a_folder_of_a_run_without_outages_has_no_table_of_them_and_loads(keep):

@@ -8,7 +8,7 @@ import pytest
 from short_runs import schedule_of
 
 import ampsim
-from ampsim.hardware import Cluster, Device, Event, Link, Ports
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Link, Ports
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.scaling import flop_rate_of
 
@@ -69,6 +69,10 @@ USUAL = Device(name="usual", flop_per_s=1e12, idle_power_w=1.0, busy_power_w=2.0
 BEYOND: dict[str, tuple[dict[str, Any], str]] = {
     "bandwidth": ({"link": Link(bandwidth_bytes_per_s=1e9)}, "a link has a bandwidth"),
     "ports": ({"ports": Ports(egress_bytes_per_s=1e9)}, "it names ports"),
+    "checkpoints": (
+        {"checkpoints": Checkpoints(every_s=1.0, takes_s=0.1)},
+        "it names checkpoints",
+    ),
     "events": (
         {"events": (Event(kind="pause", worker=0, from_s=0.0, until_s=1.0),)},
         "it names events",

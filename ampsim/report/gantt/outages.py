@@ -16,12 +16,26 @@ from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, 
 from ampsim.report.gantt.boxes import INSTANCES, Window
 
 DOWN: Final = "down"
+LOST: Final = "lost"
+CHECKPOINT: Final = "checkpoint"
 SLOW: Final = "slow"
 WAITS: Final = "waits"
-LABELS: Final = {DOWN: "device down", SLOW: "device slow", WAITS: "waits for others"}
+LABELS: Final = {
+    DOWN: "device down",
+    LOST: "device down, updates lost",
+    CHECKPOINT: "checkpoint",
+    SLOW: "device slow",
+    WAITS: "waits for others",
+}
 """What the legend says of each look, in its order."""
 
-HATCHES: Final = {DOWN: "\\\\\\\\", SLOW: "...", WAITS: "||||"}
+HATCHES: Final = {
+    DOWN: "\\\\\\\\",
+    LOST: "xxxx",
+    CHECKPOINT: "----",
+    SLOW: "...",
+    WAITS: "||||",
+}
 """The same, as matplotlib hatches them; apart from the hatches of steps."""
 
 
@@ -33,8 +47,8 @@ class Outages:
         worker: whose device.
         start_s: when each begins.
         end_s: when it is over.
-        look: how it is drawn, one of `LABELS`: the device does nothing meanwhile, is slow, or
-            waits for other ranks or a server.
+        look: how it is drawn, one of `LABELS`: the device does nothing meanwhile, comes back
+            without some updates, takes a checkpoint, is slow, or waits for other ranks or a server.
     """
 
     worker: Integers
@@ -56,6 +70,7 @@ def outages_in(outages: DataFrame | None, window_s: Window) -> Outages:
     start_s, end_s = floats(outages, "start_s"), floats(outages, "end_s")
     chosen = (end_s > window_s[0]) & (start_s < window_s[1])
     look = np.array([_look_of(kind) for kind in texts(outages, "kind")])
+    look = np.where(floats(outages, "updates_lost") > 0, LOST, look)
     return Outages(
         integers(outages, "worker")[chosen],
         np.maximum(start_s[chosen], window_s[0]),
@@ -67,7 +82,7 @@ def outages_in(outages: DataFrame | None, window_s: Window) -> Outages:
 def _look_of(kind: str) -> str:
     if kind.startswith(WAITS):
         return WAITS
-    return SLOW if kind == SLOW else DOWN
+    return kind if kind in (SLOW, CHECKPOINT) else DOWN
 
 
 def outages_of(run: Any) -> DataFrame | None:

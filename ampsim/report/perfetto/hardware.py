@@ -47,7 +47,8 @@ def outage_events(
     end_ns = in_nanoseconds(floats(outages, "end_s")[order].clip(max=end_s))
     kinds: list[str] = texts(outages, "kind")
     workers: list[int] = integers(outages, "worker")[order].tolist()
-    names = [quoted(plain(kinds[int(place)])) for place in order]
+    lost = np.nan_to_num(floats(outages, "updates_lost"))
+    names = [quoted(plain(_name(kinds[int(place)], int(lost[place])))) for place in order]
     lines: list[str] = []
     for name, worker, begin, end, ts, dur in zip(
         names, workers, start_ns.tolist(), end_ns.tolist(),
@@ -67,6 +68,11 @@ def _names(worker: int, lanes: Lanes, pid: int, what: str) -> Iterator[str]:
     for lane, tid in enumerate(lanes.tids, 1):
         name = f"worker {worker}: {what}" + (f", lane {lane}" if len(lanes.tids) > 1 else "")
         yield from track_names(pid, tid, name, _BEHIND + worker)
+
+
+def _name(kind: str, updates: int) -> str:
+    """What a slice is called: the kind, and what was lost."""
+    return f"{kind}, {updates} updates lost" if updates else kind
 
 
 def memory_events(memory: DataFrame, pid: int) -> Iterator[list[str]]:

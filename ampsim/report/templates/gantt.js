@@ -206,7 +206,8 @@
     context.restore();
   };
   const drawOutages = (context, schedule, colour) => {
-    // Times in which a device is down, striped, slow, dotted, or waits for others, ruled; behind the boxes.
+    // Times in which a device is down, striped, or crossed where updates are lost, copies its weights, lined,
+    // is slow, dotted, or waits for others, ruled; behind the boxes.
     const high = layout.rowHeight;
     for (const [row, start, end, look] of schedule.outages) {
       const [left, right] = [Math.max(layout.gutter, x(start)), Math.min(layout.gutter + layout.plot, x(end))];
@@ -225,9 +226,18 @@
         if (look === "waits") {
           context.moveTo(from, row * high);
           context.lineTo(from, (row + 1) * high);
-        } else if (look === "down") {
+        } else if (look === "down" || look === "lost") {
           context.moveTo(from, row * high);
           context.lineTo(from + high, (row + 1) * high);
+          if (look === "lost") {
+            context.moveTo(from + high, row * high);
+            context.lineTo(from, (row + 1) * high);
+          }
+        } else if (look === "checkpoint") {
+          for (let down = 2; down < high; down += 5) {
+            context.moveTo(from, row * high + down);
+            context.lineTo(from + 5, row * high + down);
+          }
         } else {
           for (let down = 2; down < high; down += 5) context.rect(from, row * high + down, 1.2, 1.2);
         }

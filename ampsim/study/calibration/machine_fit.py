@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,20 +10,26 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.errors import OptionError
-from ampsim.hardware import Device
-from ampsim.hardware.cost import rate_flop_per_s
+from ampsim.hardware import Device, occupancy_s
 from ampsim.study.calibration.least_squares import (
     SingularFit,
     least_squares,
     student_quantile,
 )
 from ampsim.study.calibration.machine_points import Kind, MachinePoint
+from ampsim.study.calibration.surface_fit import Grid, Rated, fit_grid
 
-PASSES: Final = 20
-"""Of the median polish (chosen: it stands after a few)."""
+PASSED: Final[tuple[str, ...]] = (
+    "operation_overhead_s",
+    "pass_bandwidth_bytes_per_s",
+    "functions_per_s",
+)
+"""The numbers that light operations decide."""
 
-POINTS_MIN: Final[dict[Kind, int]] = {"product": 4, "light": 3, "memory": 1, "step": 1}
-"""Least points of each kind: more than the numbers that they decide."""
+POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
+"""Least points of each kind: more than the numbers that they decide, and products of both ways."""
+
+WAYS: Final = ("forward", "backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,13 @@ class MachineFit:
         numbers: of a device, by its keys.
         points: what was measured.
         residuals: fitted over measured seconds, less 1, of each point.
-        factors: by which a 95 % interval reaches below and above `operation_overhead_s` and
-            `light_bandwidth_bytes_per_s`.
+        factors: by which a 95 % interval reaches below and above each of `PASSED`.
     """
 
     numbers: dict[str, Any]
     points: tuple[MachinePoint, ...]
     residuals: tuple[float, ...]
-    factors: tuple[float, float]
+    factors: dict[str, float]
 
     def of(self, kind: Kind) -> list[float]:
         """Residuals of the points of one kind."""
@@ -53,9 +57,10 @@ class MachineFit:
 def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
     """Fit a device to measured points.
 
-    Light operations decide overhead and bandwidth, t = operations · o + bytes / b, by least squares
-    of logarithms. Products, less their overhead, decide the FLOP rate and its fractions by
-    rows and by elements of the matrix, whose logarithms add up, by Tukey's median polish.
+    Light operations decide an overhead, a bandwidth and a rate of functions, t = operations · o +
+    bytes / b + functions / f, by least squares of logarithms. Products, less their overhead,
+    decide the fractions of the FLOP rate over rows and elements (`surface_fit`), forward and
+    backward; the rate is that of the fastest.
 
     Raises:
         OptionError: there are too few points of a kind.
@@ -69,14 +74,11 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
                 f"a machine's device takes at least {least} points of kind {kind}, got "
                 f"{len(by_kind[kind])}; measure more shapes"
             )
-    overhead_s, bandwidth, factors = _light(by_kind["light"])
-    memory = statistics.median(one.bytes / one.seconds for one in by_kind["memory"])
+    passed, factors = _passes(by_kind["light"])
     numbers: dict[str, Any] = {
-        **_rates(by_kind["product"], overhead_s),
-        "operation_overhead_s": overhead_s,
+        **_rates(by_kind["product"], passed["operation_overhead_s"]),
+        **passed,
         "step_overhead_s": by_kind["step"][0].seconds,
-        "memory_bandwidth_bytes_per_s": memory,
-        "light_bandwidth_bytes_per_s": bandwidth,
     }
     device = Device(name="machine", **numbers)
     residuals = [predicted_s(device, one) / one.seconds - 1 for one in points]
@@ -87,66 +89,80 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
     """Seconds of a point on a device, without what a step takes beside its operations."""
     if point.kind == "step":
         return device.step_overhead_s
-    overhead_s = point.operations * device.operation_overhead_s
+    rows, elements = None, None
     if point.kind == "product":
-        k, d_in, d_out = point.shape
-        return overhead_s + point.flop / rate_flop_per_s(device, k, d_in * d_out)
-    memory = device.memory_bandwidth_bytes_per_s
-    light = device.light_bandwidth_bytes_per_s
-    bandwidth = memory if point.kind == "memory" else light
-    assert bandwidth is not None
-    return overhead_s + point.bytes / bandwidth
+        rows, elements = point.shape[0], point.shape[1] * point.shape[2]
+    seconds = occupancy_s(
+        device,
+        point.work,
+        is_light=point.kind == "light",
+        rows=rows,
+        matrix_elements=elements,
+        is_backward=point.what == "backward",
+    )
+    return seconds - device.step_overhead_s
 
 
-def _light(points: Sequence[MachinePoint]) -> tuple[float, float, tuple[float, float]]:
-    """Overhead, bandwidth, and the ends of a 95 % interval as a factor on each."""
-    operations, moved, logs = (
+def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str, float]]:
+    """The numbers `PASSED`, and the ends of a 95 % interval as a factor on each."""
+    operations, moved, functions, logs = (
         np.array(values, float)
         for values in zip(
-            *((p.operations, p.bytes, math.log(p.seconds)) for p in points), strict=True
+            *(
+                (
+                    one.work.operations,
+                    one.work.pass_bytes or one.work.bytes,
+                    one.work.functions,
+                    math.log(one.seconds),
+                )
+                for one in points
+            ),
+            strict=True,
         )
     )
 
     def residuals(at: Sequence[float]) -> np.ndarray:
-        return np.log(operations * math.exp(at[0]) + moved * math.exp(-at[1])) - logs
+        overhead, bandwidth, rate = map(math.exp, at)
+        return np.log(operations * overhead + moved / bandwidth + functions / rate) - logs
 
-    start, bounds = (math.log(1e-6), math.log(1e10)), ((-23.0, 0.0), (10.0, 40.0))
+    start = (math.log(1e-6), math.log(1e10), math.log(1e9))
+    bounds = ((-23.0, 0.0), (10.0, 40.0), (10.0, 40.0))
     try:
         found = least_squares(residuals, start, bounds)
     except SingularFit:
         raise OptionError(
-            "the light operations do not tell overhead from bandwidth; measure payloads of more "
-            "sizes"
+            "the light operations do not tell overhead, bandwidth and functions from each other; "
+            "measure payloads of more sizes"
         ) from None
     margin = student_quantile(0.975, found.freedom) * np.array(found.error)
-    factors = (float(np.exp(margin[0])), float(np.exp(margin[1])))
-    return math.exp(found.at[0]), math.exp(found.at[1]), factors
+    values = dict(zip(PASSED, map(math.exp, found.at), strict=True))
+    return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
-    """The FLOP rate, and its fractions by rows and by elements."""
-    rates = [one.flop / max(one.seconds - overhead_s, 0.1 * one.seconds) for one in points]
-    logs = np.log(rates)
-    rows = np.array([one.shape[0] for one in points])
-    elements = np.array([one.shape[1] * one.shape[2] for one in points])
-    by_rows, by_elements = dict.fromkeys(rows.tolist(), 0.0), dict.fromkeys(elements.tolist(), 0.0)
-    for _ in range(PASSES):
-        for places, effects, others, of_others in (
-            (rows, by_rows, elements, by_elements),
-            (elements, by_elements, rows, by_rows),
-        ):
-            left = logs - np.array([of_others[one] for one in others.tolist()])
-            for value in effects:
-                effects[value] = float(np.median(left[places == value]))
-    top = max(by_rows.values()) + max(by_elements.values())
-    return {
-        "flop_per_s": float(np.exp(top)),
-        "efficiency": _curve(by_rows),
-        "matrix_efficiency": _curve(by_elements),
+    """The highest FLOP rate of a product, and its fractions forward and backward.
+
+    Raises:
+        OptionError: all products are of one way.
+    """
+    grids: list[Grid] = []
+    for way in WAYS:
+        products = [
+            Rated(
+                one.shape[0],
+                one.shape[1] * one.shape[2],
+                one.work.flop,
+                one.seconds,
+                one.work.operations * overhead_s,
+            )
+            for one in points
+            if one.what == way
+        ]
+        if not products:
+            raise OptionError(f"a machine's device takes products {way}, got none; measure some")
+        grids.append(fit_grid(products))
+    fastest = max(one.work.flop / one.seconds for one in points)
+    fractions = {
+        f"{way}_efficiency": grid.fractions(fastest) for way, grid in zip(WAYS, grids, strict=True)
     }
-
-
-def _curve(effects: dict[int, float]) -> list[tuple[int, float]]:
-    """Fractions of the largest, at ascending counts."""
-    top = max(effects.values())
-    return [(count, round(float(np.exp(effects[count] - top)), 4)) for count in sorted(effects)]
+    return {"flop_per_s": fastest, **fractions}

@@ -11,17 +11,23 @@ import pandas as pd
 from ampsim.hardware.record import Machine
 from ampsim.study.calibration.device_text import rounded
 from ampsim.study.calibration.machine_fit import MachineFit
-from ampsim.study.calibration.machine_points import Kind
+from ampsim.study.calibration.machine_points import STACKED, Kind
 from ampsim.toml_text import to_toml
 from ampsim.units import format_percent
 
+_LIGHT: Final = "light operations after a product, at shapes of the shipped models"
+
 _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
-    "flop_per_s": ("product", "products of one thread in single precision"),
-    "efficiency": ("product", "medians over matrices of the same products, by rows"),
-    "matrix_efficiency": ("product", "medians over rows of the same products, by elements"),
-    "operation_overhead_s": ("light", "light operations at shapes of the shipped models"),
-    "light_bandwidth_bytes_per_s": ("light", "the same light operations"),
-    "memory_bandwidth_bytes_per_s": ("memory", "numpy.add of arrays of 64 MiB in place"),
+    "flop_per_s": ("product", "the fastest product of one thread in single precision"),
+    "forward_efficiency": ("product", "products of forward steps, by rows and elements"),
+    "backward_efficiency": (
+        "product",
+        f"both products of backward steps, that of the weight's gradient for {STACKED} messages of "
+        "few rows at once",
+    ),
+    "operation_overhead_s": ("light", _LIGHT),
+    "pass_bandwidth_bytes_per_s": ("light", _LIGHT),
+    "functions_per_s": ("light", _LIGHT),
     "step_overhead_s": ("step", "what a plain loop takes for a message beside its operations"),
 }
 
@@ -49,9 +55,10 @@ def points_text(fit: MachineFit) -> str:
             "kind": point.kind,
             "operation": point.what,
             "shape": " x ".join(map(str, point.shape)),
-            "flop": point.flop,
-            "bytes": point.bytes,
-            "operations": point.operations,
+            "flop": point.work.flop,
+            "bytes": point.work.pass_bytes or point.work.bytes,
+            "operations": point.work.operations,
+            "functions": point.work.functions,
             "seconds": point.seconds,
             "spread": point.spread,
             "residual": residual,
@@ -71,11 +78,10 @@ def summary(fit: MachineFit) -> str:
 
 def _source(key: str, fit: MachineFit) -> str:
     kind, noun = _NOUNS[key]
-    text = f"{noun}; medians of rounds, processor time; {_errors(fit, kind)}"
-    for place, own in enumerate(("operation_overhead_s", "light_bandwidth_bytes_per_s")):
-        if key == own:
-            factor, value = fit.factors[place], fit.numbers[key]
-            text += f"; 95 % interval {value / factor:.3g} to {value * factor:.3g}"
+    text = f"{noun}; lower quartiles of rounds; {_errors(fit, kind)}"
+    if key in fit.factors:
+        factor, value = fit.factors[key], fit.numbers[key]
+        text += f"; 95 % interval {value / factor:.3g} to {value * factor:.3g}"
     return text
 
 

@@ -34,13 +34,16 @@ SIGNS: Final[dict[str, int]] = {
     "dispatch_s": -1,
     "copy_bandwidth_bytes_per_s": 1,
     "copy_latency_s": -1,
+    "pass_bandwidth_bytes_per_s": 1,
+    "functions_per_s": 1,
 }
 """What can be fitted: the keys of a device that are rates, 1, or durations, -1."""
 
 TIMELESS: Final = frozenset(
     {
-        "cache_bytes", "efficiency", "matrix_efficiency", "memory_bytes", "jitter_cv",
-        "idle_power_w", "busy_power_w", "price_usd_per_h",
+        "cache_bytes", "efficiency", "matrix_efficiency", "forward_efficiency",
+        "backward_efficiency", "memory_bytes", "jitter_cv", "idle_power_w", "busy_power_w",
+        "price_usd_per_h",
     }
 )  # fmt: skip
 """All other numbers of a device: they scale no time."""

@@ -125,6 +125,7 @@ DEVICE: dict[str, Any] = {
     "message_overhead_s": 1e-7,
     "copy_bandwidth_bytes_per_s": 1e9,
     "copy_latency_s": 1e-7,
+    "functions_per_s": 1e9,
     "sources": {
         key: {"kind": "assumed", "text": "for a test"}
         for key in (
@@ -132,7 +133,7 @@ DEVICE: dict[str, Any] = {
             *("cache_bytes", "cache_bandwidth_bytes_per_s", "step_overhead_s", "memory_bytes"),
             *("light_bandwidth_bytes_per_s", "matrix_efficiency", "jitter_cv", "idle_power_w"),
             *("busy_power_w", "price_usd_per_h", "message_overhead_s"),
-            *("copy_bandwidth_bytes_per_s", "copy_latency_s"),
+            *("copy_bandwidth_bytes_per_s", "copy_latency_s", "functions_per_s"),
         )
     },
 }

@@ -7,10 +7,12 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ampsim
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.report.perfetto.hardware import outage_events
 from ampsim.report.perfetto.trace import Trace, write_perfetto
 
 EVENTS = (
@@ -62,6 +64,14 @@ def test_each_outage_is_a_slice_of_its_worker_and_slices_that_overlap_have_lanes
         ("worker 0: outages, lane 2", "slow", 4.0, 8.0),
         ("worker 1: outages", "pause", 5.0, pytest.approx(35.0)),
     ]
+
+
+def test_updates_that_were_lost_are_told_by_name():
+    columns = {"worker": [0, 0], "kind": ["stop"] * 2, "start_s": [1.0, 3.0], "end_s": [2.0, 4.0]}
+    table = pd.DataFrame({**columns, "checkpoint_s": [0.5, np.nan], "updates_lost": [7, 0]})
+    lines = [line for part in outage_events(table, 1, iter(range(9)), 9.0) for line in part]
+    names = [json.loads(line)["name"] for line in lines if json.loads(line)["ph"] == "X"]
+    assert names == ["stop, 7 updates lost", "stop"]
 
 
 def test_an_outage_that_outlasts_the_run_is_cut_at_its_end(usual, tmp_path, check_rules):

@@ -1,0 +1,115 @@
+"""Efficiency over rows and matrix together: a table, between whose points time is interpolated.
+
+Two curves that are multiplied, one over rows and one over the matrix, cannot say that a library has
+a fast way for products that are small in both. A table can. A product of k rows first brings its
+matrix into the form that the kernel reads, which does not depend on k, and then works on each row
+(Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008), so seconds are
+linear in rows: at a point's rows and those of the next there are other kernels, not other laws.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Annotated, Any, TypeAlias, cast
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from ampsim.hardware.efficiency import COUNT_MAX
+from ampsim.shown import short
+
+Points: TypeAlias = tuple[tuple[int, int, float], ...]
+Parts: TypeAlias = list[tuple[int, float]]
+
+
+def fraction_on(surface: Sequence[tuple[int, int, float]], rows: int, elements: int) -> float:
+    """Return the fraction of the FLOP rate that a step with so many rows and elements reaches.
+
+    Between two points seconds are linear in rows, so the fraction's inverse is linear in 1 / rows;
+    and it is linear in the logarithm of elements. Outside, the fraction is that of the nearest
+    edge.
+
+    >>> table = [(1, 100, 0.1), (1, 10_000, 0.2), (100, 100, 0.5), (100, 10_000, 1.0)]
+    >>> fraction_on(table, 100, 100), fraction_on(table, 10_000, 1)
+    (0.5, 0.5)
+    >>> round(1 / fraction_on(table, 2, 100), 12)  # (1 row: 10; 100 rows: 200; 2 rows: 11.92) / 2
+    5.959595959596
+    """
+    heights = {(row, element): fraction for row, element, fraction in surface}
+    by_rows = row_parts({row for row, _element in heights}, rows)
+    by_elements = element_parts({element for _row, element in heights}, elements)
+    return 1 / sum(
+        row_part * element_part / heights[row, element]
+        for (row, row_part), (element, element_part) in product(by_rows, by_elements)
+    )
+
+
+def row_parts(places: set[int], rows: int) -> Parts:
+    """The places around `rows` and their parts in the inverse of the fraction there."""
+    return _parts_of(places, rows, lambda count: -1 / count)
+
+
+def element_parts(places: set[int], elements: int) -> Parts:
+    """The same of `elements`."""
+    return _parts_of(places, elements, math.log)
+
+
+def _parts_of(places: set[int], count: int, scale: Callable[[int], float]) -> Parts:
+    ascending = sorted(places)
+    after = bisect_right(ascending, count)
+    if after == 0 or after == len(ascending):
+        return [(ascending[-1] if after else ascending[0], 1.0)]
+    low, high = ascending[after - 1], ascending[after]
+    part = (scale(count) - scale(low)) / (scale(high) - scale(low))
+    return [(low, 1.0 - part), (high, part)]
+
+
+def _checked(value: Any) -> Points | None:
+    if value is None:
+        return None
+    points = _parts(value)
+    if not points:
+        example = "a list of [rows, elements, fraction] such as [[1, 1000, 0.1], [64, 1000, 0.9]]"
+        raise _wrong(example, short(value))
+    surface = tuple(map(_point, points))
+    all_rows, all_elements = (sorted({one[place] for one in surface}) for place in (0, 1))
+    if [one[:2] for one in surface] != list(product(all_rows, all_elements)):
+        raise _wrong(
+            f"each of {len(all_rows)} rows with each of {len(all_elements)} elements once, rows "
+            "ascending, and elements within them",
+            f"{len(surface)} points",
+        )
+    return surface
+
+
+def _point(value: Any) -> tuple[int, int, float]:
+    parts = _parts(value)
+    if len(parts) != 3:
+        raise _wrong("[rows, elements, fraction] in each place", short(value))
+    *counts, fraction = parts
+    for noun, count in zip(("rows", "elements"), counts, strict=True):
+        if type(count) is not int or not 1 <= count <= COUNT_MAX:
+            raise _wrong(f"{noun} as a whole number, 1 to {COUNT_MAX}", short(count))
+    if type(fraction) not in (int, float) or not 0 < fraction <= 1:
+        raise _wrong("a fraction above 0 and at most 1", short(fraction))
+    return (counts[0], counts[1], float(fraction))
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+
+
+def _wrong(expected: str, got: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "efficiency", "expected {expected}, got {got}", {"expected": expected, "got": got}
+    )
+
+
+Surface: TypeAlias = Annotated[Points | None, BeforeValidator(_checked)]
+"""Points (rows, elements of the weight matrix, fraction of the FLOP rate), a full grid; or None."""
+
+SURFACES = ("forward_efficiency", "backward_efficiency")
+"""The keys of a device that are surfaces."""
