@@ -79,6 +79,8 @@ class SyncSGD(Collected):
     @property
     def averaged_ranks(self) -> int | None:
         """Ranks whose mean gradient is one step."""
+        if not self.backup_ranks:
+            return super().averaged_ranks
         return None if self.ranks is None else self.ranks - self.backup_ranks
 
     def ranks_on(self, workers: int) -> int:
