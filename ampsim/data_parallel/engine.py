@@ -57,6 +57,7 @@ class SolverEngine:
         cluster: Cluster,
         placement: Sequence[int],
         solver: Solver,
+        *,
         recorder: Recorder,
         settings: RunSettings,
     ) -> None:

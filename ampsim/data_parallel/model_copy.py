@@ -60,9 +60,9 @@ class ModelCopy(Rank):
             setting.cluster,
             list(placement),
             solver.inside,
-            _recorder_of(setting),
-            setting.run,
-            shared,
+            recorder=_recorder_of(setting),
+            settings=setting.run,
+            shared=shared,
         )
         self.controller = self.assembly.controller
         self.controller.between = self

@@ -125,6 +125,7 @@ class Assembly:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
+        *,
         recorder: Recorder,
         settings: RunSettings,
         shared: SharedMachine | None = None,

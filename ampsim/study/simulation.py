@@ -102,21 +102,15 @@ class Simulation:
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
         workers = place_under(schedule, placed, self._graph, cluster, seed=seed, probed=probed)
-        self._training = Training(
-            model,
-            self._graph,
-            cluster,
-            workers,
-            schedule,
-            RunSettings(
-                clock=SimClock() if clock is None else clock,
-                is_abstract=mode == "sleep",
-                counts_memory=_counts_memory(cluster, mode, counts_memory),
-                seed=seed,
-                times_validation=times_validation,
-                spans_kept=spans_kept,
-            ),
+        settings = RunSettings(
+            clock=SimClock() if clock is None else clock,
+            is_abstract=mode == "sleep",
+            counts_memory=_counts_memory(cluster, mode, counts_memory),
+            seed=seed,
+            times_validation=times_validation,
+            spans_kept=spans_kept,
         )
+        self._training = Training(model, self._graph, cluster, workers, schedule, settings=settings)
         if on_items is not None:
             self._training.tell_items(on_items)
         self.train_count = self._data.count("train")

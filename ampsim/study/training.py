@@ -152,6 +152,7 @@ class Training:
         cluster: Cluster,
         workers: Sequence[int],
         schedule: Schedule,
+        *,
         settings: RunSettings | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
@@ -165,14 +166,15 @@ class Training:
             known, cluster.workers, settings.spans_kept, has_lanes=cluster.has_lanes
         )
         self._epoch = 0
-        job, place, how = job_of(model, graph), (cluster, list(workers)), (self.recorder, settings)
+        job, place = job_of(model, graph), (cluster, list(workers))
+        how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, Solver):
-                made = SolverEngine(job, model.bare_graph, *place, schedule, *how)
+                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
                 self._method: Method = DataParallel(made)
                 self._engine: Any = made
             else:
-                self._engine = Engine(job, *place, schedule, *how)
+                self._engine = Engine(job, *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
