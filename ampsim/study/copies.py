@@ -45,7 +45,8 @@ def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
     """How many ranks and servers a schedule or solver has on so many workers."""
     if not isinstance(schedule, Solver):
         return {"ranks": 1, "servers": 0}
-    return {"ranks": schedule.ranks_on(workers), "servers": schedule.server_count}
+    ranks = schedule.ranks_on(workers) * schedule.copies_per_rank
+    return {"ranks": ranks, "servers": schedule.server_count}
 
 
 def _ratio(model: Model) -> float | None:

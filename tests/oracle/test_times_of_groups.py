@@ -10,6 +10,7 @@ import pytest
 from solver_cases import Link, cluster, model
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.hardware import Cluster
 from ampsim.hardware.cluster import Route
 
@@ -203,3 +204,36 @@ def test_a_rank_of_a_group_waits_for_its_group_and_then_with_it():
     for worker, own_s in enumerate([fast_s, slow_s, fast_s, fast_s]):
         assert found[worker] == pytest.approx(slow_s - own_s + exchange_s, rel=1e-9)
     assert result.wait_share == pytest.approx(found.sum() / (4 * result.makespan_s), rel=1e-12)
+
+
+def test_one_group_that_meets_nobody_else_takes_what_its_ranks_take_alone():
+    made, hosts = model(20, 1), two_levels(1, 4)
+    for outer in (Sync, ampsim.LocalSGD):
+        one = ampsim.simulate(made, hosts, outer(1, inner=Sync(4)), mode="sleep")
+        two = ampsim.simulate(made, hosts, Sync(4), mode="sleep")
+        assert one.makespan_s == two.makespan_s
+
+
+@pytest.mark.parametrize("name", ["easgd", "ea-wild", "sync-easgd"])
+def test_a_pull_is_charged_with_the_step_it_goes_with_or_alone_after_steps_inside(name):
+    """Three FLOP a parameter; a group of local-sgd has made its steps before it exchanges."""
+    step, pull = 3 * 2, 3 * (BYTES // 8)  # an update is charged for the 3 x 2 weights
+    for inner, expected in (
+        (Sync(2), {step + pull}),
+        (ampsim.LocalSGD(2, period=2), {step, pull}),
+    ):
+        chosen = SOLVERS[name](ranks=2, inner=inner)
+        result = ampsim.simulate(model(32, 1), cluster([1e9] * 5), chosen, mode="sleep")
+        spans = result.spans[(result.spans["worker"] < 4) & (result.spans["direction"] == "update")]
+        assert set(spans["flop"]) == expected
+        assert set(spans["worker"]) == {0, 1, 2, 3}
+
+
+def test_batches_of_a_group_go_to_its_ranks_in_their_order():
+    hosts = cluster([1e9] * 5)
+    chosen = ampsim.EASGD(2, inner=ampsim.LocalSGD(2, period=3))
+    spans = ampsim.simulate(model(12, 1), hosts, chosen, mode="sleep").spans
+    taken = spans[spans["direction"] == "forward"].drop_duplicates(["worker", "instance"])
+    taken = taken[(taken["worker"] >= 0) & (taken["instance"] < 12)]
+    found = taken.groupby("worker")["instance"].apply(list).to_dict()
+    assert found == {0: [0, 2, 4], 1: [1, 3, 5], 2: [6, 8, 10], 3: [7, 9, 11]}

@@ -15,6 +15,7 @@ from ampsim.data_parallel import SOLVERS, name_of
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
+from ampsim.study.copies import counts_of
 from ampsim.study.learning_rates import averaged
 from ampsim.study.schedule_names import labels_of, schedules_of
 
@@ -155,6 +156,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ampsim.SyncSGD(overlap=True, inner=ampsim.SyncSGD(2)),
         "take overlap inside alone",
     ),
+    "backup ranks inside": (
+        lambda: ampsim.EAWild(inner=ampsim.SyncSGD(4, backup_ranks=1)),
+        "inner of ea-wild: .*leave backup_ranks out",
+    ),
+    "backup ranks outside": (
+        lambda: ampsim.SyncSGD(4, backup_ranks=1, inner=ampsim.SyncSGD(2)),
+        "inner of sync-sgd: .*leave backup_ranks out",
+    ),
     "workers twice": (
         lambda: ampsim.EAWild(inner=ampsim.SyncSGD(2, workers_per_rank=2), workers_per_rank=4),
         "workers_per_rank is of each copy, here and inside; say it once, got 4 and 2",
@@ -255,3 +264,4 @@ def test_what_tables_say_of_groups_counts_their_copies(chosen, copies, in_one_st
     assert chosen.copies == copies
     assert averaged(chosen) == in_one_step
     assert chosen.admission.in_flight_max == in_flight
+    assert counts_of(chosen, 99) == {"ranks": copies, "servers": chosen.server_count}
