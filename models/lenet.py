@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 import ampsim
-from ampsim.data import ImageBatch, Mnist
+from ampsim.data import BatchWarmup, ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Conv2d, Flatten, Linear, MaxPool, ReLU, SoftmaxCrossEntropy
 from ampsim.optim import Learning, OptimizerName
@@ -48,6 +48,7 @@ class Config(Learning):
         more_filters: of the second.
         hidden: units of the layer before the classifier.
         batch: images in an instance.
+        batch_warmup_epochs: in which the batch grows from a tenth, epoch by epoch; 0 for none.
         optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
         learning_rate: of the method; in two-stage of gradient descent.
         momentum: of momentum, nesterov and lars; None for 0.9.
@@ -66,6 +67,7 @@ class Config(Learning):
     more_filters: Count = 50
     hidden: Count = 500
     batch: Count = 64
+    batch_warmup_epochs: Annotated[int, Field(ge=0)] = 0
     optimizer: OptimizerName = "momentum"
     learning_rate: Rate = 0.01
     weight_decay: Amount = 0.0005
@@ -111,8 +113,11 @@ def build(config: Config) -> ampsim.Model:
         if train_count is not None:
             options["train_count"] = train_count
         if config.data == "synthetic":
-            return Mnist.synthetic(seed, **options)
-        return Mnist.load(config.folder or None, **options)
+            made = Mnist.synthetic(seed, **options)
+        else:
+            made = Mnist.load(config.folder or None, **options)
+        warmup = config.batch_warmup_epochs
+        return BatchWarmup(made, warmup) if warmup else made
 
     return ampsim.Model(
         name="lenet",

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 import ampsim
-from ampsim.data import ImageBatch, Mnist
+from ampsim.data import BatchWarmup, ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import (
     Columns,
@@ -55,6 +55,7 @@ class Config(Learning):
     Args:
         hidden: width of the LSTM's state, and of what it reads.
         batch: images in an instance.
+        batch_warmup_epochs: in which the batch grows from a tenth, epoch by epoch; 0 for none.
         optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
         learning_rate: of the method; in two-stage of gradient descent.
         momentum: of momentum, nesterov and lars; None for 0.9.
@@ -72,6 +73,7 @@ class Config(Learning):
 
     hidden: Count = 128
     batch: Count = 256
+    batch_warmup_epochs: Annotated[int, Field(ge=0)] = 0
     optimizer: OptimizerName = "adam"
     learning_rate: Rate = 1e-3
     min_update_interval: Count = 1
@@ -148,8 +150,11 @@ def build(config: Config) -> ampsim.Model:
         if train_count is not None:
             options["train_count"] = train_count
         if config.data == "synthetic":
-            return Mnist.synthetic(seed, **options)
-        return Mnist.load(config.folder or None, **options)
+            made = Mnist.synthetic(seed, **options)
+        else:
+            made = Mnist.load(config.folder or None, **options)
+        warmup = config.batch_warmup_epochs
+        return BatchWarmup(made, warmup) if warmup else made
 
     messages = config.min_update_interval * STEPS
     return ampsim.Model(

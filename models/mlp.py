@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 import ampsim
-from ampsim.data import ImageBatch, Mnist
+from ampsim.data import BatchWarmup, ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 from ampsim.optim import Learning, OptimizerName
@@ -42,6 +42,7 @@ class Config(Learning):
         hidden: units of each hidden layer.
         layers: linear layers, the classifier among them.
         batch: images in an instance.
+        batch_warmup_epochs: in which the batch grows from a tenth, epoch by epoch; 0 for none.
         optimizer: the method: sgd, momentum, nesterov, adam, adagrad, lars or two-stage.
         learning_rate: of the method; in two-stage of gradient descent.
         momentum: of momentum, nesterov and lars; None for 0.9.
@@ -60,6 +61,7 @@ class Config(Learning):
     hidden: Annotated[int, Field(ge=1)] = 784
     layers: Annotated[int, Field(ge=1)] = 4
     batch: Annotated[int, Field(ge=1)] = 100
+    batch_warmup_epochs: Annotated[int, Field(ge=0)] = 0
     optimizer: OptimizerName = "sgd"
     learning_rate: Rate = 0.1
     min_update_interval: Annotated[int, Field(ge=1)] = 1
@@ -115,8 +117,11 @@ def build(config: Config) -> ampsim.Model:
         if config.valid_images:
             options["valid_count"] = config.valid_images
         if config.data == "synthetic":
-            return Mnist.synthetic(seed, **options)
-        return Mnist.load(config.folder or None, **options)
+            made = Mnist.synthetic(seed, **options)
+        else:
+            made = Mnist.load(config.folder or None, **options)
+        warmup = config.batch_warmup_epochs
+        return BatchWarmup(made, warmup) if warmup else made
 
     return ampsim.Model(
         name="mlp",

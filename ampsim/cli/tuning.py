@@ -131,6 +131,14 @@ class Tuning:
             "Under sync-sgd, add up a bucket beside the rest of the backward pass.",
         ),
     ] = None
+    backup_ranks: Annotated[
+        int | None,
+        optional(
+            "N",
+            "Ranks that a step of sync-sgd does not wait for: it has the first gradients of the "
+            "others.  [default: 0]",
+        ),
+    ] = None
     servers: Annotated[
         int | None,
         optional(
@@ -142,6 +150,12 @@ class Tuning:
     momentum: Annotated[
         float | None,
         optional("X", "Of the server's steps under async-sgd.  [default: as the model says]"),
+    ] = None
+    staleness_rate: Annotated[
+        bool | None,
+        optional(
+            None, "Under async-sgd, apply a gradient with the learning rate over its staleness."
+        ),
     ] = None
     moving_rate: Annotated[
         float | None,

@@ -1,6 +1,7 @@
 """Data sets behind one interface; one file per data set."""
 
 from ampsim.data.arrays import ArrayBatch, ArrayDataset, Instance, pump_arrays
+from ampsim.data.batch_warmup import BatchWarmup
 from ampsim.data.dataset import Dataset, Split
 from ampsim.data.download import fetch
 from ampsim.data.glove import WordVectors, read_vectors
@@ -22,6 +23,7 @@ __all__ = [
     "UNKNOWN",
     "ArrayBatch",
     "ArrayDataset",
+    "BatchWarmup",
     "Copy",
     "DataFile",
     "DataSource",

@@ -29,7 +29,11 @@ class Dataset(Protocol[BatchT_co]):
         ...
 
     def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives, the same in every epoch."""
+        """How many batches `batches` gives, the same in every epoch.
+
+        A data set of which that is not so says how many "train" has in the first one here, and in
+        any by a method `epoch_batches(epoch)`.
+        """
         ...
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[BatchT_co]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -28,6 +29,8 @@ class Deal:
             epoch; none for a rank that only meets the others this time.
         first: the first instance's number; the others follow.
         rows: items in all of them.
+        passed: instances of its epoch that were dealt out before it.
+        whole: instances of its epoch; infinite where no learning rate changes within it.
         is_last: whether the ranks of a group meet after it, in any case.
     """
 
@@ -35,7 +38,17 @@ class Deal:
     batches: tuple[Any, ...]
     first: int
     rows: int
+    passed: int
+    whole: float
     is_last: bool = False
+
+    @property
+    def at(self) -> float:
+        """Where in time its first instance is, in epochs, for learning rates.
+
+        The epoch itself, unless it is known how many instances that has.
+        """
+        return self.epoch if math.isinf(self.whole) else self.epoch + self.passed / self.whole
 
 
 class Deals(Protocol):
@@ -59,6 +72,9 @@ class Dealer:
         in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
             last one some ranks may have nothing.
         on_epoch: called with an epoch when all of its deals are closed.
+
+    Attributes:
+        dealt: ranks that have batches in the last round.
     """
 
     def __init__(
@@ -72,10 +88,14 @@ class Dealer:
         self._next: list[Any] = []
         self._later: Later | None = None
         self._open: dict[int, int] = {}
-        self._number = 0
+        self._number = self._first = 0
+        self._whole_of: Callable[[int], float] = lambda _epoch: math.inf
+        self._whole = math.inf
         self._rounds: dict[int, list[Deal | None]] = {}
         self._left: dict[int, int] = {}
         self._round_of = [0] * ranks
+        self._returned: list[Deal] = []
+        self.dealt = 0
 
     def offer(self, epoch: int, batches: Iterable[Any], later: Later | None) -> None:
         """Deal out `batches` as those of `epoch`, unless they are dealt out already.
@@ -89,6 +109,10 @@ class Dealer:
         if epoch > self._epoch:
             assert not self._next, f"epoch {epoch} before epoch {self._epoch} is dealt out"
             self._start(epoch, batches)
+
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
+        self._whole_of = batches_of
 
     def take(self, rank: int) -> Deal | None:
         """What `rank` does next; None where there is nothing left."""
@@ -107,12 +131,18 @@ class Dealer:
             del self._rounds[number], self._left[number]
         return deal
 
+    def give_back(self, deal: Deal) -> None:
+        """Take back a deal that nothing came of; it is the first to be dealt out again."""
+        if deal.batches:
+            self._returned.append(deal)
+            self._returned.sort(key=lambda one: one.first)
+
     def close(self, deal: Deal) -> None:
         """Note that what a deal was for has been done."""
         if not deal.batches:
             return
         self._open[deal.epoch] -= 1
-        is_dealt_out = deal.epoch < self._epoch or not self._next
+        is_dealt_out = deal.epoch < self._epoch or not (self._next or self._returned)
         if is_dealt_out and not self._open[deal.epoch]:
             del self._open[deal.epoch]
             self._on_epoch(deal.epoch)
@@ -127,7 +157,7 @@ class Dealer:
         return sum(self._open.values())
 
     def _start(self, epoch: int, batches: Iterable[Any]) -> None:
-        self._epoch = epoch
+        self._epoch, self._first, self._whole = epoch, self._number, self._whole_of(epoch)
         self._batches = iter(batches)
         self._open[epoch] = 0
         self._look_ahead()
@@ -137,15 +167,19 @@ class Dealer:
 
     def _deal(self) -> Deal | None:
         """The next batches; those of another epoch where this one is dealt out."""
-        if not self._next and self._later is not None:
+        if not (self._next or self._returned) and self._later is not None:
             self._start(self._epoch + 1, self._later(self._epoch + 1))
         return self._same_epoch()
 
     def _same_epoch(self) -> Deal | None:
+        if self._returned:
+            return self._returned.pop(0)
         if not self._next:
             return None
         batches = tuple(self._next)
-        deal = Deal(self._epoch, batches, self._number, sum(one.rows for one in batches))
+        rows = sum(one.rows for one in batches)
+        passed = self._number - self._first
+        deal = Deal(self._epoch, batches, self._number, rows, passed, self._whole)
         self._number += len(batches)
         self._open[self._epoch] += 1
         self._look_ahead()
@@ -156,5 +190,7 @@ class Dealer:
         first = self._deal()
         if first is None:
             return None
-        nothing = Deal(first.epoch, (), first.first, 0)
-        return [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
+        nothing = Deal(first.epoch, (), first.first, 0, first.passed, first.whole)
+        deals = [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
+        self.dealt = sum(bool(one.batches) for one in deals)
+        return [*deals]

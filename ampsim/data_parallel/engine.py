@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import (
     BARE,
     optimizer_of,
@@ -55,6 +57,7 @@ class SolverEngine:
         cluster: Cluster,
         placement: Sequence[int],
         solver: Solver,
+        *,
         recorder: Recorder,
         settings: RunSettings,
     ) -> None:
@@ -117,11 +120,13 @@ class SolverEngine:
         """Give ranks what they exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
         self._visits: Visits | None = None
-        self._exchange: Meeting | Visits
+        self._exchange: Meeting | Visits | FirstRanks
         if solver.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
             self._exchange = self._visits = Visits(setting, self._ranks, servers)
+        elif solver.spare_ranks:
+            self._exchange = FirstRanks(setting, self._ranks, self._dealer)
         else:
             self._exchange = Meeting(setting, self._ranks, outer)
         for rank in self._ranks:
@@ -170,6 +175,10 @@ class SolverEngine:
                 node.adopt(theta)
         return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
 
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
+        self._dealer.expect(batches_of)
+
     def note_overtaken(self) -> None:
         """Record transfers that are under way, as far as later ones have been recorded."""
         self._setting.fabric.note_overtaken()
@@ -182,7 +191,12 @@ class SolverEngine:
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies
         for copy in self._copies:
-            copy.controller.on_finish = self._tell
+            copy.controller.on_finish = partial(self._tell_of, copy)
+
+    def _tell_of(self, rank: Rank, items: int) -> None:
+        """Tell of items, unless nothing comes of them."""
+        if rank.calling_off is None or not rank.calling_off.is_on:
+            self.on_items(items)
 
     def _tell(self, items: int) -> None:
         self.on_items(items)

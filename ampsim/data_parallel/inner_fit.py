@@ -28,6 +28,11 @@ class Decisions(Protocol):
         ...
 
     @property
+    def spare_ranks(self) -> int:
+        """As of `Solver`."""
+        ...
+
+    @property
     def ranks(self) -> int | None:
         """As of `Solver`."""
         ...
@@ -66,6 +71,8 @@ def fault_of_group(solver: Decisions, inner: Decisions) -> str | None:
             f"{inner.name} must say how many ranks a group has; take ranks=4, or "
             f"inner='{inner.name}:4'"
         )
+    if solver.spare_ranks or inner.spare_ranks:
+        return "only ranks of one copy can be called off; leave backup_ranks out"
     if solver.overlaps_backward:
         return "a group sends when all of its gradients are there; take overlap inside alone"
     return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)

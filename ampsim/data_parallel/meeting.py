@@ -149,7 +149,7 @@ class Meeting:
         if gradient is None:  # a rank without a batch: the spring alone
             return setting.solver.local(theta, theta, centre, setting.pull, _no_step)
         assert rank.deal is not None
-        step = rank.own.step(place, setting.rate(rank.deal.epoch), now_s)
+        step = rank.own.step(place, setting.rate_of(rank.deal), now_s)
         stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
         rank.own.versions[place] += 1
         return stepped
@@ -281,9 +281,9 @@ class Meeting:
         centre.versions[place] += 1
 
     def _rate(self) -> float:
-        """The rate of the epoch of this round."""
-        epoch = next((rank.deal.epoch for rank in self._ranks if rank.deal is not None), 0)
-        return self._setting.rate(epoch)
+        """The rate of the first instance of this round."""
+        deals = [rank.deal for rank in self._ranks if rank.deal is not None]
+        return self._setting.rate_of(deals[0])
 
     def _note_distances(self) -> None:
         """How far each rank is from the centre, before they meet, where they may differ."""

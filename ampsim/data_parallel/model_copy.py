@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ampsim.data_parallel.calling_off import CallingOff
 from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
@@ -52,15 +53,16 @@ class ModelCopy(Rank):
             self,
             work_in_rank if setting.is_pulled or not drains else None,
             self._computed if solver.overlaps_backward else None,
+            is_stoppable=solver.spare_ranks > 0,
         )
         self.assembly = Assembly(
             job,
             setting.cluster,
             list(placement),
             solver.inside,
-            _recorder_of(setting),
-            setting.run,
-            shared,
+            recorder=_recorder_of(setting),
+            settings=setting.run,
+            shared=shared,
         )
         self.controller = self.assembly.controller
         self.controller.between = self
@@ -79,6 +81,8 @@ class ModelCopy(Rank):
             one.node.is_training = True
             if one.is_loss:
                 one.forward_routes = one.gradient_routes
+        if self._setting.solver.spare_ranks:
+            self.calling_off = CallingOff(self.assembly)
 
     def _computed(self, message: Message) -> None:
         """Note that a node has the gradients of all instances of the deal."""
@@ -113,7 +117,7 @@ class ModelCopy(Rank):
 
     def _compute(self, deal: Deal, cause: Cause) -> None:
         if self._updater is not None:
-            self._updater.start_epoch(deal.epoch)
+            self._updater.start_epoch(deal.epoch, deal.first - deal.passed, deal.whole)
             self._is_inside = True
         if self._setting.solver.overlaps_backward:
             for placed in self.learners:
@@ -127,6 +131,9 @@ class ModelCopy(Rank):
     def drained(self, cause: Cause) -> None:
         """Take the gradients of its deal, and what the losses said."""
         assert self.deal is not None
+        if self.calling_off is not None and self.calling_off.is_on:
+            self.calling_off.end(cause)
+            return
         self._totals(self.deal.epoch).include(self.controller.totals)
         self.rows += self.deal.rows
         if self._updater is not None:  # a node may be about to send itself an update

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ampsim.data_parallel.calling_off import CallingOff
 from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import Setting
@@ -62,6 +63,7 @@ class Rank(ABC):
         own: the weights' optimizer, where the rank makes steps itself.
         centre: the centre's vectors, from an exchange to the step that needs them.
         ready_s, ready_cause: when its gradient was there, and what brought the last of it.
+        calling_off: calls off its deal; None where nobody does.
     """
 
     exchange: Exchange
@@ -76,6 +78,7 @@ class Rank(ABC):
     def _begin_empty(self, count: int) -> None:
         """Have nothing of any deal, for so many vectors."""
         self.deal: Deal | None = None
+        self.calling_off: CallingOff | None = None
         self.is_idle = True
         self.steps = self.rows = 0
         self.gradients: list[Vector | None] = [None for _ in range(count)]

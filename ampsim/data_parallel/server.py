@@ -150,7 +150,7 @@ class Server:
                 self._note_weights(visit, place)
             if not setting.is_abstract:
                 assert parcel is not None
-                step = centre.step(place, visit.rate, now_s)
+                step = centre.step(place, solver.merge_rate(visit.rate, staleness), now_s)
                 theta = solver.merge(centre.thetas[place], parcel, setting.pull, step)
                 centre.thetas[place] = theta
             if is_gradient:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.dealer import Deals
+from ampsim.data_parallel.dealer import Deal, Deals
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
 from ampsim.hardware import Cluster
@@ -51,7 +51,7 @@ class Setting:
         places: of these nodes in the graph.
         centre_place: of the centre, in records.
         dealer: hands out batches.
-        rate: learning rate of an epoch.
+        rate: learning rate at a time, in epochs.
         around: what a group has in common with others, where these are the ranks of a group.
     """
 
@@ -68,7 +68,7 @@ class Setting:
     places: Sequence[int]
     centre_place: int
     dealer: Deals
-    rate: Callable[[int], float]
+    rate: Callable[[float], float]
     around: Setting | None = None
 
     @property
@@ -97,6 +97,10 @@ class Setting:
     def is_abstract(self) -> bool:
         """`sleep` mode."""
         return self.run.is_abstract
+
+    def rate_of(self, deal: Deal) -> float:
+        """The learning rate of a step with the gradient of a deal."""
+        return self.rate(deal.at)
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

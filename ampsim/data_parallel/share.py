@@ -26,7 +26,8 @@ class Share:
                 start = first + rank * each
                 batches = deal.batches[start : start + each]
                 rows = sum(one.rows for one in batches)
-                own.append(Deal(deal.epoch, batches, deal.first + start, rows, is_last))
+                place = deal.first + start, rows, deal.passed + start, deal.whole
+                own.append(Deal(deal.epoch, batches, *place, is_last))
 
     def take(self, rank: int) -> Deal | None:
         """As of `Deals`."""

@@ -228,6 +228,11 @@ class Solver:
         """Whether a collective begins while ranks still compute gradients of other layers."""
         return False
 
+    @property
+    def spare_ranks(self) -> int:
+        """Ranks that a meeting does not wait for."""
+        return 0
+
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""
         return 0.0
@@ -283,6 +288,10 @@ class Solver:
     def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
         """The centre after a rank's parcel, or after the weighted mean of all ranks' parcels."""
         return step(parcel, centre)
+
+    def merge_rate(self, rate: float, staleness: int) -> float:
+        """The learning rate with which a server applies a gradient of this staleness."""
+        return rate
 
     def adopt(self, theta: Vector, reply: Vector) -> Vector:
         """A rank's weights after the answer."""

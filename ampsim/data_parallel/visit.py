@@ -18,7 +18,7 @@ class Visit:
     Args:
         rank: whose it is.
         instance: the first of the rank's deal.
-        rate: the learning rate of the deal's epoch.
+        rate: the learning rate of the deal's first instance.
         ready_s: when the rank had something to send.
         parcel: what it sends: a vector for each node, None where there is none.
         touched: places of vectors that it sends; also in `sleep` mode.

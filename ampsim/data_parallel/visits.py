@@ -113,7 +113,7 @@ class Visits:
             if gradient is None:
                 theta = setting.solver.local(theta, theta, pulled, setting.pull, lambda _g, w: w)
             else:
-                step = rank.own.step(place, setting.rate(rank.deal.epoch), now_s)
+                step = rank.own.step(place, setting.rate_of(rank.deal), now_s)
                 theta = setting.solver.local(theta, gradient, pulled, setting.pull, step)
                 rank.own.versions[place] += 1
             rank.adopt(place, theta)
@@ -139,7 +139,7 @@ class Visits:
         return Visit(
             rank,
             deal.first,
-            setting.rate(deal.epoch),
+            setting.rate_of(deal),
             setting.clock.now,
             [None for _ in vectors] if setting.is_abstract else list(parcel),
             set(rank.touched),

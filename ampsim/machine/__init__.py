@@ -8,6 +8,7 @@ from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.outages import outages_until
 from ampsim.machine.pace import paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
+from ampsim.machine.stoppable import StoppableProcessor
 
 __all__ = [
     "Begun",
@@ -20,6 +21,7 @@ __all__ = [
     "Memory",
     "Processor",
     "Sample",
+    "StoppableProcessor",
     "Tasks",
     "checkpointed",
     "outages_until",

@@ -7,9 +7,19 @@ from dataclasses import dataclass, replace
 
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph, Node, ParameterizedNode
-from ampsim.machine import Checkpointed, Fabric, Instant, Processor, Tasks, checkpointed, paced
+from ampsim.machine import (
+    Checkpointed,
+    Fabric,
+    Instant,
+    Processor,
+    StoppableProcessor,
+    Tasks,
+    checkpointed,
+    paced,
+)
 from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.budget import Budget, debts_of
+from ampsim.model_parallel.called_off import StoppableWorker
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.host import HostLane
@@ -67,6 +77,7 @@ class SharedMachine:
         workers, updater: those that are its own, and what applies gradients there.
         work_of: what steps of a node with parameters cost, as of `Asked`.
         accept_update: takes the update messages that nodes send themselves; None to serve them.
+        is_stoppable: whether a pass may be called off.
     """
 
     instant: Instant
@@ -76,6 +87,7 @@ class SharedMachine:
     updater: Applies
     work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
     accept_update: Accept | None = None
+    is_stoppable: bool = False
 
 
 class Assembly:
@@ -113,6 +125,7 @@ class Assembly:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
+        *,
         recorder: Recorder,
         settings: RunSettings,
         shared: SharedMachine | None = None,
@@ -189,10 +202,13 @@ class Assembly:
         kind = GroupingWorker if schedule.order.max_group > 1 else Worker
         updater = self._shared.updater
         shared = Shared(self._clock, self._recorder, schedule.order, self.controller, updater)
-        return [
-            kind(Processor(index, self._clock, self.instant), shared)
-            for index in self._shared.workers
-        ]
+        where = (self._clock, self.instant)
+        if self._shared.is_stoppable:
+            return [
+                StoppableWorker(StoppableProcessor(index, *where), shared)
+                for index in self._shared.workers
+            ]
+        return [kind(Processor(index, *where), shared) for index in self._shared.workers]
 
     def _worker(self, index: int) -> Worker:
         """The worker of this number."""

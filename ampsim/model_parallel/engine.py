@@ -39,11 +39,12 @@ class Engine:
         cluster: Cluster,
         placement: list[int],
         schedule: Schedule,
+        *,
         recorder: Recorder,
         settings: RunSettings,
     ) -> None:
         """Put everything together; no time passes yet."""
-        assembly = Assembly(job, cluster, placement, schedule, recorder, settings)
+        assembly = Assembly(job, cluster, placement, schedule, recorder=recorder, settings=settings)
         self._graph = job.graph
         self._clock = clock = settings.clock
         self._recorder = recorder

@@ -31,8 +31,8 @@ class Observer:
             load_cluster("tflops-1", workers=1),
             [HOST, *[0] * (len(nodes) - 1)],
             Sequential(),
-            Recorder(nodes, 1, 0),
-            RunSettings(is_abstract=is_abstract),
+            recorder=Recorder(nodes, 1, 0),
+            settings=RunSettings(is_abstract=is_abstract),
         )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:

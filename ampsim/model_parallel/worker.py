@@ -160,22 +160,26 @@ class Worker:
                 direction, message = FORWARD, forward.popleft()
             else:
                 return
-            placed, port, state, payload, cause = message
-            try:
-                if placed.is_loss:
-                    served = self.served(direction, message)
-                    sends = served.sends
-                    if served.ended is not None and placed.footprint is not None:
-                        placed.footprint.settle(served.ended)
-                else:
-                    step = placed.backward if direction is BACKWARD else placed.forward
-                    sends = step(port, state, payload)
-            except OURS_TO_PASS:
-                raise
-            except BaseException as error:
-                raise self.failed(placed, direction, state, error) from error
+            placed, _port, state, _payload, cause = message
+            sends = self.sends_of_free(direction, message)
             record((placed.free_kinds[direction], now_s, now_s, NO_STALENESS, state, cause))
             self.send_on(placed, direction, state, sends, next_number())
+
+    def sends_of_free(self, direction: Direction, message: Message) -> Sends:
+        """Run a step that takes no device time, and change the memory as its end does."""
+        placed, port, state, payload, _cause = message
+        try:
+            if placed.is_loss:
+                served = self.served(direction, message)
+                if served.ended is not None and placed.footprint is not None:
+                    placed.footprint.settle(served.ended)
+                return served.sends
+            step = placed.backward if direction is BACKWARD else placed.forward
+            return step(port, state, payload)
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise self.failed(placed, direction, state, error) from error
 
     def served(self, direction: Direction, message: Message) -> Served:
         """Run the step of a message; an exception tells where and when it happened."""

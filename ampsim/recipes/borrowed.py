@@ -6,6 +6,8 @@ Hardware then decides how long an epoch takes, which mode "sleep" tells, and how
 are does not depend on it. (It may change the order in which a node adds up gradients, and with it
 their last digits.) So one row learns, and others of the same schedule, options and model name it
 with `epochs_of`: their time to target is its epochs, seed by seed, times what an epoch takes them.
+So it is with solvers whose ranks all meet, as long as the schedule inside drains: who has which
+batch, and who meets whom, does not depend on time. How a collective adds up does not matter.
 
 Source: AMPNet, Appendix C, for the time of an epoch; see `ampsim.study.target.time_by_formula`.
 """
@@ -14,8 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, Final
 
+from ampsim.data_parallel import Solver
 from ampsim.errors import one_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
@@ -25,6 +29,11 @@ from ampsim.recipes.grid import Cell
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.outline import Outline
 from ampsim.study.target import median_interval, time_by_formula
+
+TIME_ALONE: Final = frozenset(
+    {"collective", "ranks_per_group", "bucket_bytes", "overlap", "workers_per_rank"}
+)
+"""Options of solvers that decide how long a step takes, and not what it does."""
 
 
 def borrowing_faults(
@@ -78,6 +87,8 @@ def unlike(schedule: Schedule, lender: Schedule) -> str | None:
     """Why one schedule does not learn as another; None where it does."""
     if schedule == lender:
         return None
+    if isinstance(schedule, Solver):
+        return _unlike_solver(schedule, lender)
     if not schedule.admission.drains:
         return (
             f"epochs_of must name a row of the same schedule where it does not drain, but "
@@ -92,9 +103,26 @@ def unlike(schedule: Schedule, lender: Schedule) -> str | None:
     return None
 
 
+def _unlike_solver(solver: Solver, lender: Schedule) -> str | None:
+    """The same of a solver, with its number of ranks."""
+    if type(solver) is not type(lender):
+        return f"epochs_of must name a row of the same solver, but {solver.name} is not {lender}"
+    for name in (one.name for one in fields(solver) if one.name not in TIME_ALONE):
+        own, other = getattr(solver, name), getattr(lender, name)
+        if own != other:
+            return (
+                f"epochs_of must name a row with the same {name}, but that of {solver.name} is "
+                f"{own} and not {other}; give both the same, or one a run of its own"
+            )
+    return None
+
+
 def unfit(schedule: Schedule, cluster: Cluster, lender: Cluster) -> str | None:
     """Why a row cannot take its epochs from one on the cluster `lender`; None where it can."""
-    if not schedule.admission.drains and not schedule.order.turns:
+    is_timed = not schedule.admission.drains and not schedule.order.turns
+    if isinstance(schedule, Solver):
+        is_timed = schedule.meets != "all" or not schedule.inside.admission.drains
+    if is_timed:
         return (
             f"epochs_of has no sense for {schedule.name}, whose learning depends on what it runs "
             "on; let it run in mode numeric"
@@ -160,6 +188,8 @@ def _time_s(epochs: float, outline: Outline) -> float:
     first = outline.epochs.iloc[0]
     train = (int(first["instances"]), outline.train_per_s)
     valid = (int(first["valid_instances"]), outline.valid_per_s)
+    if math.isnan(outline.valid_per_s):  # it takes no time under solvers, nor beside them
+        valid = (0, math.inf)
     return time_by_formula(epochs, train, valid)
 
 

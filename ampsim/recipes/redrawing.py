@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,8 +57,9 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         raise FileFormatError(f"the recipe has changed since {FILE} was written; run it again")
     _require_fit(recipe, outlines.runs)
     file = recipe.file
-    rates = rates_in(manifest["schedules"])
-    table = table_of(recipe, Goal(outlines.metric, file.target), outlines.runs, rates)
+    rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])
+    goal = Goal(outlines.metric, file.target)
+    table = table_of(recipe, goal, outlines.runs, rates, copies)
     cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
         recipe=recipe,
@@ -74,6 +75,11 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         trials=_trials(recipe, folder, manifest),
         manifest=_as_made({key: one for key, one in manifest.items() if key != "files"}),
     )
+
+
+def copies_in(origins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Columns of what each row trains copies of; earlier manifests have none."""
+    return [one.get("copies", {}) for one in origins]
 
 
 def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:

@@ -67,6 +67,7 @@ def table_of(
     goal: Goal,
     runs: Sequence[FinishedRun],
     rates: Sequence[Mapping[str, Any]],
+    copies: Sequence[Mapping[str, Any]],
 ) -> pd.DataFrame:
     """A row for each schedule of a recipe.
 
@@ -75,6 +76,7 @@ def table_of(
         goal: what is measured, and the value aimed at.
         runs: every run, at least one of each row.
         rates: columns of each row's learning rate, which may be none.
+        copies: columns of what each row trains copies of, likewise; they come last.
     """
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
     mine = [[run for run in runs if run.schedule == label] for label in modes]
@@ -91,13 +93,18 @@ def table_of(
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
     lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
     if not lenders:  # ranks are of rows that all learned themselves
-        return pd.DataFrame(compared(goal, rows, outlines, ranking))
+        return _with(compared(goal, rows, outlines, ranking), copies)
     by_label = dict(zip(modes, mine, strict=True))
     for place, row in enumerate(rows):
         lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
         if lender is not None and not any(run.failure for run in own):
             rows[place] = borrowed(row, goal, own, by_label[lender])
-    return pd.DataFrame(rows)
+    return _with(rows, copies)
+
+
+def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A table of rows with further columns."""
+    return pd.DataFrame([{**row, **more} for row, more in zip(rows, columns, strict=True)])
 
 
 def _row(

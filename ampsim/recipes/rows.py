@@ -134,7 +134,8 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     if entry.epochs_of is not None:
         lender = [one.title for one in file.schedules].index(entry.epochs_of)
         lent = cluster_of(recipe, lender) if file.schedules[lender].hardware else cluster
-        fault = unfit(schedule, own, lent) or unlike(schedule, schedules[lender])
+        pair = resolved(schedule, own), resolved(schedules[lender], lent)
+        fault = unfit(schedule, own, lent) or unlike(*pair)
         if fault is not None:
             raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}

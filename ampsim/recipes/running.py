@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ampsim.errors import SimulationError
 from ampsim.recipes.outlines_file import to_text as outlines_to_text
@@ -15,6 +15,7 @@ from ampsim.recipes.results import Results, table_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.recipes.witness_file import to_text
+from ampsim.study.copies import copies_of
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.jobs import Task
 from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
@@ -152,15 +153,20 @@ def _costs(rows: Rows) -> list[dict[str, str]]:
     return found
 
 
+def _copies(rows: Rows) -> list[dict[str, Any]]:
+    """What is known of the copies that each row trains."""
+    found = copies_of([(row.plan.model, row.schedule, row.plan.cluster) for row in rows.rows])
+    return [{key: one for key, one in of.items() if one is not None} for of in found]
+
+
 def _gather(
     recipe: Recipe, tuned: TunedRows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
 ) -> Findings:
-    rows, file = tuned.rows, recipe.file
+    rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
-    table, origin = table_of(recipe, rows.goal, runs, rates), rows.origin
-    origin["schedules"] = [
-        {**one, **rate} for one, rate in zip(origin["schedules"], rates, strict=True)
-    ]
+    table, origin = table_of(recipe, rows.goal, runs, rates, copies), rows.origin
+    parts = zip(origin["schedules"], rates, copies, strict=True)
+    origin["schedules"] = [one | rate | {"copies": of} for one, rate, of in parts]
     manifest = {
         "kind": KIND,
         "format": FORMAT,

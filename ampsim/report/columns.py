@@ -116,7 +116,7 @@ def _percent(name: str) -> Show:
     return lambda row, first: format_percent(number(row, name))
 
 
-_FACTORS = {"throughput": "throughput", "epochs": "epochs", "validation": "validation"}
+_FACTORS = ("throughput", "epochs", "validation")
 
 
 def _ratio(name: str) -> Show:
@@ -249,6 +249,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("update\ninterval", _count("min_update_interval"), 2, _varies("min_update_interval")),
     Column("replicas", _count("replicas"), 2, _varies("replicas")),
     Column("workers", _count("workers"), 2, _varies("workers")),
+    Column("ranks", _count("ranks"), 6, _varies("ranks")),
+    Column("servers", _count("servers"), 7, _varies("servers")),
+    Column("CC\nratio", _amount("cc_ratio"), 9, _varies("cc_ratio")),
     Column("training\n({items}/s)", _rate("train_per_s"), 0),
     Column("ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 1, _are_several),
     Column("validation\n({items}/s)", _rate("valid_per_s"), 9),
@@ -271,13 +274,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("sooner\nthan first", _ratio("speed_up"), 5, _is_known("speed_up"), of_target=True),
     *(
         Column(
-            f"by\n{words}",
-            _ratio(f"speed_up_by_{name}"),
-            6,
-            _is_known("speed_up"),
-            of_target=True,
+            f"by\n{name}", _ratio(f"speed_up_by_{name}"), 6, _is_known("speed_up"), of_target=True
         )
-        for name, words in _FACTORS.items()
+        for name in _FACTORS
     ),
     Column("by\nformula", _seconds("time_to_target_formula_s"), 4, _is_measured, of_target=True),
     Column("reached", _reached, 8, _is_measured, of_target=True),

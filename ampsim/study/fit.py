@@ -32,4 +32,4 @@ def require_fit(plan: Plan, schedules: Sequence[Schedule], seed: int) -> None:
     for schedule in schedules:
         settings = RunSettings(is_abstract=plan.mode == "sleep")
         workers = place_under(schedule, plan.placement, graph, cluster, seed=seed, probed=probed)
-        Training(model, graph, cluster, workers, schedule, settings)
+        Training(model, graph, cluster, workers, schedule, settings=settings)

@@ -20,6 +20,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
+from ampsim.study.copies import with_copies
 from ampsim.study.device_rows import with_devices
 from ampsim.study.display import count_text, known, rate_text
 from ampsim.study.fit import require_fit
@@ -258,6 +259,9 @@ def _collect(
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     note_validation(rows, [of[0].label in solvers for of in made.rows])
     rows, of_devices = with_devices(rows, made.rows, entries, seed)
+    by_label = {one.label: one for one in entries}
+    mine = [by_label[of[0].label] for of in made.rows]
+    rows = with_copies(rows, [(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
     runs = [run for row in made.rows for run in row]
     unreached = _unreached(tuned, goal)
     said = [*([str(advice)] if advice else []), *unreached, *of_devices]

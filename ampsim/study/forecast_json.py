@@ -42,6 +42,8 @@ _COUNTS: Final = frozenset(
         "messages",
         "repeats",
         "repeats_reached",
+        "ranks",
+        "servers",
     }
 )
 

@@ -20,6 +20,7 @@ from ampsim.study.packed_tasks import packed
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.result import Result
 from ampsim.study.task import Task
+from ampsim.study.training import resolved
 
 START_METHOD: Final = "fork" if sys.platform == "linux" else "spawn"
 """A fork has everything at once, models and data. Elsewhere a process starts with nothing: Windows
@@ -191,7 +192,7 @@ def _result_of(task: Task, carried: Carried) -> Result:
     cluster = task.plan.cluster
     return Result(
         model=replace(task.plan.model, given=carried.given),
-        schedule=task.schedule,
+        schedule=resolved(task.schedule, cluster),
         workers=cluster.workers,
         origin=carried.origin,
         recorder=carried.recorder,

@@ -154,7 +154,7 @@ class _Trial:
         batches = self._data.batches("train", epoch=0, seed=seed)
         count = max(INSTANCES, 2 * (schedule.admission.in_flight_max or 0))
         settings = RunSettings.of_trial(graph, spans_kept=0)
-        training = Training(self._model, graph, cluster, workers, schedule, settings)
+        training = Training(self._model, graph, cluster, workers, schedule, settings=settings)
         training.start_epoch(0)
         done = training.train(batches, count)
         return done.end_s - done.start_s

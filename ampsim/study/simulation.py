@@ -26,7 +26,7 @@ from ampsim.study.named import (
     schedule_of,
 )
 from ampsim.study.outages import outage_table
-from ampsim.study.placement_advice import DEFAULT, advice_on
+from ampsim.study.placement_advice import DEFAULT, Advice, advice_on
 from ampsim.study.placing import place_under, prober
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
@@ -61,6 +61,7 @@ class Simulation:
 
     Attributes:
         epoch: epochs that have ended.
+        batches_grow: whether a later epoch may have larger batches than the first.
         scores: what each validation of the latest epoch measured.
         train_count: training items of an epoch.
         valid_count: validation items of an epoch, counted once for each validation.
@@ -101,21 +102,15 @@ class Simulation:
         self._error_scale = model.error_scale_of(self._data.given)
         probed = prober(model, cluster, seed, lambda: self._data)
         workers = place_under(schedule, placed, self._graph, cluster, seed=seed, probed=probed)
-        self._training = Training(
-            model,
-            self._graph,
-            cluster,
-            workers,
-            schedule,
-            RunSettings(
-                clock=SimClock() if clock is None else clock,
-                is_abstract=mode == "sleep",
-                counts_memory=_counts_memory(cluster, mode, counts_memory),
-                seed=seed,
-                times_validation=times_validation,
-                spans_kept=spans_kept,
-            ),
+        settings = RunSettings(
+            clock=SimClock() if clock is None else clock,
+            is_abstract=mode == "sleep",
+            counts_memory=_counts_memory(cluster, mode, counts_memory),
+            seed=seed,
+            times_validation=times_validation,
+            spans_kept=spans_kept,
         )
+        self._training = Training(model, self._graph, cluster, workers, schedule, settings=settings)
         if on_items is not None:
             self._training.tell_items(on_items)
         self.train_count = self._data.count("train")
@@ -125,19 +120,17 @@ class Simulation:
             "items": {"train": self.train_count, "valid": self._data.count("valid")},
             "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
         }
-        self.epoch = 0
+        self.epoch, self.batches_grow = 0, self._data.grows
         self.scores: list[float] = []
-        self.advice = None
-        if placement is None:
-            self._advise(cluster, instances)
+        self.advice = self._advise(cluster, instances) if placement is None else None
 
-    def _advise(self, cluster: Cluster, instances: int | None) -> None:
-        """Say in the origin if another placement than the default would be faster."""
-        self.advice = advice_on(
-            self._model, cluster, [self._schedule], seed=self._seed, instances=instances
-        )
-        if self.advice is not None:
-            self._origin["assumptions"] = [str(self.advice)]
+    def _advise(self, cluster: Cluster, instances: int | None) -> Advice | None:
+        """Say, also in the origin, if another placement than the default would be faster."""
+        model, schedules = self._model, [self._schedule]
+        advice = advice_on(model, cluster, schedules, seed=self._seed, instances=instances)
+        if advice is not None:
+            self._origin["assumptions"] = [str(advice)]
+        return advice
 
     def run_epoch(self) -> float:
         """Train on every item once, average the replicas, validate; return the model's metric.
@@ -150,7 +143,7 @@ class Simulation:
         """
         self._training.start_epoch(self.epoch)
         if within_epochs(self._model.optimizer.rate):
-            self._training.expect(self._data.batch_count("train"))
+            self._training.expect(self._data.epoch_batches)
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
@@ -225,9 +218,8 @@ def _count_if_any(option: str, value: object) -> int | None:
 
 def _counts_memory(cluster: Cluster, mode: Mode, chosen: bool | None) -> bool:
     """Whether memory is counted: as it was chosen, or where it can tell or costs little."""
-    if chosen is not None:
-        return chosen
-    return mode == "numeric" or any(one.memory_bytes is not None for one in cluster.devices)
+    limits = any(one.memory_bytes is not None for one in cluster.devices)
+    return mode == "numeric" or limits if chosen is None else chosen
 
 
 @checked

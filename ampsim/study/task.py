@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from ampsim.errors import Failure, SimulationError
+from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule
@@ -99,6 +99,11 @@ def run_task(
         validate_every=plan.validate_every,
         times_validation=plan.times_validation,
     )
+    if plan.mode == "sleep" and simulation.batches_grow:
+        raise OptionError(
+            "mode 'sleep' runs the first epoch alone, of which batches are smaller than of later "
+            "ones; take mode 'numeric', or leave the warm-up of the batch out"
+        )
     epochs = plan.max_epochs if plan.mode == "numeric" else 1
     try:
         run_epochs(simulation, epochs, Goal(plan.model.measure, plan.stop_at), tracker)

@@ -40,8 +40,8 @@ class Method(Protocol):
         """Call `on_items` with the number of items of each instance that finishes."""
         ...
 
-    def expect(self, batches: int) -> None:
-        """Know how many batches an epoch has, for learning rates that change within it."""
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
         ...
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
@@ -66,7 +66,7 @@ class ModelParallel:
     def __init__(self, engine: Engine, graph: Graph, observer: Observer | None) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._end_s = 0.0
-        self._batches = math.inf
+        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
@@ -75,9 +75,9 @@ class ModelParallel:
         if self._observer is not None:
             self._observer.tell_items(on_items)
 
-    def expect(self, batches: int) -> None:
+    def expect(self, batches_of: Callable[[int], float]) -> None:
         """As of `Method`."""
-        self._batches = batches
+        self._batches_of = batches_of
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; the pass ends before the next epoch begins."""
@@ -85,7 +85,7 @@ class ModelParallel:
         if epoch != self._epoch:
             self._epoch, self._before = epoch, controller.admitted.count
         first = controller.next_instance - (controller.admitted.count - self._before)
-        self._engine.updater.start_epoch(epoch, first, self._batches)
+        self._engine.updater.start_epoch(epoch, first, self._batches_of(epoch))
         report = self._engine.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         return report
@@ -112,8 +112,9 @@ class DataParallel:
         """As of `Method`."""
         self._engine.on_items = on_items
 
-    def expect(self, batches: int) -> None:
-        """As of `Method`; all steps of an epoch have the rate of its start."""
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """As of `Method`."""
+        self._engine.expect(batches_of)
 
     def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
         """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
@@ -151,6 +152,7 @@ class Training:
         cluster: Cluster,
         workers: Sequence[int],
         schedule: Schedule,
+        *,
         settings: RunSettings | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
@@ -164,14 +166,15 @@ class Training:
             known, cluster.workers, settings.spans_kept, has_lanes=cluster.has_lanes
         )
         self._epoch = 0
-        job, place, how = job_of(model, graph), (cluster, list(workers)), (self.recorder, settings)
+        job, place = job_of(model, graph), (cluster, list(workers))
+        how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, Solver):
-                made = SolverEngine(job, model.bare_graph, *place, schedule, *how)
+                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
                 self._method: Method = DataParallel(made)
                 self._engine: Any = made
             else:
-                self._engine = Engine(job, *place, schedule, *how)
+                self._engine = Engine(job, *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
@@ -185,9 +188,9 @@ class Training:
         """Take the learning rate of `epoch`, counted from 0."""
         self._epoch = epoch
 
-    def expect(self, batches: int) -> None:
-        """Know how many batches an epoch has, for learning rates that change within it."""
-        self._method.expect(batches)
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """Know how many batches each epoch has, for learning rates that change within it."""
+        self._method.expect(batches_of)
 
     def train(
         self, batches: Iterable[Any], count: int | None = None, later: Later | None = None

@@ -55,6 +55,25 @@ class UserData:
         """
         return self._asked("batch_count", split)
 
+    @property
+    def grows(self) -> bool:
+        """Whether epochs differ in their batches."""
+        return callable(getattr(self.given, "epoch_batches", None))
+
+    def epoch_batches(self, epoch: int) -> int:
+        """Training batches of an epoch.
+
+        Raises:
+            SimulationError: the user's method failed, or gave no whole number.
+        """
+        if not self.grows:
+            return self.batch_count("train")
+        what = f"epoch_batches({epoch}) of the data of model {self._model}"
+        given: Any = self.given
+        with user_code(f"{what} failed"):
+            count: Any = given.epoch_batches(epoch)
+        return _whole(what, count)
+
     def _asked(self, method: str, split: Split) -> int:
         what = f"{method}({split!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):

@@ -11,7 +11,18 @@ from short_runs import MODELS, PAIRS, schedule_of, small_model
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link
+from ampsim.hardware import (
+    Checkpoints,
+    Cluster,
+    Device,
+    Event,
+    Failures,
+    Link,
+    MemoryRemedy,
+    Messages,
+    Ports,
+    Topology,
+)
 
 WORKERS = 4
 FEW = ("mlp", "tree_lstm")
@@ -168,6 +179,42 @@ def test_what_charges_for_messages_foretells_its_steps():
     for kept, lost in zip(*traces, strict=True):
         assert lost.digest == kept.digest
         assert lost.outages["checkpoint_s"].notna().any()
+
+
+RATE = {"flop_per_s": 1e12, "copy_bandwidth_bytes_per_s": 1e11}
+OTHERS: dict[str, dict[str, Any]] = {
+    "activations that leave": {"memory": MemoryRemedy(remedy="offload")},
+    "activations computed again": {"memory": MemoryRemedy(remedy="recompute")},
+    "messages that are lost": {
+        "messages": Messages(loss_probability=0.1, retry_after_s=1e-7, delay_cv=0.3)
+    },
+    "edges and ports": {
+        "topology": Topology(kind="ring", latency_s=1e-7, bandwidth_bytes_per_s=1e10),
+        "ports": Ports(egress_bytes_per_s=5e9),
+    },
+    "a host that takes time": {
+        "host": Device(name="host", flop_per_s=1e9, step_overhead_s=5e-8, jitter_cv=0.5)
+    },
+    "devices that are slow": {
+        "events": (Event(kind="slow", worker="all", from_s=1e-6, until_s=3e-6, factor=2.5),)
+    },
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("model", ["mlp", "lstm_mnist"])
+def test_what_else_a_cluster_says_goes_with_stops_that_lose_weights(other, model):
+    """GPipe takes every remedy; the times are those of stops that keep them."""
+    results: list[Any] = []
+    for weights in ("kept", "checkpoint"):
+        flaky = cluster(weights, every_s=1e-4)
+        devices = (Device(name="copies", **RATE),) * WORKERS
+        parts = {"failures": flaky.failures, "checkpoints": flaky.checkpoints, **OTHERS[other]}
+        on = Cluster(name="all", devices=devices, **parts)
+        results.append(run("gpipe", model, on))
+    kept, lost = results
+    assert lost.digest == kept.digest
+    assert lost.outages["updates_lost"].sum() > 0
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

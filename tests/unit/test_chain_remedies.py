@@ -35,7 +35,8 @@ def fault(chain, make_cluster):
         recorder = Recorder([node.name for node in graph.nodes], workers)
         settings = RunSettings(is_abstract=True)
         try:
-            Engine(job_of(model, graph), cluster, placed, kind(), recorder, settings)
+            job = job_of(model, graph)
+            Engine(job, cluster, placed, kind(), recorder=recorder, settings=settings)
         except OptionError as error:
             return str(error)
         return None

@@ -177,3 +177,102 @@ def test_a_row_whose_first_repeat_failed_at_once_is_still_summed_up():
     whole = row_of("a", goal, [outline, outline, outline])
     assert made["time_to_target_formula_s"] == whole["time_to_target_formula_s"] > 0
     assert made["note"] == "1 of 3 runs failed: it failed"
+
+
+SOLVERS = """
+title = "A test"
+model = "mlp"
+set = { hidden = 64, data = "synthetic", batch = 10, learning_rate = 0.03 }
+cluster = "a100"
+workers = 4
+instances = 200
+max_epochs = 12
+target = 0.6
+seeds = [0, 1]
+figures = []
+
+[[schedules]]
+name = "sync-sgd"
+label = "lender"
+
+[[schedules]]
+name = "sync-sgd"
+ranks = 4
+collective = "tree"
+latency_s = 1e-5
+mode = "sleep"
+epochs_of = "lender"
+
+[[schedules]]
+name = "sync-sgd"
+label = "itself"
+collective = "tree"
+latency_s = 1e-5
+
+[[schedules]]
+name = "pipeline"
+label = "beside"
+max_active_keys = 4
+
+[[schedules]]
+name = "gpipe"
+max_active_keys = 4
+latency_s = 1e-5
+mode = "sleep"
+epochs_of = "beside"
+"""
+
+
+def test_epochs_are_borrowed_under_and_beside_solvers(write, make_report):
+    """Where validation takes no time."""
+    table = make_report(write(SOLVERS)).table.set_index("schedule")
+    lender, borrower, itself = (table.loc[name] for name in ("lender", "sync-sgd", "itself"))
+    assert borrower["epochs_to_target"] == itself["epochs_to_target"] > 1
+    assert lender["time_to_target_s"] < itself["time_to_target_s"]
+    assert borrower["time_to_target_s"] == pytest.approx(itself["time_to_target_s"], rel=1e-9)
+    assert borrower["time_to_target_low_s"] > 0
+    one, other = table.loc["gpipe"], table.loc["beside"]
+    assert one["epochs_to_target"] == other["epochs_to_target"]
+    expected = one["epochs_to_target"] * 200 / one["train_per_s"]
+    assert one["time_to_target_s"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            "ranks = 4\n",
+            "ranks = 2\n",
+            "schedules[1]: epochs_of must name a row with the same ranks, but that of sync-sgd is "
+            "2 and not 4; give both the same, or one a run of its own",
+        ),
+        (
+            'name = "sync-sgd"\nlabel = "lender"',
+            'name = "local-sgd"\nlabel = "lender"',
+            "schedules[1]: epochs_of must name a row of the same solver, but sync-sgd is not Loc",
+        ),
+        (
+            'ranks = 4\ncollective = "tree"\n',
+            'ranks = 4\ninner = "pipeline:2"\n',
+            "schedules[1]: epochs_of must name a row with the same inner, but that of sync-sgd is",
+        ),
+        (
+            'name = "sync-sgd"\nranks = 4\ncollective = "tree"',
+            'name = "async-sgd"',
+            "schedules[1]: epochs_of has no sense for async-sgd, whose learning depends on what it",
+        ),
+        (
+            'name = "sync-sgd"\nranks = 4\ncollective = "tree"',
+            'name = "local-sgd"\ninner = "amp:4"',
+            "schedules[1]: epochs_of has no sense for local-sgd, whose learning depends on what it",
+        ),
+    ],
+)
+def test_a_solver_must_not_borrow_epochs_where_learning_differs(before, after, said, write):
+    assert before in SOLVERS
+    folder = write(SOLVERS.replace(before, after, 1))
+    with pytest.raises(FileFormatError) as caught:
+        make_rows(read_recipe(folder))
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)

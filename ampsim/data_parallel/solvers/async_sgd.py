@@ -3,6 +3,11 @@
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 4.2, "Parameter Server": pull w, send
 the gradient; the server steps w <- w - eta g on arrival. With momentum, at the server, it is their
 "Async MSGD". The learning rate is of one rank's gradient: P of them make P steps.
+
+With `staleness_rate` a gradient is applied with the rate over its staleness, that of fresh ones as
+it is: W. Zhang, S. Gupta, X. Lian and J. Liu, "Staleness-aware Async-SGD for Distributed Deep
+Learning", IJCAI 2016 (arXiv 1511.05950), Section 2. The staleness is that of each node: updates of
+its weights between their reading by the rank and the merge.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ class AsyncSGD(Served):
     Args:
         momentum: of the server's steps, for models whose optimizer is "sgd"; 0 for what the model
             says.
+        staleness_rate: whether a gradient of staleness t > 1 is applied with a t-th of the rate.
     """
 
     name: ClassVar[str] = "async-sgd"
@@ -30,6 +36,7 @@ class AsyncSGD(Served):
     locks: ClassVar[Locks] = "update"
 
     momentum: float = field(default=0.0, kw_only=True)
+    staleness_rate: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -39,3 +46,7 @@ class AsyncSGD(Served):
                 f"{self.name}: momentum must be a number >= 0 and < 1, got "
                 f"{shown(self.momentum)}; try 0.9"
             )
+
+    def merge_rate(self, rate: float, staleness: int) -> float:
+        """The rate over the staleness, if so chosen."""
+        return rate / staleness if self.staleness_rate and staleness > 1 else rate

@@ -62,8 +62,8 @@ def probe(job: Job, device: Device, batches: Iterable[Any]) -> Probe:
         ),
         list(range(HOST, len(nodes) - 1)),
         Sequential(),
-        recorder,
-        RunSettings.of_trial(job.graph),
+        recorder=recorder,
+        settings=RunSettings.of_trial(job.graph),
     )
     engine.updater.start_epoch(0)
     replicas = max((len(group) for group in job.graph.replica_groups), default=1)

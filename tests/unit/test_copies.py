@@ -1,0 +1,142 @@
+"""The columns `ranks`, `servers` and `cc_ratio`: in tables, JSON, and reports made and redrawn."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_results
+from ampsim.report.table import to_cells
+from ampsim.study.forecast_json import to_json
+from ampsim.toml_text import to_toml
+
+COLUMNS = ["ranks", "servers", "cc_ratio"]
+
+
+def made(model: Any, schedules: Any, **options: Any) -> ampsim.Forecast:
+    cluster = ampsim.load_cluster("tflops-1", workers=6)
+    return ampsim.forecast(model, cluster, schedules, mode="sleep", instances=200, **options)
+
+
+def perceptron(**options: Any) -> ampsim.Model:
+    return ampsim.load_model("mlp", data="synthetic", hidden=7, **options)
+
+
+def test_a_forecast_says_last_how_many_copies_and_servers_each_row_has():
+    solvers = [
+        ampsim.Sequential(),
+        ampsim.SyncSGD(),
+        ampsim.AsyncSGD(servers=2),
+        ampsim.LocalSGD(ranks=2, workers_per_rank=3),
+    ]
+    found = made(perceptron(), solvers)
+    assert list(found.table.columns)[-3:] == COLUMNS
+    assert found.table["ranks"].tolist() == [1, 6, 4, 2]
+    assert found.table["servers"].tolist() == [0, 0, 2, 0]
+    row = json.loads(to_json(found, seed=0))["rows"][2]
+    assert list(row)[-3:] == COLUMNS
+    assert (row["ranks"], row["servers"]) == (4, 2)
+    assert type(row["ranks"]) is type(row["servers"]) is int
+
+
+def test_the_cc_ratio_is_forward_operations_of_an_image_over_parameters():
+    sizes = [(784, 7), (7, 7), (7, 7), (7, 10)]
+    products = sum(2 * rows * columns for rows, columns in sizes)
+    parameters = sum(rows * columns + columns for rows, columns in sizes)
+    (found,) = made(perceptron(), [ampsim.Sequential()]).table["cc_ratio"]
+    assert found == pytest.approx(products / parameters, rel=0.01)
+
+
+def test_without_its_data_a_model_has_no_cc_ratio_and_json_says_null():
+    class Gone:
+        def __call__(self, seed: int, count: int | None) -> Any:
+            if count is None:
+                raise RuntimeError("not all of it is here")
+            return ampsim.ArrayDataset(([[0.0]] * 9, [0] * 9), ([[0.0]] * 2, [0] * 2), batch=3)
+
+    whole = perceptron()
+    data = Gone()
+    model = ampsim.Model("m", None, graph, data, ampsim.data.pump_arrays, whole.optimizer)
+    found = made(model, [ampsim.Sequential()])
+    assert pd.isna(found.table["cc_ratio"].iloc[0])
+    assert json.loads(to_json(found, seed=0))["rows"][0]["cc_ratio"] is None
+
+
+def graph() -> Any:
+    from ampsim.ir import Graph
+    from ampsim.nodes import Linear, SoftmaxCrossEntropy
+
+    made = Graph("g")
+    wire, label = made.controller(x=("rows", 1), label=("rows",))
+    made.end(SoftmaxCrossEntropy("loss"), made.add(Linear("linear-1", 1, 2), wire), label)
+    return made
+
+
+def test_a_page_has_the_columns_where_rows_differ_in_them():
+    alike = made(perceptron(), ["sequential", "pipeline"]).table
+    unlike = made(perceptron(), [ampsim.Sequential(), ampsim.AsyncSGD(ranks=3)]).table
+    headings = to_cells(alike)[0]
+    assert not {"ranks", "servers", "CC ratio"} & set(headings)
+    cells = to_cells(unlike)
+    assert [line[cells[0].index("ranks")] for line in cells[1:]] == ["1", "3"]
+    assert [line[cells[0].index("servers")] for line in cells[1:]] == ["0", "1"]
+    assert "CC ratio" not in cells[0]
+    other = pd.DataFrame([*unlike.to_dict("records"), {"schedule": "x", "cc_ratio": 55.227}])
+    cells = to_cells(other)
+    assert [line[cells[0].index("CC ratio")] for line in cells[1:]][2] == "55.2"
+
+
+RECIPE = """
+title = "Copies"
+model = "mlp"
+set = { data = "synthetic", hidden = 7 }
+workers = 4
+instances = 200
+mode = "sleep"
+seeds = [0]
+epochs = 1
+figures = []
+
+[[schedules]]
+name = "async-sgd"
+
+[[schedules]]
+name = "sync-sgd"
+label = "wide"
+set = { hidden = 70 }
+"""
+
+
+def test_a_report_has_the_columns_and_has_them_when_it_is_redrawn(tmp_path, make_report):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    table = make_report(tmp_path).table
+    assert list(table.columns)[-3:] == COLUMNS
+    assert table["ranks"].tolist() == [3, 4]
+    assert table["servers"].tolist() == [1, 0]
+    assert table["cc_ratio"].nunique() == 2
+    again = read_results(read_recipe(tmp_path), tmp_path).table
+    assert again[COLUMNS].equals(table[COLUMNS])
+    assert "CC ratio" in (tmp_path / "report.md").read_text()
+
+
+def test_a_report_that_was_made_without_the_columns_is_redrawn_without_them(tmp_path, make_report):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    columns = list(make_report(tmp_path).table.columns)
+    manifest = tomllib.loads((tmp_path / "manifest.toml").read_text())
+    for row in manifest["schedules"]:
+        del row["copies"]
+    (tmp_path / "manifest.toml").write_text(to_toml(manifest))
+    again = read_results(read_recipe(tmp_path), tmp_path).table
+    assert list(again.columns) == columns[:-3]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ranks_that_nobody_named_are_in_flight_whichever_process_ran_them(jobs):
+    found = made(perceptron(), ["sync-sgd", "async-sgd"], jobs=jobs).table
+    assert found["max_active_keys"].tolist() == found["ranks"].tolist() == [6, 5]
