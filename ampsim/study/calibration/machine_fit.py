@@ -135,7 +135,7 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
             "measure payloads of more sizes"
         ) from None
     margin = student_quantile(0.975, found.freedom) * np.array(found.error)
-    values = dict(zip(PASSED, map(math.exp, found.at), strict=True))
+    values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
     return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
 
 
