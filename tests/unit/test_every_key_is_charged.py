@@ -75,6 +75,7 @@ OF_A_CLUSTER: dict[str, tuple[dict[str, Any], Any, dict[str, Any]]] = {
         },
         {},
     ),
+    "checkpoints": ({}, {"every_s": 1e-8, "takes_s": 1e-9}, {}),
     "messages": ({}, {"loss_probability": 0.3, "retry_after_s": 1e-5}, {}),
     "host": ({}, {"name": "h", "flop_per_s": 1e12, "step_overhead_s": 1e-6}, {}),
     "memory": ({}, OFFLOAD["memory"], COPIES),
