@@ -16,7 +16,15 @@ from ampsim.study.ranking import seeds_needed
 from ampsim.toml_text import is_tables, mapping, sequence
 
 _FLAGS: Final = frozenset(
-    {"--quiet", "-q", "--tune", "--traceback", "--vertical-sync", "--overlap"}
+    {
+        "--quiet",
+        "-q",
+        "--tune",
+        "--traceback",
+        "--vertical-sync",
+        "--overlap",
+        "--staleness-rate",
+    }
 )
 """Options that take no value; a test compares them with those of the command line."""
 
