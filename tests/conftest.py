@@ -24,8 +24,8 @@ CLASSES = 2
 QUIET = pytest.mark.skip(reason="needs a processor of its own: pytest -m quiet")
 
 
-THOROUGH = ("property", "validation")
-"""Folders of tests that are tables of pairs, or long runs."""
+THOROUGH = ("oracle", "property", "validation")
+"""Folders of tests that are tables of pairs, long runs, or comparisons with other programs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
