@@ -137,7 +137,7 @@ class SimClock:
         if until is None:
             self._process()
             return
-        cast("SimSignal", until).callbacks = [_stop]  # nobody else awaits it
+        cast("SimSignal", until).callbacks.append(_stop)  # pyright: ignore  # a list until processed
         with contextlib.suppress(_Stop):
             self._process()
 

@@ -32,21 +32,15 @@ class Footprint:
         joins: says, before a step, what its message waits for; None where that is its state.
     """
 
-    __slots__ = (
-        "_backward", "_forward", "_gradients", "_inputs", "_keeps", "_kept", "frees", "joins",
-        "memory", "node",
-    )  # fmt: skip
+    __slots__ = ("_gradients", "_inputs", "_kept", "frees", "joins", "memory", "node")
 
     def __init__(self, node: Node, memory: Memory, *, first: Footprint | None = None) -> None:
         self.node, self.memory = node, memory
         self._inputs: dict[State, int] = {}  # bytes of messages that wait for others
         self._gradients: dict[State, int] = {}
         self._kept: dict[State, int] = {} if first is None else first._kept
-        self._keeps = type(node).kept_bytes is not Node.kept_bytes
         self.frees = True
         self.joins = None if type(node).joins is Node.joins else node.joins
-        self._forward: Step
-        self._backward: Step
 
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
@@ -108,44 +102,37 @@ class Footprint:
 
         They are `ended` and `settle` in one call, for these are most steps of a run.
         """
-        self._forward, self._backward = forward, backward
-        return self._forward_at_once, self._backward_at_once
+        return self._at_once(FORWARD, forward), self._at_once(BACKWARD, backward)
 
-    def _forward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
-        name = state if self.joins is None else self.joins(FORWARD, state)
-        step = self._forward
-        sends = step(port, state, payload)
-        taken_bytes = 0 if payload is None else payload.nbytes
-        if not sends:
-            self._inputs[name] = self._inputs.get(name, 0) + taken_bytes
-            return sends
-        if self._inputs:
-            taken_bytes += self._inputs.pop(name, 0)
-        if taken_bytes:
-            self.memory.give(MESSAGES, taken_bytes)
-        if self._keeps and self.node.is_training:
-            kept_bytes = self.node.kept_bytes(state, taken_bytes)
-            if kept_bytes and self._keep(sends, kept_bytes):
-                self.memory.take(ACTIVATIONS, kept_bytes)
-        return sends
+    def _at_once(self, direction: Direction, step: Step) -> Step:
+        """One of these steps; what does not change from one to the next is looked up here."""
+        is_backward = direction is BACKWARD
+        waiting = self._gradients if is_backward else self._inputs
+        node, memory, joins, kept = self.node, self.memory, self.joins, self._kept
+        keeps = type(node).kept_bytes is not Node.kept_bytes
 
-    def _backward_at_once(self, port: int, state: State, payload: Payload) -> Sends:
-        name = state if self.joins is None else self.joins(BACKWARD, state)
-        step = self._backward
-        sends = step(port, state, payload)
-        taken_bytes = 0 if payload is None else payload.nbytes
-        if not sends:
-            self._gradients[name] = self._gradients.get(name, 0) + taken_bytes
+        def at_once(port: int, state: State, payload: Payload) -> Sends:
+            name = state if joins is None else joins(direction, state)
+            sends = step(port, state, payload)
+            taken_bytes = 0 if payload is None else payload.nbytes
+            if not sends:
+                waiting[name] = waiting.get(name, 0) + taken_bytes
+                return sends
+            if waiting:
+                taken_bytes += waiting.pop(name, 0)
+            if taken_bytes:
+                memory.give(MESSAGES, taken_bytes)
+            if is_backward:
+                kept_bytes = kept.pop(state, 0) if kept else 0
+                if kept_bytes:
+                    memory.give(ACTIVATIONS, kept_bytes)
+            elif keeps and node.is_training:
+                kept_bytes = node.kept_bytes(state, taken_bytes)
+                if kept_bytes and self._keep(sends, kept_bytes):
+                    memory.take(ACTIVATIONS, kept_bytes)
             return sends
-        if self._gradients:
-            taken_bytes += self._gradients.pop(name, 0)
-        if taken_bytes:
-            self.memory.give(MESSAGES, taken_bytes)
-        if self._kept:
-            kept_bytes = self._kept.pop(state, 0)
-            if kept_bytes:
-                self.memory.give(ACTIVATIONS, kept_bytes)
-        return sends
+
+        return at_once
 
     def free_rest(self) -> None:
         """Let go, at the end of a pass, what no step has freed under its own state.
