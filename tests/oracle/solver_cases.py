@@ -169,7 +169,35 @@ def weights(result: ampsim.Result) -> np.ndarray:
     return np.concatenate([value.ravel() for value in result.model.parameters().values()])
 
 
+def stacked(made: ampsim.Model) -> np.ndarray:
+    """The parameters of the linear model: weights, and the bias as the last row."""
+    parts = made.parameters()
+    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
+
+
+def batches_of(made: ampsim.Model) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Its training batches, in their order."""
+    data: Any = made.make_data(0, None)
+    return [(one.x, one.y) for one in data.batches("train", epoch=0, seed=0)]
+
+
+def require_whole_path(result: ampsim.Result) -> None:
+    """The critical path leads from time zero to the makespan, without a gap."""
+    path = result.critical_path
+    assert path["start_s"].iloc[0] == 0
+    assert path["end_s"].iloc[-1] == result.makespan_s
+    assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
+
+
+def require_one_step_at_a_time(result: ampsim.Result) -> None:
+    """No device does two steps at once."""
+    for _worker, spans in result.spans[result.spans["worker"] >= 0].groupby("worker"):
+        busy = spans[spans["end_s"] > spans["start_s"]].sort_values("start_s")
+        assert (busy["start_s"].to_numpy()[1:] >= busy["end_s"].to_numpy()[:-1] - 1e-17).all()
+
+
 __all__ = [
-    "FREE", "cluster", "draw_exponential", "graph", "memoryless", "model", "quadratic", "replace",
-    "residual", "solver", "watched", "weights",
+    "FREE", "batches_of", "cluster", "draw_exponential", "graph", "memoryless", "model",
+    "quadratic", "replace", "require_one_step_at_a_time", "require_whole_path", "residual",
+    "solver", "stacked", "watched", "weights",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Points, cluster, draw_exponential, model, weights
+from solver_cases import Points, batches_of, cluster, draw_exponential, model, stacked, weights
 
 import ampsim
 from ampsim.ir import Direction, Graph, Work
@@ -159,15 +159,10 @@ def test_the_first_ranks_make_the_steps_of_a_loop_by_a_heap(seed):
     made = model(81, 3)
     chosen = ampsim.SyncSGD(ranks=ranks, backup_ranks=backups)
     result = ampsim.simulate(made, cluster(speeds), chosen, epochs=3)
-    parts = made.parameters()
-    start = np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
-    data = made.make_data(0, None).batches("train", epoch=0, seed=0)
-    loop = Loop(start, [(one.x, one.y) for one in data], *seconds(speeds), ranks - backups)
+    loop = Loop(stacked(made), batches_of(made), *seconds(speeds), ranks - backups)
     loop.run(3)
     assert result.collectives["start_s"].tolist() == pytest.approx(loop.ends_s, rel=1e-9)
-    found = result.model.parameters()
-    found = np.vstack([found["linear-1.weight"], found["linear-1.bias"]])
-    np.testing.assert_allclose(found, loop.theta, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(stacked(result.model), loop.theta, rtol=1e-12, atol=1e-14)
     assert (loop.behind > 0) or seed % 3
 
 
@@ -189,14 +184,11 @@ def test_the_mean_is_of_the_items_of_those_that_came():
     hosts = cluster([1e9, 1e6, 1e9])
     chosen = ampsim.SyncSGD(ranks=3, backup_ranks=1)
     result = ampsim.simulate(made, hosts, chosen)
-    parts = made.parameters()
-    theta = np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
+    theta = stacked(made)
     for rows in ([0, 1, 2, 6, 7], [3, 4, 5]):  # what was left out comes by itself
         full = np.hstack([x[rows], np.ones((len(rows), 1))])
         theta = theta - RATE * full.T @ (full @ theta - y[rows]) / len(rows)
-    found = result.model.parameters()
-    found = np.vstack([found["linear-1.weight"], found["linear-1.bias"]])
-    np.testing.assert_allclose(found, theta, rtol=1e-12)
+    np.testing.assert_allclose(stacked(result.model), theta, rtol=1e-12)
     assert result.epochs["instances"].tolist() == [8]
 
 

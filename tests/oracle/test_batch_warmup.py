@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import cluster, model
+from solver_cases import cluster, model, stacked
 
 import ampsim
 from ampsim.data import BatchWarmup
@@ -25,11 +25,6 @@ def warmed_up(rate: Any = None) -> ampsim.Model:
     data = made.make_data
     made = replace(made, make_data=lambda seed, count: BatchWarmup(data(seed, count), WARMUP))
     return made if rate is None else replace(made, optimizer=sgd(rate))
-
-
-def stacked(made: ampsim.Model) -> np.ndarray:
-    parts = made.parameters()
-    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
 
 
 def loop(together: int, rate_at: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, cluster, model, solver, weights
+from solver_cases import Link, cluster, model, solver, stacked, weights
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -73,8 +73,7 @@ def test_with_one_rank_both_sides_are_equations_2_and_3(name):
     """A loop in NumPy: nobody else moves the centre, so that it is the same whoever subtracts."""
     made, alpha = model(40, 2), 0.2
     data: Any = made.make_data(0, None)
-    start = made.parameters()
-    own = centre = np.vstack([start["linear-1.weight"], start["linear-1.bias"]])
+    own = centre = stacked(made)
     x = np.hstack([data.x, np.ones((40, 1))])
     for at in range(0, 40, 2):
         gap = x[at : at + 2] @ own - data.y[at : at + 2]
@@ -82,9 +81,8 @@ def test_with_one_rank_both_sides_are_equations_2_and_3(name):
         own, centre = own - 0.05 * 2 * x[at : at + 2].T @ gap / gap.size - spring, centre + spring
     for side in ("server", "worker"):
         chosen = solver(name, ranks=1, moving_rate=alpha, elastic=side)
-        found = ampsim.simulate(made, cluster([1e9, 1e12], link=SLOW), chosen).model.parameters()
-        ended = np.vstack([found["linear-1.weight"], found["linear-1.bias"]])
-        assert np.allclose(ended, centre, rtol=1e-12, atol=1e-13), side
+        found = ampsim.simulate(made, cluster([1e9, 1e12], link=SLOW), chosen)
+        assert np.allclose(stacked(found.model), centre, rtol=1e-12, atol=1e-13), side
 
 
 def test_the_way_takes_a_request_an_answer_and_a_parcel():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, Points, cluster, model, replace, solver
+from solver_cases import Link, Points, cluster, model, replace, solver, stacked
 
 import ampsim
 
@@ -21,11 +21,6 @@ def run(name: str, period: int, epochs: int, made: ampsim.Model | None = None) -
     made = model(ROWS, BATCH) if made is None else made
     chosen = solver(name, ranks=RANKS, period=period)
     return ampsim.simulate(made, cluster([1e9] * RANKS, link=SLOW), chosen, epochs=epochs)
-
-
-def stacked(made: ampsim.Model) -> np.ndarray:
-    parts = made.parameters()
-    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
 
 
 def learned(name: str, period: int, rounds: int) -> np.ndarray:

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, cluster, model, replace, solver, watched, weights
+from solver_cases import (
+    Link,
+    batches_of,
+    cluster,
+    model,
+    replace,
+    solver,
+    stacked,
+    watched,
+    weights,
+)
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -19,20 +29,10 @@ SPEEDS = [1e9, 2.3e9, 0.4e9, 1.7e9, 5e8, 1.1e9, 0.9e9, 3e9, 1e9]
 Sync = ampsim.SyncSGD
 
 
-def stacked(made: ampsim.Model) -> np.ndarray:
-    parts = made.parameters()
-    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
-
-
 def slope(theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Of the mean over rows and outputs of the squared error."""
     full = np.hstack([x, np.ones((len(x), 1))])
     return 2 * full.T @ (full @ theta - y) / y.size
-
-
-def batches_of(made: ampsim.Model) -> list[tuple[np.ndarray, np.ndarray]]:
-    data: Any = made.make_data(0, None)
-    return [(one.x, one.y) for one in data.batches("train", epoch=0, seed=0)]
 
 
 NESTED = {

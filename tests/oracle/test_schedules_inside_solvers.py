@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, cluster, model, solver, weights
+from solver_cases import Link, cluster, model, solver, stacked, weights
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -61,8 +61,7 @@ def test_elastic_averaging_after_local_steps_is_a_loop_in_numpy():
     )
     found = ampsim.simulate(made, cluster([1e9] * ranks), chosen)
     data: Any = made.make_data(0, None)
-    start = made.parameters()
-    first = np.vstack([start["linear-1.weight"], start["linear-1.bias"]])
+    first = stacked(made)
     x = np.hstack([data.x, np.ones((48, 1))])
     batches = [slice(at, at + 2) for at in range(0, 48, 2)]
     own, centre = [first] * ranks, first
@@ -74,9 +73,7 @@ def test_elastic_averaging_after_local_steps_is_a_loop_in_numpy():
         before, sent = centre, list(own)
         centre = before + alpha * sum(one - before for one in sent)
         own = [one - alpha * (one - before) for one in sent]
-    end = found.model.parameters()
-    ended = np.vstack([end["linear-1.weight"], end["linear-1.bias"]])
-    assert np.allclose(ended, centre, rtol=1e-12, atol=1e-13)
+    assert np.allclose(stacked(found.model), centre, rtol=1e-12, atol=1e-13)
 
 
 def slope(gap: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, cluster, model, solver, weights
+from plain_solvers import Problem, async_loop, problem
+from solver_cases import Link, cluster, model, solver, stacked, weights
 
 import ampsim
 from ampsim.optim import polynomial, sgd, warmup
@@ -30,30 +28,6 @@ def growing(rows: int, batch: int, **options: Any) -> ampsim.Model:
     return replace(model(rows, batch, **options), optimizer=sgd(RATE))
 
 
-class Problem(NamedTuple):
-    """The linear model's data, and where it starts."""
-
-    theta: np.ndarray
-    batches: list[tuple[np.ndarray, np.ndarray]]
-
-    def gradient(self, theta: np.ndarray, number: int) -> np.ndarray:
-        """Of half the squared error, the mean over a batch's rows."""
-        x, y = self.batches[number % len(self.batches)]
-        full = np.hstack([x, np.ones((len(x), 1))])
-        return full.T @ (full @ theta - y) / len(x)
-
-
-def problem(made: ampsim.Model) -> Problem:
-    parts = made.parameters()
-    theta = np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
-    data = made.make_data(0, None).batches("train", epoch=0, seed=0)
-    return Problem(theta, [(one.x, one.y) for one in data])
-
-
-def stacked(result: ampsim.Result) -> np.ndarray:
-    return problem(result.model).theta
-
-
 @pytest.mark.parametrize("rows", [48, 41])
 def test_ranks_that_meet_have_the_rate_of_the_first_batch_of_their_round(rows):
     """A plain loop: four batches of three rows are one step, and so is what is left."""
@@ -67,7 +41,7 @@ def test_ranks_that_meet_have_the_rate_of_the_first_batch_of_their_round(rows):
             x, y = (np.vstack(part) for part in zip(*plain.batches[first : first + 4], strict=True))
             whole = Problem(theta, [(x, y)])
             theta = theta - worked_out(epoch + first / count) * whole.gradient(theta, 0)
-    np.testing.assert_allclose(stacked(result), theta, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(stacked(result.model), theta, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["sync-sgd", "async-sgd", "hogwild", "ssp", "local-sgd"])
@@ -108,41 +82,6 @@ def test_elastic_ranks_have_the_rate_of_their_own_batch():
     assert found == [round(epoch + place / 12, 9) for epoch in (0, 1) for place in range(12)]
 
 
-def loop(
-    plain: Problem, compute_s: list[float], merge_s: float, until: int,
-    rate_of: Callable[[float, int], float],
-) -> tuple[np.ndarray, list[int]]:  # fmt: skip
-    """Asynchronous SGD by a heap; `rate_of` takes the place in time and the staleness."""
-    events: list[tuple[float, int, int, str]] = []
-    order, deal, per_epoch = itertools.count(), itertools.count(), len(plain.batches)
-    read: dict[int, tuple[np.ndarray, int, int]] = {}
-    queue: list[int] = []
-    theta, stale, is_busy = plain.theta, [], False
-
-    def take(rank: int, now: float) -> None:
-        read[rank] = (theta, len(stale), next(deal))
-        heapq.heappush(events, (now + compute_s[rank], next(order), rank, "gradient"))
-
-    for rank in range(len(compute_s)):
-        take(rank, 0.0)
-    while len(stale) < until:
-        now, _order, rank, what = heapq.heappop(events)
-        if what == "gradient":
-            queue.append(rank)
-        else:
-            is_busy = False
-            take(rank, now)
-        if queue and not is_busy:
-            served = queue.pop(0)
-            seen, version, number = read[served]
-            lag = len(stale) - version
-            theta = theta - rate_of(number / per_epoch, lag) * plain.gradient(seen, number)
-            stale.append(lag)
-            is_busy = True
-            heapq.heappush(events, (now + merge_s, next(order), served, "merged"))
-    return theta, stale
-
-
 @pytest.mark.parametrize("is_divided", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_async_sgd_applies_each_gradient_with_the_rate_of_its_batch_and_staleness(seed, is_divided):
@@ -162,13 +101,13 @@ def test_async_sgd_applies_each_gradient_with_the_rate_of_its_batch_and_stalenes
     def rate_of(at: float, staleness: int) -> float:
         return worked_out(at) / (max(1, staleness) if is_divided else 1)
 
-    theta, stale = loop(
+    theta, stale = async_loop(
         problem(made), [flop / one for one in speeds], int(merges["flop"].iloc[0]) / 4e8,
         len(merges), rate_of,
     )  # fmt: skip
     assert merges["staleness"].tolist() == stale
     assert max(stale) > 2
-    np.testing.assert_allclose(stacked(result), theta, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(stacked(result.model), theta, rtol=1e-12, atol=1e-14)
 
 
 def test_the_rate_over_staleness_is_that_of_each_gradient_and_changes_no_time():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import cluster, model, quadratic, replace, residual, watched
+from solver_cases import cluster, model, quadratic, replace, residual, stacked, watched
 
 import ampsim
 from ampsim.optim import OPTIMIZERS, sgd
@@ -155,11 +155,6 @@ def steps_of(name: str, ranks: int) -> Callable[[int, np.ndarray, np.ndarray], n
         return theta - 0.05 * velocity[rank]
 
     return step
-
-
-def stacked(made: ampsim.Model) -> np.ndarray:
-    parts = made.parameters()
-    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
 
 
 def lasting(result: ampsim.Result, ranks: int) -> tuple[list[float], list[float], float]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import cluster, model, solver, weights
+from plain_solvers import async_loop, problem
+from solver_cases import cluster, model, solver, stacked, weights
 
 import ampsim
 from ampsim.data_parallel import COLLECTIVES
@@ -64,65 +63,16 @@ def test_one_rank_of_sync_sgd_has_the_very_spans_and_updates_of_sequential():
     assert one.updates.to_numpy().tolist() == plain.updates.to_numpy().tolist()
 
 
-def async_loop(
-    batches: list[tuple[np.ndarray, np.ndarray]], theta: np.ndarray, compute_s: list[float],
-    merge_s: float, rate: float, *, until: int,
-) -> tuple[np.ndarray, list[int]]:  # fmt: skip
-    """Asynchronous SGD of sixty lines: weights, and the staleness of each merge."""
-    events: list[tuple[float, int, int, str]] = []
-    order, deal = itertools.count(), itertools.count()
-    read: dict[int, tuple[np.ndarray, int, int]] = {}
-    queue: list[int] = []
-    version, is_busy, stale = 0, False, []
-
-    def take(rank: int, now: float) -> None:
-        read[rank] = (theta, version, next(deal) % len(batches))
-        heapq.heappush(events, (now + compute_s[rank], next(order), rank, "gradient"))
-
-    for rank in range(len(compute_s)):
-        take(rank, 0.0)
-    while len(stale) < until:
-        now, _order, rank, what = heapq.heappop(events)
-        if what == "gradient":
-            queue.append(rank)
-        else:
-            is_busy = False
-            take(rank, now)
-        if queue and not is_busy:
-            served = queue.pop(0)
-            weights_read, version_read, number = read[served]
-            x, y = batches[number]
-            full = np.hstack([x, np.ones((len(x), 1))])
-            gradient = full.T @ (full @ weights_read - y) * scale_of_loss() / len(x)
-            theta = theta - rate * gradient
-            stale.append(version - version_read)
-            version += 1
-            is_busy = True
-            heapq.heappush(events, (now + merge_s, next(order), served, "merged"))
-    return theta, stale
-
-
 @cache
 def scale_of_loss() -> float:
     """What the loss's gradient is of the residual over rows: measured, not assumed."""
     made = model(3, 3)
-    before = weights_of(made)
+    before = problem(made)
     after = ampsim.simulate(made, cluster([1e9]), ampsim.Sequential())
-    x, y = batches_of(made)[0]
-    full = np.hstack([x, np.ones((3, 1))])
-    plain = full.T @ (full @ before - y) / 3
-    ratio = (before - weights_of(after.model)) / 0.05 / plain
+    plain = before.gradient(before.theta, 0)
+    ratio = (before.theta - stacked(after.model)) / 0.05 / plain
     assert np.allclose(ratio, ratio.flat[0], rtol=1e-9)
     return float(ratio.flat[0])
-
-
-def weights_of(made: ampsim.Model) -> np.ndarray:
-    parts = made.parameters()
-    return np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
-
-
-def batches_of(made: ampsim.Model) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(one.x, one.y) for one in made.make_data(0, None).batches("train", epoch=0, seed=0)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -141,10 +91,10 @@ def test_async_sgd_is_an_event_loop_of_sixty_lines(seed):
     assert len(merged) >= 60  # those of the next epoch that came before the last of this one
     merge_flop = int(spans[spans["node"] == "centre"]["flop"].iloc[0])
     theta, stale = async_loop(
-        batches_of(made), weights_of(made), [flop / one for one in speeds], merge_flop / 4e8,
-        0.05, until=len(merged),
+        problem(made), [flop / one for one in speeds], merge_flop / 4e8, len(merged),
+        lambda _at, _staleness: 0.05 * scale_of_loss(),
     )  # fmt: skip
-    assert np.allclose(weights_of(result.model), theta, rtol=1e-12, atol=1e-14)
+    assert np.allclose(stacked(result.model), theta, rtol=1e-12, atol=1e-14)
     assert merged == stale
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import FREE, cluster, draw_exponential, memoryless, model
+from solver_cases import FREE, cluster, draw_exponential, memoryless, model, stacked
 
 import ampsim
 from ampsim.data_parallel import COLLECTIVES
@@ -293,8 +293,7 @@ def test_the_run_itself_makes_the_steps_of_these_rounds():
     """Equations (2) and (3) by hand, on the trace's own order, for one rank in float64."""
     made, alpha, rate = model(12, 4), 0.3, 0.05
     result = ampsim.simulate(made, cluster([1e9] * 2), ampsim.EASGD(ranks=1, moving_rate=alpha))
-    parts = made.parameters()
-    theta = np.vstack([parts["linear-1.weight"], parts["linear-1.bias"]])
+    theta = stacked(made)
     centre = theta.copy()
     for batch in made.make_data(0, None).batches("train", epoch=0, seed=0):
         full = np.hstack([batch.x, np.ones((len(batch.x), 1))])
@@ -303,6 +302,5 @@ def test_the_run_itself_makes_the_steps_of_these_rounds():
             theta - rate * gradient - alpha * (theta - centre),
             centre + alpha * (theta - centre),
         )
-    found = result.model.parameters()
-    found = np.vstack([found["linear-1.weight"], found["linear-1.bias"]])
+    found = stacked(result.model)
     assert np.allclose(found, centre, rtol=1e-10) or np.abs(found - centre).max() < 1e-10

@@ -7,7 +7,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from solver_cases import Link, cluster, model, weights
+from solver_cases import (
+    Link,
+    cluster,
+    model,
+    require_one_step_at_a_time,
+    require_whole_path,
+    weights,
+)
 
 import ampsim
 from ampsim.clock import WallClock
@@ -59,13 +66,8 @@ def short(on: str, **options: Any) -> ampsim.Result:
 def require_whole(result: ampsim.Result, items: int) -> None:
     """Items are conserved, devices do one thing at a time, and time has no gap."""
     assert result.epochs["instances"].tolist() == [items] * len(result.epochs)
-    path = result.critical_path
-    assert path["start_s"].iloc[0] == 0
-    assert path["end_s"].iloc[-1] == result.makespan_s
-    assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
-    for _worker, spans in result.spans[result.spans["worker"] >= 0].groupby("worker"):
-        busy = spans[spans["end_s"] > spans["start_s"]].sort_values("start_s")
-        assert (busy["start_s"].to_numpy()[1:] >= busy["end_s"].to_numpy()[:-1] - 1e-17).all()
+    require_whole_path(result)
+    require_one_step_at_a_time(result)
     assert result.utilisation <= 1
     exchanges = result.exchanges
     assert (exchanges["stalled_s"] >= 0).all()

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from solver_cases import Link, cluster, model, solver
+from solver_cases import (
+    Link,
+    cluster,
+    model,
+    require_one_step_at_a_time,
+    require_whole_path,
+    solver,
+)
 
 import ampsim
 from ampsim.clock import WallClock
@@ -63,13 +70,8 @@ def test_a_pair_counts_each_item_once_and_has_a_path_and_the_same_trace_asleep(o
         assert getattr(numeric, table).equals(getattr(sleep, table)), table
     columns = numeric.exchanges.columns.drop("distance")
     assert numeric.exchanges[columns].equals(sleep.exchanges[columns])
-    path = numeric.critical_path
-    assert path["start_s"].iloc[0] == 0
-    assert path["end_s"].iloc[-1] == numeric.makespan_s
-    assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
-    for _worker, spans in numeric.spans[numeric.spans["worker"] >= 0].groupby("worker"):
-        busy = spans[spans["end_s"] > spans["start_s"]].sort_values("start_s")
-        assert (busy["start_s"].to_numpy()[1:] >= busy["end_s"].to_numpy()[:-1] - 1e-17).all()
+    require_whole_path(numeric)
+    require_one_step_at_a_time(numeric)
     require_idle_waits(numeric)
     held = 8 * (3 * 3 + 3 + 3 * 2 + 2)
     copies = 4 + chosen.server_count

@@ -102,6 +102,15 @@ def test_epochs_that_are_borrowed_give_what_the_row_itself_would(write, make_rep
         assert borrower[column] == pytest.approx(itself[column], rel=5e-3), column
 
 
+def require_refused(folder: Path, said: str) -> None:
+    """The recipe of a folder is refused in one line that begins so, after its file."""
+    with pytest.raises(FileFormatError) as caught:
+        make_rows(read_recipe(folder))
+    text = str(caught.value)
+    assert len(text.splitlines()) == 1
+    assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -160,12 +169,7 @@ def test_epochs_that_are_borrowed_give_what_the_row_itself_would(write, make_rep
 )
 def test_epochs_must_not_be_borrowed_where_learning_differs(before, after, said, write):
     assert before in GOOD
-    folder = write(GOOD.replace(before, after, 1))
-    with pytest.raises(FileFormatError) as caught:
-        make_rows(read_recipe(folder))
-    text = str(caught.value)
-    assert len(text.splitlines()) == 1
-    assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)
+    require_refused(write(GOOD.replace(before, after, 1)), said)
 
 
 def test_a_row_whose_first_repeat_failed_at_once_is_still_summed_up():
@@ -270,9 +274,4 @@ def test_epochs_are_borrowed_under_and_beside_solvers(write, make_report):
 )
 def test_a_solver_must_not_borrow_epochs_where_learning_differs(before, after, said, write):
     assert before in SOLVERS
-    folder = write(SOLVERS.replace(before, after, 1))
-    with pytest.raises(FileFormatError) as caught:
-        make_rows(read_recipe(folder))
-    text = str(caught.value)
-    assert len(text.splitlines()) == 1
-    assert text.removeprefix(f"{folder / 'recipe.toml'}: ").startswith(said)
+    require_refused(write(SOLVERS.replace(before, after, 1)), said)

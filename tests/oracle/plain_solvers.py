@@ -1,0 +1,69 @@
+"""Plain loops of solvers on the linear problem; they share no code with what they check."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from solver_cases import batches_of, stacked
+
+import ampsim
+
+
+class Problem(NamedTuple):
+    """The linear model's data, and where it starts."""
+
+    theta: np.ndarray
+    batches: list[tuple[np.ndarray, np.ndarray]]
+
+    def gradient(self, theta: np.ndarray, number: int) -> np.ndarray:
+        """Of half the squared error, the mean over a batch's rows."""
+        x, y = self.batches[number % len(self.batches)]
+        full = np.hstack([x, np.ones((len(x), 1))])
+        return full.T @ (full @ theta - y) / len(x)
+
+
+def problem(made: ampsim.Model) -> Problem:
+    """That of a model as it is."""
+    return Problem(stacked(made), batches_of(made))
+
+
+def async_loop(
+    plain: Problem, compute_s: list[float], merge_s: float, until: int,
+    rate_of: Callable[[float, int], float],
+) -> tuple[np.ndarray, list[int]]:  # fmt: skip
+    """Asynchronous SGD by a heap: weights, and the staleness of each merge.
+
+    `rate_of` takes the place in time, in epochs, and the staleness.
+    """
+    events: list[tuple[float, int, int, str]] = []
+    order, deal, per_epoch = itertools.count(), itertools.count(), len(plain.batches)
+    read: dict[int, tuple[np.ndarray, int, int]] = {}
+    queue: list[int] = []
+    theta, stale, is_busy = plain.theta, [], False
+
+    def take(rank: int, now: float) -> None:
+        read[rank] = (theta, len(stale), next(deal))
+        heapq.heappush(events, (now + compute_s[rank], next(order), rank, "gradient"))
+
+    for rank in range(len(compute_s)):
+        take(rank, 0.0)
+    while len(stale) < until:
+        now, _order, rank, what = heapq.heappop(events)
+        if what == "gradient":
+            queue.append(rank)
+        else:
+            is_busy = False
+            take(rank, now)
+        if queue and not is_busy:
+            served = queue.pop(0)
+            seen, version, number = read[served]
+            lag = len(stale) - version
+            theta = theta - rate_of(number / per_epoch, lag) * plain.gradient(seen, number)
+            stale.append(lag)
+            is_busy = True
+            heapq.heappush(events, (now + merge_s, next(order), served, "merged"))
+    return theta, stale
