@@ -43,7 +43,7 @@ PARAMETERS_MAX = 5
 # A module over the limit stands here with its length and, in a comment, the reason; a longer one
 # fails, and so does an entry that is longer than it need be.
 LONG_MODULES: dict[str, int] = {
-    "tests/oracle/test_solvers_times.py": 308,  # one closed form after the other
+    "tests/oracle/test_solvers_times.py": 306,  # one closed form after the other
     "tests/property/nodes/conftest.py": 321,  # the table of nodes
     "models/bilstm_tagger.py": 301,  # a model is one file
     "models/profile.py": 438,  # five networks, layer by layer
