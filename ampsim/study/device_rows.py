@@ -1,15 +1,14 @@
-"""A forecast's rows with what the intervals of its devices' numbers do to them, and words on it."""
+"""Rows of a table with what the intervals of their devices' numbers do to them, and words on it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from ampsim.hardware import Cluster
-from ampsim.study.device_spread import End, Spread, combined, ends_of, spread_of
-from ampsim.study.forecast_runs import Run
-from ampsim.study.repeats import Entry
+from ampsim.study.device_spread import End, Spread, Spreading, Unspread, combined
+from ampsim.study.finished_run import FinishedRun
 from ampsim.units import format_rate, format_seconds
 
 COLUMNS: Final = (
@@ -18,46 +17,47 @@ COLUMNS: Final = (
 )  # fmt: skip
 """What a table says of a row: 95 % intervals that come of the device's numbers alone."""
 
+NAMED_MAX: Final = 6
+"""Rows that a sentence names at most (chosen: a grid may have hundreds)."""
+
+Items: TypeAlias = tuple[float, float]
+"""Training and validation items of an epoch, of those that take time."""
+
 
 def with_devices(
     rows: Sequence[Mapping[str, Any]],
-    runs: Sequence[Sequence[Run]],
-    entries: Sequence[Entry],
-    seed: int,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of a forecast with what the intervals of its devices' numbers do to them.
+    runs: Sequence[Sequence[FinishedRun]],
+    spreads: Sequence[Spreading],
+) -> list[dict[str, Any]]:
+    """The rows of a table with what the intervals of their devices' numbers do to them.
 
     Args:
         rows: of the table.
         runs: those of each row.
-        entries: of what was to run, by the labels of the runs' rows.
-        seed: of the short runs.
+        spreads: what is known of each.
 
     Returns:
-        The rows, as they were where no number has an interval, and sentences on what is assumed.
+        The rows, as they were where no number has an interval.
     """
-    if not rows or not ends_of(entries[0].plan.cluster):
-        return [dict(row) for row in rows], []
-    by_label = {one.label: one for one in entries}
-    spreads = [spread_of(by_label[of[0].label], seed) for of in runs]
-    items = [
-        _items(of, times_validation=by_label[of[0].label].plan.times_validation) for of in runs
+    if not any(spreads):
+        return [dict(row) for row in rows]
+    return [
+        widened(row, spread, items_of(of))
+        for row, of, spread in zip(rows, runs, spreads, strict=True)
     ]
-    made = [widened(row, one, count) for row, one, count in zip(rows, spreads, items, strict=True)]
-    return made, assumption_of(entries[0].plan.cluster, rows, spreads, items)
 
 
-def _items(runs: Sequence[Run], *, times_validation: bool) -> tuple[float, float]:
+def items_of(runs: Sequence[FinishedRun]) -> Items:
     """Items of an epoch that take time: training and validation ones, or the former alone."""
-    first = next((run.epochs.iloc[0] for run in runs if len(run.epochs)), None)
+    first = next((run.outline for run in runs if len(run.outline.epochs)), None)
     if first is None:
         return 1.0, 0.0
-    return first["instances"], first["valid_instances"] if times_validation else 0.0
+    epoch = first.epochs.iloc[0]
+    is_free = math.isnan(first.valid_per_s)  # under solvers, and of schedules beside them
+    return float(epoch["instances"]), 0.0 if is_free else float(epoch["valid_instances"])
 
 
-def widened(
-    row: Mapping[str, Any], spread: Spread | None, items: tuple[float, float]
-) -> dict[str, Any]:
+def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str, Any]:
     """A row with the columns of its device's intervals, and its own interval widened by them.
 
     The interval over seeds and that of the device are independent of one another: the logarithms of
@@ -65,10 +65,10 @@ def widened(
 
     Args:
         row: of the table.
-        spread: what the ends of the intervals do to it; None where that is unknown.
-        items: training and validation items of an epoch.
+        spread: what the ends of the intervals do to it.
+        items: of an epoch.
     """
-    if spread is None:
+    if not isinstance(spread, Spread):
         return {**row, **dict.fromkeys(COLUMNS)}
     rate, time_s = row["train_per_s"], row["time_to_target_s"]
     slow, fast = spread.train_ratios()
@@ -106,63 +106,106 @@ def _words(told: Mapping[str, Any]) -> str:
     return f"of the device alone, 95 %: training {format_rate(slow)} to {format_rate(fast)}{time}"
 
 
-def assumption_of(
-    cluster: Cluster,
+def sentences_of(
     rows: Sequence[Mapping[str, Any]],
-    spreads: Sequence[Spread | None],
-    items: Sequence[tuple[float, float]],
+    runs: Sequence[Sequence[FinishedRun]],
+    spreads: Sequence[Spreading],
+    points: Sequence[Hashable] | None = None,
 ) -> list[str]:
-    """Sentences on the intervals of a cluster's devices, and what they do to the order of rows.
+    """Sentences on the intervals of the rows' devices, and what they do to the rows' order.
 
     Args:
-        cluster: of all rows.
         rows: of the table.
-        spreads: of each.
-        items: training and validation items of an epoch of each.
+        runs: those of each row.
+        spreads: what is known of each.
+        points: where each row stands, if only rows at one point are compared.
     """
-    ends = ends_of(cluster)
+    ends = list(dict.fromkeys(end for one in spreads if one is not None for end in one.ends))
     if not ends:
         return []
-    pairs = zip(ends[::2], ends[1::2], strict=True)
+    points = points or [0] * len(rows)
+    places: dict[Hashable, list[int]] = {}
+    for place, point in enumerate(points):
+        places.setdefault(point, []).append(place)
+    return [
+        _numbers(ends, is_all=all(one is not None for one in spreads)),
+        *_unknown(rows, spreads),
+        *_order(ends, rows, [items_of(of) for of in runs], spreads, [*places.values()]),
+    ]
+
+
+def _numbers(ends: Sequence[End], *, is_all: bool) -> str:
+    """Which numbers have intervals, and what was done about it."""
+    pairs = list(zip(ends[::2], ends[1::2], strict=True))
     numbers = [
         f"{one.key} of {one.device} {one.value:.3g} to {two.value:.3g}" for one, two in pairs
     ]
-    said = (
-        f"95 % intervals of fitted numbers: {', '.join(numbers)}. Each row was run shortly in mode "
-        "sleep at both ends of each, and its intervals have what that changes; numbers are taken "
-        "to err independently, and epochs to stay."
+    is_one = len(pairs) == 1
+    have, each = ("has a 95 % interval", "") if is_one else ("have 95 % intervals", " of each")
+    which = "Each row" if is_all else "Each row on such a device"
+    return (
+        f"{len(pairs)} number{'s' * (not is_one)} of the devices {have}: {', '.join(numbers)}. "
+        f"{which} was run shortly in mode sleep at both ends{each}, and its intervals have what "
+        "that changes; numbers are taken to err independently, and epochs to stay."
     )
-    blind = [str(row["schedule"]) for row, one in zip(rows, spreads, strict=True) if one is None]
-    if blind:
-        return [
-            said,
-            f"Mode sleep cannot run {', '.join(blind)}; what intervals do there is unknown.",
-        ]
-    return [said, *_order(ends, rows, spreads, items)]
+
+
+def _unknown(rows: Sequence[Mapping[str, Any]], spreads: Sequence[Spreading]) -> Iterator[str]:
+    """A sentence for each reason why it is unknown of rows what intervals do there."""
+    reasons: dict[str, list[str]] = {}
+    for row, one in zip(rows, spreads, strict=True):
+        if isinstance(one, Unspread):
+            reasons.setdefault(one.why, []).append(str(row["schedule"]))
+    for why, labels in reasons.items():
+        yield f"What these intervals do to {_listed(labels)} is unknown: {why}."
 
 
 def _order(
     ends: Sequence[End],
     rows: Sequence[Mapping[str, Any]],
-    spreads: Sequence[Spread | None],
-    items: Sequence[tuple[float, float]],
+    items: Sequence[Items],
+    spreads: Sequence[Spreading],
+    places: Sequence[Sequence[int]],
 ) -> list[str]:
-    """At which ends another row would be the first at the target; nothing of a single row."""
-    times = [row["time_to_target_s"] for row in rows]
-    arrived = [place for place, time_s in enumerate(times) if time_s is not None]
-    if len(arrived) < 2:
+    """At which ends another row would be first; nothing where no two rows can be compared.
+
+    First is the least time to the target; where no row arrived, the highest training throughput.
+    """
+    is_time = any(row["time_to_target_s"] is not None for row in rows)
+    times = [row["time_to_target_s"] if is_time else _inverse(row["train_per_s"]) for row in rows]
+    known = [[place for place in one if times[place] is not None] for one in places]
+    contests = [
+        one
+        for one in known
+        if len(one) > 1 and not any(isinstance(spreads[place], Unspread) for place in one)
+    ]
+    if not contests:
         return []
-    ratios = {
-        place: one.time_ratios(*items[place])
-        for place in arrived
-        if (one := spreads[place]) is not None
-    }
-    first = min(arrived, key=times.__getitem__)
+
+    def at_end(end: End, place: int) -> float:
+        spread = spreads[place]
+        counts = items[place] if is_time else (1.0, 0.0)
+        ratio = spread.time_ratio(end, *counts) if isinstance(spread, Spread) else 1.0
+        return times[place] * ratio
+
     others: list[str] = []
-    for index, end in enumerate(ends):
-        best = min(arrived, key=lambda place: times[place] * ratios[place][index])
-        if best != first:
-            others.append(f"{rows[best]['schedule']} at {end.key} = {end.value:.3g}")
-    told = f"{', '.join(others)} would be first" if others else "the same row is first"
+    for found in contests:
+        first = min(found, key=times.__getitem__)
+        for end in ends:
+            best = min(found, key=partial(at_end, end))
+            if best != first:
+                others.append(f"{rows[best]['schedule']} at {end.key} = {end.value:.3g}")
+    told = f"{_listed(others)} would be first" if others else "the same row is first"
     at = "At these ends" if others else "At each of these ends"
     return [f"Ranks are of the numbers themselves. {at}, {told}."]
+
+
+def _inverse(rate: float | None) -> float | None:
+    return 1.0 / rate if rate else None
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Some names, and how many more there are."""
+    known = list(names)
+    more = len(known) - NAMED_MAX
+    return ", ".join(known[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

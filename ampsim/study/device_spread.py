@@ -1,9 +1,9 @@
-"""How far the intervals of a device's fitted numbers spread what a forecast says.
+"""How far the intervals of a device's numbers spread what a forecast or report says.
 
 A device file may have, with the source of a number, the ends of its 95 % interval. Each row is then
 run again at both ends of each such number, all others as they are, in mode "sleep" on its leading
-instances. Only the ratios to the same short run at the numbers themselves are taken: they multiply
-the row's throughputs, and its time to the target by
+instances (`ampsim.study.end_runs`). Only the ratios to the same short run at the numbers themselves
+are taken: they multiply the row's throughputs, and its time to the target by
 
     (n_train / r_train' + n_valid / r_valid') / (n_train / r_train + n_valid / r_valid).
 
@@ -19,22 +19,11 @@ Source of the addition: JCGM 100:2008 (GUM), 5.1.2, in logarithms, with finite s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
-from ampsim.errors import AmpsimError
-from ampsim.hardware import Cluster
-from ampsim.study.leading import leading
-from ampsim.study.learning_rates import with_rate
-from ampsim.study.repeats import Entry
-from ampsim.study.simulation import simulate
-
-_TRAINED: Final = 40
-"""Training instances of the short runs at least, or twice as many as may be in flight (chosen: as
-`ampsim calibrate table` takes unless told otherwise)."""
-
-_VALIDATED: Final = 20
+from ampsim.hardware import Cluster, Device
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +44,21 @@ class End:
 
     def on(self, cluster: Cluster) -> Cluster:
         """The cluster with the number at this end."""
-        devices = tuple(
-            one.model_copy(update={self.key: self.value}) if one.name == self.device else one
-            for one in cluster.devices
+        host = cluster.host
+        devices = tuple(map(self._of, cluster.devices))
+        return cluster.model_copy(
+            update={"devices": devices, "host": None if host is None else self._of(host)}
         )
-        return cluster.model_copy(update={"devices": devices})
+
+    def _of(self, device: Device) -> Device:
+        if device.name != self.device or self.key not in device.intervals:
+            return device
+        return device.model_copy(update={self.key: self.value})
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Throughputs of a short run, in items per second."""
+    """Throughputs of a short run, in items per second; NaN of what takes no time."""
 
     train_per_s: float
     valid_per_s: float
@@ -75,13 +69,15 @@ class Rates:
 
 
 def ends_of(cluster: Cluster) -> list[End]:
-    """The ends of all intervals that the cluster's devices have."""
-    return [
+    """The ends of all intervals that the cluster's devices and its host have."""
+    hosts = () if cluster.host is None else (cluster.host,)
+    found = [
         End(device.name, key, value, is_high)
-        for device in dict.fromkeys(cluster.devices)
+        for device in dict.fromkeys((*cluster.devices, *hosts))
         for key, interval in device.intervals.items()
         for is_high, value in zip((False, True), interval, strict=True)
     ]
+    return list(dict.fromkeys(found))
 
 
 def combined(ratios: Sequence[float]) -> tuple[float, float]:
@@ -93,6 +89,7 @@ def combined(ratios: Sequence[float]) -> tuple[float, float]:
     >>> combined([0.5, 2.0])
     (0.5, 2.0)
     """
+    assert all(0 < one < math.inf for one in ratios), "a ratio of two times is above 0"
     below, above = 0.0, 0.0
     for first, second in zip(ratios[::2], ratios[1::2], strict=True):
         logarithms = (math.log(first), math.log(second))
@@ -124,32 +121,61 @@ class Spread:
         base_s = self.base.time_s(train, valid)
         return [one.time_s(train, valid) / base_s for one in self.at_ends]
 
+    def time_ratio(self, end: End, train: float, valid: float) -> float:
+        """The same at one end; 1 where the row's devices have no such number."""
+        if end not in self.ends:
+            return 1.0
+        return self.time_ratios(train, valid)[self.ends.index(end)]
 
-def spread_of(entry: Entry, seed: int) -> Spread | None:
-    """Run a row shortly at the ends of its devices' intervals.
 
-    Returns:
-        None where there is no interval, or where mode "sleep" cannot run the row.
+@dataclass(frozen=True, slots=True)
+class Unspread:
+    """A row of which it is not known what the ends of the intervals do.
+
+    Args:
+        ends: of the intervals.
+        why: a sentence without its full stop.
     """
-    ends = ends_of(entry.plan.cluster)
-    if not ends:
-        return None
-    try:
-        base, *others = _rates(entry, ends, seed)
-    except AmpsimError:
-        return None
-    known = [math.isfinite(one.train_per_s) and one.train_per_s > 0 for one in (base, *others)]
-    return Spread(tuple(ends), base, tuple(others)) if all(known) else None
+
+    ends: tuple[End, ...]
+    why: str
 
 
-def _rates(entry: Entry, ends: Sequence[End], seed: int) -> Iterator[Rates]:
-    """Throughputs at the numbers themselves, then at each end."""
-    plan, schedule = entry.plan, entry.schedule
-    trained = max(_TRAINED, 2 * (schedule.admission.in_flight_max or 1))
-    model = leading(with_rate(plan.model, plan.rate.factor), trained, _VALIDATED)
-    for cluster in (plan.cluster, *(one.on(plan.cluster) for one in ends)):
-        made = simulate(
-            model, cluster, schedule, mode="sleep", seed=seed, instances=plan.instances,
-            placement=plan.placement, counts_memory=False,
-        )  # fmt: skip
-        yield Rates(float(made.train_per_s), float(made.valid_per_s))
+Spreading: TypeAlias = "Spread | Unspread | None"
+"""What is known of a row; None where none of its devices says an interval."""
+
+
+def to_plain(spread: Spread | Unspread) -> dict[str, Any]:
+    """What is known of a row, as JSON can hold it."""
+    ends = [asdict(one) for one in spread.ends]
+    if isinstance(spread, Unspread):
+        return {"ends": ends, "why": spread.why}
+    rates = [[_known(one.train_per_s), _known(one.valid_per_s)] for one in _all(spread)]
+    return {"ends": ends, "rates": rates}
+
+
+def from_plain(content: Mapping[str, Any]) -> Spread | Unspread:
+    """What `to_plain` gave this for.
+
+    Raises:
+        KeyError, TypeError, ValueError: it gave nothing like it.
+    """
+    ends = tuple(End(**one) for one in content["ends"])
+    if "why" in content:
+        return Unspread(ends, str(content["why"]))
+    base, *others = (Rates(*map(_rate, one)) for one in content["rates"])
+    if len(others) != len(ends):
+        raise ValueError("there must be rates at each end")
+    return Spread(ends, base, tuple(others))
+
+
+def _all(spread: Spread) -> tuple[Rates, ...]:
+    return (spread.base, *spread.at_ends)
+
+
+def _known(rate: float) -> float | None:
+    return rate if math.isfinite(rate) else None
+
+
+def _rate(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ampsim.errors import OptionError, SimulationError
 from ampsim.metric import Goal
 from ampsim.study.finished_run import FinishedRun
-from ampsim.study.job_pool import Listeners
+from ampsim.study.job_pool import Listeners, OnFinish
 from ampsim.study.jobs import Task, run_all
 from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.study.model import Model
@@ -114,6 +114,18 @@ class RunMaker:
         sentences = tuple(lost[one] for one in sorted(lost))
         return Made(_by_schedule(tasks, made), interrupted, sentences)
 
+    def make_beside(self, tasks: Sequence[Task], on_finish: OnFinish) -> None:
+        """Make runs that belong to no row, and keep none of them.
+
+        Args:
+            tasks: what is wanted.
+            on_finish: takes what each gave, but of those whose process died.
+
+        Raises:
+            KeyboardInterrupt: what was handed over is whole.
+        """
+        run_all(tasks, self._jobs, Listeners(on_finish, _ignore, self._on_progress))
+
     def _known(self, tasks: Sequence[Task]) -> list[Known | None]:
         """What each run is kept under; None for those of a row that has no witness."""
         first, rows = tasks[0].plan, {one.label: self._row(one) for one in tasks}
@@ -136,6 +148,10 @@ class RunMaker:
             self._files[id(model)] = (model, _code_of(model), data_files(model))
         _model, code, data = self._files[id(model)]
         return Row(task.label, task.schedule, task.plan, {}, data, code)
+
+
+def _ignore(place: int, sentence: str) -> None:
+    """Take no notice of a run whose process died."""
 
 
 def _run_of(task: Task, outline: Outline, failure: str | None, result: Result | None = None) -> Run:

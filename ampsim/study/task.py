@@ -85,6 +85,22 @@ def run_task(
         OptionError: an option has a value that it cannot have.
         GraphError: the model's graph breaks a rule.
     """
+    simulation = simulation_of(plan, schedule, seed, tracker)
+    epochs = plan.max_epochs if plan.mode == "numeric" else 1
+    try:
+        run_epochs(simulation, epochs, Goal(plan.model.measure, plan.stop_at), tracker)
+    except SimulationError as error:
+        return simulation.result(), Failure.of(error)
+    return simulation.result(), None
+
+
+def simulation_of(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
+    """A run before its first epoch.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+        GraphError: the model's graph breaks a rule.
+    """
     simulation = Simulation(
         with_rate(plan.model, plan.rate.factor),
         plan.cluster,
@@ -104,9 +120,4 @@ def run_task(
             "mode 'sleep' runs the first epoch alone, of which batches are smaller than of later "
             "ones; take mode 'numeric', or leave the warm-up of the batch out"
         )
-    epochs = plan.max_epochs if plan.mode == "numeric" else 1
-    try:
-        run_epochs(simulation, epochs, Goal(plan.model.measure, plan.stop_at), tracker)
-    except SimulationError as error:
-        return simulation.result(), Failure.of(error)
-    return simulation.result(), None
+    return simulation
