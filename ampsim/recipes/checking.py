@@ -46,7 +46,10 @@ FIXED: Final = frozenset(
 )
 """Columns that a recipe decides."""
 
-TIMED: Final = FIXED | {"train_per_s", "valid_per_s", "staleness_mean", "staleness_max"}
+TIMED: Final = FIXED | {
+    "train_per_s", "valid_per_s", "staleness_mean", "staleness_max", "train_per_s_low",
+    "train_per_s_high",
+}  # fmt: skip
 """Columns that only timing decides, where learning does not decide how long a run is."""
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.metric import Metric
 from ampsim.paths import read_regular
+from ampsim.study.device_spread import Spread, Spreading, Unspread
+from ampsim.study.device_spread import from_plain as spread_from_plain
+from ampsim.study.device_spread import to_plain as spread_to_plain
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.outline import from_plain, to_plain
 
@@ -26,17 +29,37 @@ class Outlines:
     Args:
         metric: what was measured.
         runs: every run, in order, without spans and transfers.
+        spreads: what the intervals of its devices do to each row on such devices, by its label.
     """
 
     metric: Metric
     runs: tuple[FinishedRun, ...]
+    spreads: dict[str, Spread | Unspread] = field(default_factory=dict[str, Spread | Unspread])
 
 
-def to_text(metric: Metric, runs: Iterable[FinishedRun]) -> str:
-    """The file that holds the outlines of a report: JSON, a line a run."""
+def to_text(
+    metric: Metric, runs: Iterable[FinishedRun], spreads: Mapping[str, Spreading] | None = None
+) -> str:
+    """The file that holds the outlines of a report: JSON, a line a run.
+
+    Args:
+        metric: what was measured.
+        runs: every run.
+        spreads: as of `Outlines`, or None for a row; a line each behind the runs.
+    """
     measured = json.dumps({"kind": metric.kind, "unit": metric.unit})
     head = f'{{"kind": "{KIND}", "format": {FORMAT}, "metric": {measured}, "runs": [\n'
-    return head + ",\n".join(map(_line, runs)) + "\n]}\n"
+    return head + ",\n".join(map(_line, runs)) + f"\n]{_at_ends(spreads or {})}}}\n"
+
+
+def _at_ends(spreads: Mapping[str, Spreading]) -> str:
+    """The rows on devices with intervals; empty where there is none."""
+    lines = [
+        f"{json.dumps(label)}: {json.dumps(spread_to_plain(one), separators=(',', ':'), allow_nan=False)}"
+        for label, one in spreads.items()
+        if one is not None
+    ]
+    return ', "at_ends": {\n' + ",\n".join(lines) + "\n}" if lines else ""
 
 
 def read_outlines(folder: Path) -> Outlines:
@@ -56,7 +79,10 @@ def read_outlines(folder: Path) -> Outlines:
         if (content["kind"], content["format"]) != (KIND, FORMAT):
             raise KeyError
         metric = Metric(content["metric"]["kind"], content["metric"]["unit"])
-        return Outlines(metric, tuple(_run(one) for one in content["runs"]))
+        spreads = {
+            str(label): spread_from_plain(one) for label, one in content.get("at_ends", {}).items()
+        }
+        return Outlines(metric, tuple(_run(one) for one in content["runs"]), spreads)
     except (
         AmpsimError, ValueError, TypeError, KeyError, AttributeError, RecursionError,
     ) as error:  # fmt: skip

@@ -16,7 +16,7 @@ from ampsim.recipes.checking import read_manifest
 from ampsim.recipes.outlines_file import FILE, read_outlines
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.results import Results, table_of
+from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.tuned import TRIALS, rates_in, read_trials
 from ampsim.study.finished_run import FinishedRun
 from ampsim.toml_text import mapping
@@ -24,7 +24,7 @@ from ampsim.toml_text import mapping
 _LAST: Final = (
     "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "validate_every",
     "tune", "scale_rate", "unreached", "model", "cluster", "schedules", "data",
-    "scaled_from_flop_per_s", "costs",
+    "scaled_from_flop_per_s", "assumptions", "costs",
 )  # fmt: skip
 """Keys of a manifest that come last, in this order, when a report is made."""
 
@@ -59,12 +59,14 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     file = recipe.file
     rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])
     goal = Goal(outlines.metric, file.target)
-    table = table_of(recipe, goal, outlines.runs, rates, copies)
+    spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
+    tables = tables_of(recipe, goal, outlines.runs, rates, copies, spreads)
     cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
         recipe=recipe,
-        table=table,
-        comparison=compare(table, file.published),
+        table=tables.table,
+        over_seeds=tables.over_seeds,
+        comparison=compare(tables.table, file.published),
         runs=outlines.runs,
         target=file.target,
         metric=outlines.metric,

@@ -13,6 +13,8 @@ from ampsim.metric import Goal, Metric
 from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Recipe
+from ampsim.study.device_rows import sentences_of, with_devices
+from ampsim.study.device_spread import Spreading
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.ranking import rank
 from ampsim.study.row import compared, row_of, times_of
@@ -26,6 +28,8 @@ class Results:
     Attributes:
         recipe: what was asked.
         table: one row a schedule, as in a forecast.
+        over_seeds: the same, with intervals over seeds alone: where no device's number has an
+            interval, as `table`.
         comparison: published numbers beside simulated ones; see `compare`.
         runs: every run, in order.
         target: value of the metric aimed at; None without one.
@@ -40,6 +44,7 @@ class Results:
 
     recipe: Recipe
     table: pd.DataFrame
+    over_seeds: pd.DataFrame
     comparison: pd.DataFrame
     runs: tuple[FinishedRun, ...] = field(repr=False)
     target: float | None
@@ -62,13 +67,29 @@ class Results:
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
 
-def table_of(
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the rows of a recipe say together.
+
+    Args:
+        table: as of `Results`.
+        over_seeds: likewise.
+        assumed: sentences on the intervals of the devices' numbers; none without such.
+    """
+
+    table: pd.DataFrame
+    over_seeds: pd.DataFrame
+    assumed: list[str]
+
+
+def tables_of(
     recipe: Recipe,
     goal: Goal,
     runs: Sequence[FinishedRun],
     rates: Sequence[Mapping[str, Any]],
     copies: Sequence[Mapping[str, Any]],
-) -> pd.DataFrame:
+    spreads: Sequence[Spreading],
+) -> Tables:
     """A row for each schedule of a recipe.
 
     Args:
@@ -77,29 +98,47 @@ def table_of(
         runs: every run, at least one of each row.
         rates: columns of each row's learning rate, which may be none.
         copies: columns of what each row trains copies of, likewise; they come last.
+        spreads: what the intervals of its devices' numbers do to each row.
     """
+    mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
+    rows = _rows(recipe, goal, mine, rates)
+    points = [tuple(sorted(cell.point.items())) for cell in recipe.cells]
+    return Tables(
+        table=_with(with_devices(rows, mine, spreads), copies),
+        over_seeds=_with(rows, copies),
+        assumed=sentences_of(rows, mine, spreads, points),
+    )
+
+
+def _rows(
+    recipe: Recipe,
+    goal: Goal,
+    runs: Sequence[Sequence[FinishedRun]],
+    rates: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """The rows, but for what devices' intervals and copies say of them."""
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    mine = [[run for run in runs if run.schedule == label] for label in modes]
-    outlines = [[run.outline for run in of] for of in mine]
+    outlines = [[run.outline for run in of] for of in runs]
     ranking = rank(
         [
             times_of(goal, [run.seed for run in of], made)
-            for of, made in zip(mine, outlines, strict=True)
+            for of, made in zip(runs, outlines, strict=True)
         ]
     )
     rows = [
-        {**_row(label, modes, goal, runs), **rate} for label, rate in zip(modes, rates, strict=True)
+        {**_row(label, modes, goal, of), **rate}
+        for label, of, rate in zip(modes, runs, rates, strict=True)
     ]
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
     lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
     if not lenders:  # ranks are of rows that all learned themselves
-        return _with(compared(goal, rows, outlines, ranking), copies)
-    by_label = dict(zip(modes, mine, strict=True))
+        return compared(goal, rows, outlines, ranking)
+    by_label = dict(zip(modes, runs, strict=True))
     for place, row in enumerate(rows):
         lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
         if lender is not None and not any(run.failure for run in own):
             rows[place] = borrowed(row, goal, own, by_label[lender])
-    return _with(rows, copies)
+    return rows
 
 
 def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -110,9 +149,8 @@ def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]
 def _row(
     label: str, modes: dict[str, str], goal: Goal, runs: Sequence[FinishedRun]
 ) -> dict[str, Any]:
-    mine = [run for run in runs if run.schedule == label]
-    failures = [run.failure for run in mine if run.failure]
-    made = row_of(label, goal, [run.outline for run in mine], failures)
+    failures = [run.failure for run in runs if run.failure]
+    made = row_of(label, goal, [run.outline for run in runs], failures)
     if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
         made["note"] = "throughput only: one epoch without numbers"
     return made

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ampsim.errors import SimulationError
+from ampsim.recipes.at_ends import at_ends
 from ampsim.recipes.outlines_file import to_text as outlines_to_text
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import RECIPE, Recipe
-from ampsim.recipes.results import Results, table_of
+from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.recipes.witness_file import to_text
 from ampsim.study.copies import copies_of
+from ampsim.study.device_spread import Spreading
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.jobs import Task
 from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
@@ -104,6 +106,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         raise SimulationError(lost[min(lost)])
     try:
         tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
+        short = at_ends(tuned.rows.rows, seeds[0])
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
@@ -112,12 +115,14 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         for repeat, seed in enumerate(seeds, 1)
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    made = _make_all(tasks, known, keeping, options)
+    known += short.known(witnesses)
+    made = _make_all([*tasks, *short.tasks], known, keeping, options)
     runs = [
         FinishedRun(task.label, task.repeat, task.seed, *made[place])
         for place, task in enumerate(tasks)
     ]
-    return _gather(recipe, tuned, runs, witnesses)
+    spreads = short.spreads([made[place] for place in range(len(tasks), len(made))])
+    return _gather(recipe, tuned, runs, spreads, witnesses)
 
 
 _Made: TypeAlias = "dict[int, tuple[Outline, str | None]]"
@@ -160,11 +165,15 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _gather(
-    recipe: Recipe, tuned: TunedRows, runs: list[FinishedRun], witnesses: Mapping[str, Witness]
+    recipe: Recipe,
+    tuned: TunedRows,
+    runs: list[FinishedRun],
+    spreads: list[Spreading],
+    witnesses: Mapping[str, Witness],
 ) -> Findings:
     rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
-    table, origin = table_of(recipe, rows.goal, runs, rates, copies), rows.origin
+    tables, origin = tables_of(recipe, rows.goal, runs, rates, copies, spreads), rows.origin
     parts = zip(origin["schedules"], rates, copies, strict=True)
     origin["schedules"] = [one | rate | {"copies": of} for one, rate, of in parts]
     manifest = {
@@ -183,12 +192,14 @@ def _gather(
         **origin_of(file, tuned),
         **origin,
         **({} if rows.flop_per_s is None else {"scaled_from_flop_per_s": rows.flop_per_s}),
+        **({"assumptions": tables.assumed} if tables.assumed else {}),
         "costs": _costs(rows),
     }
     return Findings(
         recipe=recipe,
-        table=table,
-        comparison=compare(table, file.published),
+        table=tables.table,
+        over_seeds=tables.over_seeds,
+        comparison=compare(tables.table, file.published),
         runs=tuple(runs),
         target=file.target,
         metric=rows.goal.metric,
@@ -199,5 +210,9 @@ def _gather(
         trials=tuned.trials,
         manifest=manifest,
         witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
-        outlines=outlines_to_text(rows.goal.metric, runs),
+        outlines=outlines_to_text(
+            rows.goal.metric,
+            runs,
+            {row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
+        ),
     )

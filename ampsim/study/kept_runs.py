@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ampsim.errors import FileFormatError
 from ampsim.metric import Goal
@@ -106,9 +106,16 @@ def witnesses_of(
     return made
 
 
-def known_by(row: Row, seeds: Sequence[int], witness: Witness) -> list[Known]:
-    """What the runs of a row are known by, one for each seed."""
-    return [Known(key, witness) for key in keys_of(row.decided_by, witness, seeds)]
+def known_by(row: Row, seeds: Sequence[int], witness: Witness, **more: Any) -> list[Known]:
+    """What the runs of a row are known by, one for each seed.
+
+    Args:
+        row: what is run.
+        seeds: of the runs.
+        witness: of the row.
+        more: what else decides the runs, as plain values.
+    """
+    return [Known(key, witness) for key in keys_of({**row.decided_by, **more}, witness, seeds)]
 
 
 @dataclass(frozen=True, slots=True)

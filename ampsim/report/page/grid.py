@@ -113,6 +113,10 @@ _TIMES = (
     "Times to the target are medians, with intervals as in report.csv, where every row stands with "
     "all its numbers. Ours / others: how many times as soon. A tie: the intervals meet."
 )
+_OF_DEVICES = (
+    "Intervals here are over seeds alone: what the devices' numbers leave open, they leave open "
+    "for both sides. In report.csv intervals hold that, too."
+)
 _RATES = (
     "Ours / others: how many times as fast. A tie: less than 5 % apart. Every row with all its "
     "numbers stands in report.csv."
@@ -122,7 +126,7 @@ _RATES = (
 def _contest(findings: Any, file: Any) -> Contest | None:
     if file.heat_map is None:
         return None
-    return contest(findings.table, findings.cells, file.heat_map, findings.flop_per_s)
+    return contest(findings.over_seeds, findings.cells, file.heat_map, findings.flop_per_s)
 
 
 def _costs(costs: list[Costs]) -> list[str]:
@@ -141,7 +145,7 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
     if findings.flop_per_s is not None:
         own = file.heat_map.model_copy(update={"down": file.heat_map.panels or "latency_s",
                                                "panels": None, "flop_per_s": None})  # fmt: skip
-        ran = contest(findings.table, findings.cells, own, None)
+        ran = contest(findings.over_seeds, findings.cells, own, None)
     value = "time to the target" if found.is_time else "training throughput"
     known = ["epochs", value, "interval"] if found.is_time else [value]
     headings = [
@@ -153,6 +157,8 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
         seen.setdefault(place, _line(place, bout))
     left = ("at", "best of ours", "best of the others", "first")
     told = _TIMES if found.is_time else _RATES
+    if "train_per_s_low" in findings.table:
+        told = f"{told} {_OF_DEVICES}"
     return ["## Point by point", markdown.table(headings, seen.values(), left=left).rstrip("\n"),
             told]  # fmt: skip
 

@@ -21,6 +21,7 @@ from ampsim.report.page.text import (
     Picture,
     assumed,
     charged,
+    device_legend,
     origin_values,
     ruling,
     setting,
@@ -107,7 +108,9 @@ def html_page(
         "lines": lines,
         "best": best_rows(forecast.table) if len(lines) > 1 else [],
         "notes": notes(forecast.table),
-        "legend": LEGEND if is_known else "",
+        "legend": " ".join(
+            filter(None, [LEGEND if is_known else "", device_legend(forecast.table)])
+        ),
         "view": gantt_view(
             spans_by_schedule,
             workers=forecast.workers,

@@ -28,6 +28,7 @@ from ampsim.report.page.text import (
     Picture,
     assumptions,
     commands,
+    device_legend,
     origin,
     picture_parts,
     setting,
@@ -81,6 +82,11 @@ class File(Protocol):
 
 class Results(Forecast, Protocol):
     """Results of a recipe: a forecast, and published numbers."""
+
+    @property
+    def over_seeds(self) -> DataFrame:
+        """The table, with intervals over seeds alone."""
+        ...
 
     @property
     def comparison(self) -> DataFrame:
@@ -198,6 +204,7 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         markdown.escape(assumed_words(findings.manifest)),
         *(of_grid.tables or [_table(findings), LEGEND]),
+        "" if of_grid.tables else device_legend(findings.table),
         *compared,
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(findings), LEFT),

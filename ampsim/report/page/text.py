@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from ampsim.report import markdown
 from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
-from ampsim.report.frames import number, rows
+from ampsim.report.frames import DataFrame, number, rows
 from ampsim.report.page.answer import NEXT, assumed_words, next_steps, rates_words
 from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.page.tuning_tables import tuning_tables
@@ -40,6 +41,12 @@ LEGEND = (
     "no single thing is the bound. All times are virtual."
 )
 
+_OF_DEVICES = (
+    "Some numbers of the devices are known within 95 % intervals only, which are named under "
+    '"What is assumed". The note of a row says how fast and how soon it would be within these '
+    "alone; its interval, where it has one, holds them and the seeds."
+)
+
 PAPER = "https://arxiv.org/abs/1705.09786"
 """AMPNet: Asynchronous Model-Parallel Training for Dynamic Neural Networks (2017)."""
 
@@ -65,6 +72,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         _table(forecast),
         LEGEND if len(forecast.table) else "",
+        device_legend(forecast.table),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
@@ -79,6 +87,12 @@ def ruling(forecast: Forecast) -> str:
     """The verdict, and how the rows' learning rates were made."""
     said = verdict(forecast.table, forecast.target, forecast.metric)
     return " ".join(filter(None, [said, rates_words(forecast)]))
+
+
+def device_legend(table: DataFrame) -> str:
+    """What notes and intervals have of the devices; empty where no number has an interval."""
+    is_known = any(not math.isnan(number(row, "train_per_s_low")) for row in rows(table))
+    return _OF_DEVICES if is_known else ""
 
 
 def commands(lines: Sequence[str]) -> list[str]:
