@@ -55,7 +55,7 @@ def to_text(
 def _at_ends(spreads: Mapping[str, Spreading]) -> str:
     """The rows on devices with intervals; empty where there is none."""
     lines = [
-        f"{json.dumps(label)}: {json.dumps(spread_to_plain(one), separators=(',', ':'), allow_nan=False)}"
+        f"{json.dumps(label)}: {_compact(spread_to_plain(one))}"
         for label, one in spreads.items()
         if one is not None
     ]
@@ -92,6 +92,10 @@ def read_outlines(folder: Path) -> Outlines:
 def _line(run: FinishedRun) -> str:
     head = {"label": run.schedule, "repeat": run.repeat, "seed": run.seed, "failure": run.failure}
     content = {**head, **to_plain(run.outline)}
+    return _compact(content)
+
+
+def _compact(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 

@@ -172,8 +172,13 @@ def _order(
     First is the least time to the target; where no row arrived, the highest training throughput.
     """
     is_time = any(row["time_to_target_s"] is not None for row in rows)
-    times = [row["time_to_target_s"] if is_time else _inverse(row["train_per_s"]) for row in rows]
-    known = [[place for place in one if times[place] is not None] for one in places]
+    times = {
+        place: time_s
+        for place, row in enumerate(rows)
+        if (time_s := row["time_to_target_s"] if is_time else _inverse(row["train_per_s"]))
+        is not None
+    }
+    known = [[place for place in one if place in times] for one in places]
     contests = [
         one
         for one in known
@@ -189,12 +194,14 @@ def _order(
         return times[place] * ratio
 
     others: list[str] = []
+    are_several = len({end.device for end in ends}) > 1
     for found in contests:
         first = min(found, key=times.__getitem__)
         for end in ends:
             best = min(found, key=partial(at_end, end))
             if best != first:
-                others.append(f"{rows[best]['schedule']} at {end.key} = {end.value:.3g}")
+                of = f" of {end.device}" if are_several else ""
+                others.append(f"{rows[best]['schedule']} at {end.key}{of} = {end.value:.3g}")
     told = f"{_listed(others)} would be first" if others else "the same row is first"
     at = "At these ends" if others else "At each of these ends"
     return [f"Ranks are of the numbers themselves. {at}, {told}."]
