@@ -21,9 +21,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ampsim.hardware import Cluster, Device
+
+_OF_HOST: Final = ("step_overhead_s", "message_overhead_s")
+"""Numbers of a host that take time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,18 @@ class Rates:
 
 
 def ends_of(cluster: Cluster) -> list[End]:
-    """The ends of all intervals that the cluster's devices and its host have."""
-    hosts = () if cluster.host is None else (cluster.host,)
-    found = [
-        End(device.name, key, value, is_high)
-        for device in dict.fromkeys((*cluster.devices, *hosts))
+    """The ends of all intervals that the cluster's devices have, and its host, of what it takes."""
+    intervals = [
+        (device.name, key, interval)
+        for device in dict.fromkeys(cluster.devices)
         for key, interval in device.intervals.items()
+    ]
+    if cluster.host is not None:
+        of_host = cluster.host.intervals
+        intervals += [(cluster.host.name, key, of_host[key]) for key in _OF_HOST if key in of_host]
+    found = [
+        End(device, key, value, is_high)
+        for device, key, interval in intervals
         for is_high, value in zip((False, True), interval, strict=True)
     ]
     return list(dict.fromkeys(found))

@@ -12,6 +12,7 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.study.device_rows import widened
 from ampsim.study.device_spread import Rates, Spread, combined, ends_of
+from ampsim.study.end_runs import trained
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -146,6 +147,64 @@ def test_the_papers_core_has_the_intervals_of_its_fit():
         ("flop_per_s", 2.051e10), ("flop_per_s", 2.427e10),
         ("step_overhead_s", 1.402e-5), ("step_overhead_s", 3.751e-5),
     ]  # fmt: skip
+
+
+def test_under_solvers_a_time_is_spread_as_the_throughput_that_it_is_made_of(tmp_path):
+    """Validation takes no time there, so that a time is items over throughput."""
+    cluster = ampsim.load_cluster(device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5"), workers=3)
+    model = ampsim.load_model("mlp", **MODEL)
+    made = ampsim.forecast(
+        model, cluster, "sync-sgd,local-sgd,sequential", instances=200, target=0.05, max_epochs=1
+    )
+    for row in made.table.to_dict("records"):
+        rate, time_s = row["train_per_s"], row["time_to_target_s"]
+        less, more = (row[f"time_to_target_device_{end}_s"] / time_s for end in ("low", "high"))
+        assert less == pytest.approx(rate / row["train_per_s_high"], rel=1e-9)
+        assert more == pytest.approx(rate / row["train_per_s_low"], rel=1e-9)
+        assert less < 0.95 < 1.05 < more
+
+
+def test_short_runs_are_as_long_as_two_exchanges_of_a_solver():
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    assert trained(ampsim.Sequential(), cluster) == 40
+    assert trained(ampsim.Pipeline(32), cluster) == 64
+    assert trained(ampsim.LocalSGD(period=50), cluster) == 2 * 4 * 50
+    inner = ampsim.LocalSGD(ranks=2, period=5, inner=ampsim.Pipeline(4))
+    assert trained(inner, cluster) == 2 * 2 * 5 * 4
+
+
+def test_a_number_of_the_host_is_spread_as_whole_runs_are(tmp_path):
+    """The host serves each instance: what that takes is a number of its own device."""
+    device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5")
+    text = '[[device]]\nname = "tflops-1"\ncount = 2\n\n[host]\ndevice = "./fitted.toml"\n'
+    (tmp_path / "hosted.toml").write_text(text)
+    cluster = ampsim.load_cluster(tmp_path / "hosted.toml")
+    low, high = ends_of(cluster)
+    assert (low.device, low.key, low.value, high.value) == ("fitted", "step_overhead_s", 1e-5, 4e-5)
+    (row,) = made(cluster).table.to_dict("records")
+    for value, name in ((4e-5, "train_per_s_low"), (1e-5, "train_per_s_high")):
+        fixed = (tmp_path / "fitted.toml").read_text().replace(str(STEP_S), str(value))
+        (tmp_path / "fitted.toml").write_text(fixed.replace("low = 1e-5\nhigh = 4e-5", ""))
+        other = ampsim.load_cluster(tmp_path / "hosted.toml")
+        model = ampsim.load_model("mlp", **MODEL)
+        run = ampsim.simulate(model, other, ampsim.Sequential(), instances=200)
+        assert row[name] == pytest.approx(float(run.train_per_s), rel=1e-9)
+        device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5")
+
+
+def test_ctrl_c_in_short_runs_leaves_the_rows_and_says_so(tmp_path):
+    cluster = ampsim.load_cluster(device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5"), workers=1)
+
+    def interrupt(progress) -> None:
+        if " at step_overhead_s of fitted" in progress.schedule:
+            raise KeyboardInterrupt
+
+    found = made(cluster, on_progress=interrupt)
+    assert found.interrupted == "interrupted: short runs at the ends of intervals did not finish"
+    assert found.table["train_per_s"].notna().all()
+    assert found.table["train_per_s_low"].isna().all()
+    said = " ".join(found.manifest["assumptions"])
+    assert "What these intervals do to sequential is unknown: Ctrl-C came first." in said
 
 
 @pytest.mark.parametrize(
