@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.drawn_groups import blocks_of
 from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import (
     BARE,
@@ -97,7 +98,8 @@ class SolverEngine:
             rate=optimizer.rate,
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
-        self._make_ranks(RankMaker(own, make_graph, placement, self._totals_of))
+        blocks = self._blocks_of_copies()
+        self._make_ranks(RankMaker(own, make_graph, placement, blocks, self._totals_of))
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
@@ -192,6 +194,10 @@ class SolverEngine:
         self._copies: list[ModelCopy] = maker.copies
         for copy in self._copies:
             copy.controller.on_finish = partial(self._tell_of, copy)
+
+    def _blocks_of_copies(self) -> list[int]:
+        solver = replace(self._solver, ranks=self._count)
+        return blocks_of(solver.levels, solver.copies or 0, self._setting.run.seed or 0)
 
     def _tell_of(self, rank: Rank, items: int) -> None:
         """Tell of items, unless nothing comes of them."""
