@@ -98,8 +98,7 @@ class SolverEngine:
             rate=optimizer.rate,
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
-        blocks = self._blocks_of_copies()
-        self._make_ranks(RankMaker(own, make_graph, placement, blocks, self._totals_of))
+        self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
@@ -189,15 +188,16 @@ class SolverEngine:
         """Measure the centre, off the clock: no virtual time passes."""
         return self._observer.validate(batches, self._last_end_s)
 
-    def _make_ranks(self, maker: RankMaker) -> None:
+    def _make_ranks(
+        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int]
+    ) -> None:
+        solver, seed = replace(self._solver, ranks=self._count), self._setting.run.seed or 0
+        blocks = blocks_of(solver.levels, solver.copies or 0, seed)
+        maker = RankMaker(job, make_graph, placement, blocks, self._totals_of)
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies
         for copy in self._copies:
             copy.controller.on_finish = partial(self._tell_of, copy)
-
-    def _blocks_of_copies(self) -> list[int]:
-        solver = replace(self._solver, ranks=self._count)
-        return blocks_of(solver.levels, solver.copies or 0, self._setting.run.seed or 0)
 
     def _tell_of(self, rank: Rank, items: int) -> None:
         """Tell of items, unless nothing comes of them."""
