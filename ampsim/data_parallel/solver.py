@@ -100,7 +100,7 @@ class Solver:
         if self.groups != FIXED and self.group is None:
             raise OptionError(
                 f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
-                f"{self.inside.name} inside each; take inner=SyncSGD(ranks=4)"
+                f"{self.inside.name} inside each; take inner='sync-sgd:4'"
             )
 
     def __init_subclass__(cls, **options: Any) -> None:
