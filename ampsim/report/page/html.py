@@ -21,7 +21,7 @@ from ampsim.report.page.text import (
     Picture,
     assumed,
     charged,
-    device_legend,
+    device_words,
     origin_values,
     ruling,
     setting,
@@ -108,9 +108,7 @@ def html_page(
         "lines": lines,
         "best": best_rows(forecast.table) if len(lines) > 1 else [],
         "notes": notes(forecast.table),
-        "legend": " ".join(
-            filter(None, [LEGEND if is_known else "", device_legend(forecast.table)])
-        ),
+        "legend": LEGEND if is_known else "",
         "view": gantt_view(
             spans_by_schedule,
             workers=forecast.workers,
@@ -139,8 +137,9 @@ def html_page(
 
 def _beside_verdict(forecast: Forecast, words: Words) -> dict[str, Any]:
     """What was assumed, and what to type next."""
+    first = [assumed_words(forecast.manifest), device_words(forecast.table)]
     return {
-        "assumed_first": plain(assumed_words(forecast.manifest), _SENTENCES),
+        "assumed_first": plain(" ".join(filter(None, first)), _SENTENCES),
         "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
         "next_heading": NEXT,
     }

@@ -69,10 +69,10 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         f"**{markdown.paragraph(ruling(forecast))}**",
         setting(forecast),
         markdown.escape(assumed_words(forecast.manifest)),
+        device_words(forecast.table),
         markdown.escape(getattr(forecast, "interrupted", None) or ""),
         _table(forecast),
         LEGEND if len(forecast.table) else "",
-        device_legend(forecast.table),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
@@ -89,7 +89,7 @@ def ruling(forecast: Forecast) -> str:
     return " ".join(filter(None, [said, rates_words(forecast)]))
 
 
-def device_legend(table: DataFrame) -> str:
+def device_words(table: DataFrame) -> str:
     """What notes and intervals have of the devices; empty where no number has an interval."""
     is_known = any(not math.isnan(number(row, "train_per_s_low")) for row in rows(table))
     return _OF_DEVICES if is_known else ""
