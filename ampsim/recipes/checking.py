@@ -38,18 +38,15 @@ TOLERANCE: Final = 1e-6
 """Relative difference of a number that only timing decides; chosen: far above rounding."""
 
 LEARNED_TOLERANCE: Final = 0.05
-"""The same of a number that learning decides; chosen: other libraries of linear algebra round
-otherwise, which thousands of updates amplify."""
+"""The same of one that learning decides; chosen: other libraries round, and updates amplify it."""
 
 FIXED: Final = frozenset(
     {"max_active_keys", "min_update_interval", "replicas", "workers", "repeats"}
 )
 """Columns that a recipe decides."""
 
-TIMED: Final = FIXED | {
-    "train_per_s", "valid_per_s", "staleness_mean", "staleness_max", "train_per_s_low",
-    "train_per_s_high",
-}  # fmt: skip
+TIMED: Final = FIXED | {"train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
+                        "train_per_s_low", "train_per_s_high"}  # fmt: skip
 """Columns that only timing decides, where learning does not decide how long a run is."""
 
 

@@ -60,7 +60,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])
     goal = Goal(outlines.metric, file.target)
     spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
-    tables = tables_of(recipe, goal, outlines.runs, rates, copies, spreads)
+    tables = tables_of(recipe, goal, outlines.runs, rates, copies, spreads=spreads)
     cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
         recipe=recipe,

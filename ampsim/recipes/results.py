@@ -88,6 +88,7 @@ def tables_of(
     runs: Sequence[FinishedRun],
     rates: Sequence[Mapping[str, Any]],
     copies: Sequence[Mapping[str, Any]],
+    *,
     spreads: Sequence[Spreading],
 ) -> Tables:
     """A row for each schedule of a recipe.

@@ -173,10 +173,37 @@ def _gather(
 ) -> Findings:
     rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
-    tables, origin = tables_of(recipe, rows.goal, runs, rates, copies, spreads), rows.origin
-    parts = zip(origin["schedules"], rates, copies, strict=True)
-    origin["schedules"] = [one | rate | {"copies": of} for one, rate, of in parts]
-    manifest = {
+    tables = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
+    of_rows = [rate | {"copies": of} for rate, of in zip(rates, copies, strict=True)]
+    by_label = {row.label: of for row, of in zip(rows.rows, spreads, strict=True)}
+    return Findings(
+        recipe=recipe,
+        table=tables.table,
+        over_seeds=tables.over_seeds,
+        comparison=compare(tables.table, file.published),
+        runs=tuple(runs),
+        target=file.target,
+        metric=rows.goal.metric,
+        model=rows.model.name,
+        cluster=rows.cluster.name,
+        workers=rows.cluster.workers,
+        flop_per_s=rows.flop_per_s,
+        trials=tuned.trials,
+        manifest=_manifest(recipe, tuned, of_rows, tables.assumed),
+        witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
+        outlines=outlines_to_text(rows.goal.metric, runs, by_label),
+    )
+
+
+def _manifest(
+    recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
+) -> dict[str, Any]:
+    """Where the numbers come from, all but the hashes of what is written."""
+    rows, file = tuned.rows, recipe.file
+    origin = rows.origin
+    parts = zip(origin["schedules"], of_rows, strict=True)
+    origin["schedules"] = [one | more for one, more in parts]
+    return {
         "kind": KIND,
         "format": FORMAT,
         **software(),
@@ -192,27 +219,6 @@ def _gather(
         **origin_of(file, tuned),
         **origin,
         **({} if rows.flop_per_s is None else {"scaled_from_flop_per_s": rows.flop_per_s}),
-        **({"assumptions": tables.assumed} if tables.assumed else {}),
+        **({"assumptions": assumed} if assumed else {}),
         "costs": _costs(rows),
     }
-    return Findings(
-        recipe=recipe,
-        table=tables.table,
-        over_seeds=tables.over_seeds,
-        comparison=compare(tables.table, file.published),
-        runs=tuple(runs),
-        target=file.target,
-        metric=rows.goal.metric,
-        model=rows.model.name,
-        cluster=rows.cluster.name,
-        workers=rows.cluster.workers,
-        flop_per_s=rows.flop_per_s,
-        trials=tuned.trials,
-        manifest=manifest,
-        witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
-        outlines=outlines_to_text(
-            rows.goal.metric,
-            runs,
-            {row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
-        ),
-    )

@@ -105,19 +105,14 @@ def trained(schedule: Schedule, cluster: Cluster) -> int:
     return max(count, 2 * ranks * schedule.batches_per_deal * schedule.deals_per_exchange)
 
 
-def spreads_of(
-    entries: Sequence[Entry], made: Made, seed: int, maker: RunMaker
-) -> tuple[list[Spreading], Made]:
-    """What the intervals of its devices do to each row of a forecast that has runs.
+def with_spreads(entries: Sequence[Entry], made: Made, seed: int, maker: RunMaker) -> Made:
+    """A forecast's runs with what the intervals of its devices do to each row.
 
     Args:
         entries: the rows.
         made: their runs.
         seed: of the short runs.
-        maker: makes them.
-
-    Returns:
-        That, and `made`, which says so where Ctrl-C came before it was known.
+        maker: makes them; where Ctrl-C ends that, it is said.
     """
     by_label = {one.label: one for one in entries}
     runs = [end_runs(by_label[of[0].label], seed) for of in made.rows]
@@ -131,8 +126,8 @@ def spreads_of(
     except KeyboardInterrupt:
         unknown = [None if of is None else Unspread(of.ends, "Ctrl-C came first") for of in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"
-        return [*unknown], replace(made, interrupted=told)
-    return gathered(runs, rated), made
+        return replace(made, spreads=tuple(unknown), interrupted=told)
+    return replace(made, spreads=tuple(gathered(runs, rated)))
 
 
 def tasks_of(runs: Sequence[EndRuns | None]) -> list[Task]:

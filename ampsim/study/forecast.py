@@ -22,9 +22,8 @@ from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.study.bound_words import bound_words
 from ampsim.study.copies import with_copies
 from ampsim.study.device_rows import sentences_of, with_devices
-from ampsim.study.device_spread import Spreading
 from ampsim.study.display import count_text, known, rate_text
-from ampsim.study.end_runs import spreads_of
+from ampsim.study.end_runs import with_spreads
 from ampsim.study.fit import require_fit
 from ampsim.study.forecast_manifest import manifest_of, sureness_of
 from ampsim.study.forecast_runs import Made, Run, RunMaker
@@ -235,8 +234,8 @@ def forecast(
         made = run_rows(
             tuned.entries, looks, seed, maker, lambda rows: _ranking(goal, rows, looks.sureness)
         )
-    spreads, made = spreads_of(tuned.entries, made, seed, maker)
-    return _collect(plan, schedules, tuned, made, looks.sureness, spreads, seed=seed, advice=advice)
+    made = with_spreads(tuned.entries, made, seed, maker)
+    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
 
 
 def _ranking(goal: Goal, rows: Sequence[Sequence[Run]], sureness: Sureness) -> Ranking | None:
@@ -250,7 +249,6 @@ def _collect(
     tuned: Tuned,
     made: Made,
     sureness: Sureness,
-    spreads: Sequence[Spreading],
     *,
     seed: int,
     advice: Advice | None,
@@ -262,14 +260,13 @@ def _collect(
     rows = [{**_row(goal, of), **rates[of[0].label].columns(plan.model)} for of in made.rows]
     rows = compared(goal, rows, outlines, _ranking(goal, made.rows, sureness))
     note_validation(rows, [of[0].label in solvers for of in made.rows])
-    rows = with_devices(rows, made.rows, spreads)
+    rows = with_devices(rows, made.rows, made.spreads)
     by_label = {one.label: one for one in entries}
     mine = [by_label[of[0].label] for of in made.rows]
     rows = with_copies(rows, [(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    runs = [run for row in made.rows for run in row]
-    unreached = _unreached(tuned, goal)
+    unreached, runs = _unreached(tuned, goal), [run for row in made.rows for run in row]
     said = [*([str(advice)] if advice else []), *unreached]
-    said += sentences_of(rows, made.rows, spreads)
+    said += sentences_of(rows, made.rows, made.spreads)
     if any(not one.plan.times_validation for one in entries):
         said.append(ASSUMPTION)
     manifest = {

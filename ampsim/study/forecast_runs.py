@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ampsim.errors import OptionError, SimulationError
 from ampsim.metric import Goal
+from ampsim.study.device_spread import Spreading
 from ampsim.study.finished_run import FinishedRun
 from ampsim.study.job_pool import Listeners, OnFinish
 from ampsim.study.jobs import Task, run_all
@@ -59,11 +60,13 @@ class Made:
         rows: those that ended, by schedule, repeats in order; none of them is empty.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
         lost: one sentence for each run whose process died.
+        spreads: what the intervals of its devices do to each row, as soon as it is known.
     """
 
     rows: tuple[tuple[Run, ...], ...]
     interrupted: str | None
     lost: tuple[str, ...]
+    spreads: tuple[Spreading, ...] = ()
 
 
 class RunMaker:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.errors import FileFormatError
-from ampsim.recipes.checking import check_numbers, check_report, read_manifest
+from ampsim.recipes.checking import read_manifest
 from ampsim.recipes.outlines_file import FILE, read_outlines
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
-from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
-from ampsim.report.page.recipe import redraw_report
+from ampsim.recipes.running import run_recipe
 from ampsim.study.device_rows import COLUMNS
 from ampsim.study.device_spread import Spread, Unspread
 
@@ -253,64 +250,6 @@ def test_a_device_without_intervals_has_none_of_it(tmp_path, make_report):
     assert "95 %" not in (tmp_path / "report.md").read_text()
     results = read_results(read_recipe(tmp_path), tmp_path)
     pd.testing.assert_frame_equal(results.table, results.over_seeds)
-
-
-def test_the_page_says_which_numbers_and_what_the_notes_have(report):
-    page = re.sub(r"\\(.)", r"\1", (report / "report.md").read_text())
-    assert (
-        "- 2 numbers of the devices have 95 % intervals: flop_per_s of fitted 8e+08 to 1.6e+09, "
-        "step_overhead_s of fitted 1e-05 to 5e-05. Each row was run shortly in mode sleep" in page
-    )
-    assert 'known within 95 % intervals only, which are named under "What is assumed"' in page
-    assert page.count("of the device alone, 95 %: training ") == 2
-
-
-def test_what_is_kept_is_not_made_again_and_gives_the_same(report, monkeypatch):
-    said: list[str] = []
-    made: list[str] = []
-    options = RecipeOptions(say=said.append, on_progress=lambda one: made.append(one.schedule))
-    again = run_recipe(read_recipe(report), report, options)
-    assert (len(said), made) == (2 * 2 + 2 * 5, [])
-    assert all(line.endswith("kept from before") for line in said)
-    assert "amp at step_overhead_s of fitted = 5e-05, seed 3: kept from before" in said
-    assert again.outlines == (report / FILE).read_text()
-
-
-def test_ctrl_c_in_a_short_run_keeps_what_was_made(tmp_path):
-    recipe = read_recipe(put(tmp_path, HEAD + PAIR))
-    ended: list[str] = []
-
-    def interrupt(progress) -> None:
-        if progress.schedule.startswith("amp at flop_per_s"):
-            raise KeyboardInterrupt
-        if progress.is_epoch_end:
-            ended.append(progress.schedule)
-
-    with pytest.raises(InterruptedReport, match="interrupted: 10 of 14 runs are kept"):
-        run_recipe(recipe, tmp_path, RecipeOptions(on_progress=interrupt))
-    assert "sequential at step_overhead_s of fitted = 5e-05" in ended
-    said: list[str] = []
-    run_recipe(recipe, tmp_path, RecipeOptions(say=said.append))
-    assert len(said) == 10
-
-
-def test_a_report_is_redrawn_and_checked_with_its_intervals(report):
-    names = ("report.csv", "report.md", "manifest.toml")
-    before = {name: (report / name).read_bytes() for name in names}
-    recipe = read_recipe(report)
-    redraw_report(read_results(recipe, report), recipe.file, report, read_manifest(report)["files"])
-    assert {name: (report / name).read_bytes() for name in names} == before
-    assert check_report(recipe, report).follows
-    assert check_numbers(recipe, report, run_recipe(recipe, report)).follows
-
-
-def test_what_is_no_spread_is_refused_with_its_file(report, tmp_path):
-    text = (report / FILE).read_text()
-    content = json.loads(text)
-    content["at_ends"]["amp"]["rates"].pop()
-    (tmp_path / FILE).write_text(json.dumps(content))
-    with pytest.raises(FileFormatError, match=r"does not hold the outlines of this version$"):
-        read_outlines(tmp_path)
 
 
 def test_who_is_first_on_a_grid_is_told_by_seeds_alone(tmp_path, make_report):
