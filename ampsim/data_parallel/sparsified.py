@@ -38,7 +38,7 @@ class Sparsified(Solver):
             )
         fault = self._fault_of_compression()
         if fault is not None:
-            raise OptionError(f"{self.name}: {fault}; or leave compression out")
+            raise OptionError(f"{self.name}: {fault}, or leave compression out")
 
     def _fault_of_compression(self) -> str | None:
         """Why entries cannot be sent, and what to take; None if they can."""

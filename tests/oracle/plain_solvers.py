@@ -34,10 +34,12 @@ def problem(made: ampsim.Model) -> Problem:
 def async_loop(
     plain: Problem, compute_s: list[float], merge_s: float, until: int,
     rate_of: Callable[[float, int], float],
+    sent_of: Callable[[int, np.ndarray], np.ndarray] = lambda _rank, gradient: gradient,
 ) -> tuple[np.ndarray, list[int]]:  # fmt: skip
     """Asynchronous SGD by a heap: weights, and the staleness of each merge.
 
-    `rate_of` takes the place in time, in epochs, and the staleness.
+    `rate_of` takes the place in time, in epochs, and the staleness; `sent_of` a rank and its
+    gradient.
     """
     events: list[tuple[float, int, int, str]] = []
     order, deal, per_epoch = itertools.count(), itertools.count(), len(plain.batches)
@@ -62,7 +64,8 @@ def async_loop(
             served = queue.pop(0)
             seen, version, number = read[served]
             lag = len(stale) - version
-            theta = theta - rate_of(number / per_epoch, lag) * plain.gradient(seen, number)
+            sent = sent_of(served, plain.gradient(seen, number))
+            theta = theta - rate_of(number / per_epoch, lag) * sent
             stale.append(lag)
             is_busy = True
             heapq.heappush(events, (now + merge_s, next(order), served, "merged"))
