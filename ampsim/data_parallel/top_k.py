@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -40,6 +41,7 @@ SELECTION_OPERATIONS: Final = 5
 """Addition, magnitude, partition, comparison with what takes the entries out, and zeros there."""
 
 
+@cache
 def kept_count(share: float, size: int) -> int:
     """How many entries of a vector are sent: the share of them, rounded up, and at least one.
 
