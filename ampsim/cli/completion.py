@@ -22,6 +22,7 @@ TOPOLOGIES: Final = (
     "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
 )  # fmt: skip
 COLLECTIVES: Final = ("ring", "tree", "halving-doubling", "hierarchical", "star")
+GROUPS: Final = ("fixed", "random")
 SIDES: Final = ("server", "worker")
 REMEDIES: Final = ("none", "weight-prediction")
 

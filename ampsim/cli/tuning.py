@@ -104,6 +104,15 @@ class Tuning:
             "in sync-sgd:4/pipeline:2.  [default: sequential]",
         ),
     ] = None
+    groups: Annotated[
+        str | None,
+        optional(
+            "HOW",
+            "Which copies make a group, where each rank is one: fixed, copies beside each other, "
+            "or random, drawn from the seed.  [default: fixed]",
+            autocompletion=completion.one_of(*completion.GROUPS),
+        ),
+    ] = None
     collective: Annotated[
         str | None,
         optional(

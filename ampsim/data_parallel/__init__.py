@@ -2,6 +2,7 @@
 
 from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
+from ampsim.data_parallel.drawn_groups import FIXED, GROUPS, blocks_of
 from ampsim.data_parallel.engine import SolverEngine
 from ampsim.data_parallel.inner_names import name_of
 from ampsim.data_parallel.meeting import OF_GROUP
@@ -36,6 +37,8 @@ __all__ = [
     "CENTRE",
     "COLLECTIVES",
     "EASGD",
+    "FIXED",
+    "GROUPS",
     "OF_GROUP",
     "SOLVERS",
     "SSP",
@@ -60,6 +63,7 @@ __all__ = [
     "SyncSGD",
     "Vector",
     "Waits",
+    "blocks_of",
     "cluster_of_rank",
     "name_of",
 ]

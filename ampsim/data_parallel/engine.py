@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ampsim.data_parallel.dealer import Dealer, Later
+from ampsim.data_parallel.drawn_groups import blocks_of
 from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import (
     BARE,
@@ -97,7 +98,7 @@ class SolverEngine:
             rate=optimizer.rate,
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
-        self._make_ranks(RankMaker(own, make_graph, placement, self._totals_of))
+        self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, outer_of(solver)))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
@@ -187,7 +188,12 @@ class SolverEngine:
         """Measure the centre, off the clock: no virtual time passes."""
         return self._observer.validate(batches, self._last_end_s)
 
-    def _make_ranks(self, maker: RankMaker) -> None:
+    def _make_ranks(
+        self, job: Job, make_graph: Callable[[], Graph], placement: Sequence[int]
+    ) -> None:
+        solver, seed = replace(self._solver, ranks=self._count), self._setting.run.seed or 0
+        blocks = blocks_of(solver.levels, solver.copies or 0, seed)
+        maker = RankMaker(job, make_graph, placement, blocks, self._totals_of)
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies
         for copy in self._copies:

@@ -18,12 +18,13 @@ from ampsim.model_parallel import Job, PassTotals
 
 
 class RankMaker:
-    """Makes ranks, each on the workers that follow those of the last copy.
+    """Makes ranks, copy after copy.
 
     Args:
         job: the network and how a rank trains it.
         make_graph: gives another graph of the network, without weights.
         placement: for each node, its worker in the first copy.
+        blocks: for each copy, which block of `workers_per_rank` workers it lies on.
         totals: takes what the losses say, by epoch.
 
     Attributes:
@@ -35,10 +36,11 @@ class RankMaker:
         job: Job,
         make_graph: Callable[[], Graph],
         placement: Sequence[int],
+        blocks: Sequence[int],
         totals: Callable[[int], PassTotals],
     ) -> None:
         self._job, self._make_graph, self._placement = job, make_graph, placement
-        self._totals = totals
+        self._blocks, self._totals = blocks, totals
         self.copies: list[ModelCopy] = []
 
     def make(self, number: int, setting: Setting) -> Rank:
@@ -52,7 +54,7 @@ class RankMaker:
         for node, theta in zip(graph.parameterized, setting.centre.thetas, strict=True):
             node.adopt(theta)
         each = setting.solver.workers_per_rank
-        first = len(self.copies) * each
+        first = self._blocks[len(self.copies)] * each
         made = ModelCopy(
             (number, len(self.copies)),
             replace(self._job, graph=graph),

@@ -13,9 +13,11 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import numpy as np
 
 from ampsim.arguments import check_fields
+from ampsim.data_parallel.drawn_groups import FIXED, GROUPS, Levels
 from ampsim.data_parallel.inner_fit import Meets, Sends, fault_of_group, fault_of_schedule
 from ampsim.data_parallel.inner_names import inner_named, make_known
-from ampsim.errors import OptionError
+from ampsim.data_parallel.room import ranks_on
+from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.options import require_count
@@ -58,6 +60,8 @@ class Solver:
             `max_active_keys` or a solver's `ranks`, as "amp:8" or "sync-sgd:4/amp:8".
         workers_per_rank: workers that a copy is spread over; where ranks are groups, each copy in
             them.
+        groups: which copies make a group, where ranks are groups: "fixed", those on workers beside
+            each other, or "random", drawn once from the run's seed.
 
     Raises:
         OptionError: an option has a value that it cannot have, or `inner` does not fit.
@@ -82,6 +86,7 @@ class Solver:
     ranks: int | None = None
     inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
     workers_per_rank: int = field(default=1, kw_only=True)
+    groups: str = field(default=FIXED, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -90,6 +95,13 @@ class Solver:
             require_count("ranks", self.ranks)
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
+        if self.groups not in GROUPS:
+            raise OptionError(one_of("groups", self.groups, GROUPS))
+        if self.groups != FIXED and self.group is None:
+            raise OptionError(
+                f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
+                f"{self.inside.name} inside each; take inner='sync-sgd:4'"
+            )
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let it be named as what is inside another."""
@@ -133,6 +145,12 @@ class Solver:
         """Copies of the model in each rank."""
         group = self.group
         return 1 if group is None else (group.ranks or 1) * group.copies_per_rank
+
+    @property
+    def levels(self) -> Levels:
+        """As of `blocks_of`, where ranks are counted."""
+        group = self.group
+        return [] if group is None else [(self.ranks or 1, self.groups), *group.levels]
 
     @property
     def copies(self) -> int | None:
@@ -243,28 +261,10 @@ class Solver:
         Raises:
             OptionError: there is no room for them.
         """
-        servers, each = self.server_count, self.workers_per_rank * self.copies_per_rank
-        if servers >= workers:
-            raise OptionError(
-                f"{self.name}: servers must leave workers for ranks, got servers={servers} on "
-                f"{workers} worker{'s' * (workers != 1)}; take fewer servers or more workers"
-            )
-        ranks = (workers - servers) // each if self.ranks is None else self.ranks
-        in_group = "" if self.group is None else f"{self.copies_per_rank} x "
-        if not ranks or ranks * each + servers > workers:
-            raise OptionError(
-                f"{self.name}: ranks and servers must fit the cluster, got {max(ranks, 1)} x "
-                f"{in_group}{self.workers_per_rank} + {servers} on {workers} "
-                f"worker{'s' * (workers != 1)}; take fewer ranks or more workers"
-            )
-        rest = workers - servers - ranks * each
-        if rest and self.ranks is None and in_group:
-            raise OptionError(
-                f"{self.name}: groups of {each} workers must divide those of all ranks, got "
-                f"{workers - servers}; take {workers - rest} or {workers - rest + each} workers, "
-                f"or say ranks={ranks}"
-            )
-        return ranks
+        return ranks_on(
+            workers, self.server_count, self.ranks, copies=self.copies_per_rank,
+            each=self.workers_per_rank, name=self.name,
+        )  # fmt: skip
 
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step

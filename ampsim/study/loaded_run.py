@@ -116,7 +116,8 @@ class LoadedRun(WithTotals, WithMemory):
     @property
     def waits(self) -> pd.DataFrame:
         """As `Result.waits`."""
-        return waits_of(self.exchanges, self.kept.manifest["schedule"])
+        manifest = self.kept.manifest
+        return waits_of(self.exchanges, manifest["schedule"], manifest["seed"])
 
     @property
     def collectives(self) -> pd.DataFrame:

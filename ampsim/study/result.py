@@ -145,7 +145,7 @@ class Result(WithTotals, WithMemory):
         The kind says what held a rank up first: "waits for all", "turn", "lock", "reply" or
         "bound". Empty without a solver.
         """
-        return waits_of(self.exchanges, self.origin["schedule"])
+        return waits_of(self.exchanges, self.origin["schedule"], self.origin["seed"])
 
     @property
     def collectives(self) -> pd.DataFrame:

@@ -48,8 +48,9 @@ PAIRS = [pair for pair in EVERY if may_hold(*pair)]
 OVER = [f"{outer} over {inner}" for outer, inner in PAIRS]
 
 
-def nested(outer: str, name: str, **options: Any) -> Any:
-    return solver(outer, ranks=2, period=2, inner=solver(name, ranks=2, period=3, **options))
+def nested(outer: str, name: str, groups: str = "fixed", **options: Any) -> Any:
+    inner = solver(name, ranks=2, period=3, **options)
+    return solver(outer, ranks=2, period=2, inner=inner, groups=groups)
 
 
 def test_the_solvers_of_which_ranks_agree_are_these():
@@ -57,9 +58,13 @@ def test_the_solvers_of_which_ranks_agree_are_these():
 
 
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=OVER)
-@pytest.mark.parametrize("on", CLUSTERS)
-def test_a_pair_counts_each_item_once_and_has_a_path_and_the_same_trace_asleep(outer, inner, on):
-    made, chosen = model(41, 3, layers=2), nested(outer, inner)
+@pytest.mark.parametrize(
+    ("on", "groups"), [*((on, "fixed") for on in CLUSTERS), ("jitter", "random")]
+)
+def test_a_pair_counts_each_item_once_and_has_a_path_and_the_same_trace_asleep(
+    outer, inner, on, groups
+):
+    made, chosen = model(41, 3, layers=2), nested(outer, inner, groups=groups)
     numeric, sleep = (
         ampsim.simulate(made, CLUSTERS[on](), chosen, epochs=2, mode=mode, counts_memory=True)
         for mode in ("numeric", "sleep")

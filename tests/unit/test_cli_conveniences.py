@@ -16,7 +16,7 @@ from ampsim import assets
 from ampsim.cli import completion
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
-from ampsim.data_parallel import COLLECTIVES
+from ampsim.data_parallel import COLLECTIVES, GROUPS
 from ampsim.data_parallel.solvers.elastic import SIDES
 from ampsim.hardware.notation import TOPOLOGIES
 from ampsim.hardware.topology import Topology
@@ -49,6 +49,7 @@ def test_registries_and_completion_have_the_same_names():
     assert tuple(COLLECTIVES) == completion.COLLECTIVES
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
+    assert GROUPS == completion.GROUPS
     assert tuple(SIDES) == completion.SIDES
     assert tuple(REMEDIES) == completion.REMEDIES
     assert TOPOLOGIES == completion.TOPOLOGIES
