@@ -46,6 +46,7 @@ def test_a_step_takes_its_closed_form_and_the_entries_of_all_ranks(
     assert collectives["start_s"].min() == pytest.approx(last_s, rel=1e-9)
     took_s = collectives["end_s"].max() - collectives["start_s"].min()
     assert took_s == pytest.approx(gather_s, rel=1e-9)
+    assert found.exchanges["end_s"].max() == pytest.approx(last_s + gather_s, rel=1e-9)
     updates = found.spans[(found.spans["direction"] == "update") & (found.spans["worker"] == 0)]
     added = updates.iloc[2:4]
     assert added["flop"].tolist() == [ranks * one for one in counts]
