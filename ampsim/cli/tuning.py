@@ -148,6 +148,15 @@ class Tuning:
             "others.  [default: 0]",
         ),
     ] = None
+    compression: Annotated[
+        float | None,
+        optional(
+            "X",
+            "The share of each gradient that a rank sends, the entries of the largest magnitude, "
+            "with an index each, under sync-sgd (a ring all-gather), async-sgd, hogwild and ssp; "
+            "it adds the others to its next gradient.  [default: all entries, without indices]",
+        ),
+    ] = None
     servers: Annotated[
         int | None,
         optional(

@@ -30,6 +30,7 @@ from ampsim.data_parallel.solvers import (
     SyncEASGD,
     SyncSGD,
 )
+from ampsim.data_parallel.sparsified import Sparsified
 from ampsim.data_parallel.sub_cluster import cluster_of_rank
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Served",
     "Solver",
     "SolverEngine",
+    "Sparsified",
     "Step",
     "SyncEASGD",
     "SyncSGD",

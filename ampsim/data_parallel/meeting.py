@@ -15,7 +15,7 @@ from ampsim.data_parallel.columns import columns_of
 from ampsim.data_parallel.gathered import Gathered, distance_of, mean_of
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Rank
-from ampsim.data_parallel.setting import ELASTIC, Setting
+from ampsim.data_parallel.setting import ADDITION, ELASTIC, Setting
 from ampsim.data_parallel.solver import Vector
 from ampsim.data_parallel.stream import Readiness, Stream
 from ampsim.trace import Cause
@@ -147,7 +147,7 @@ class Meeting:
         theta = rank.theta(place)
         centre = self._before[place] if is_pulled else None
         if gradient is None:  # a rank without a batch: the spring alone
-            return setting.solver.local(theta, theta, centre, setting.pull, _no_step)
+            return setting.solver.local(theta, theta, centre, setting.pull, lambda _g, w: w)
         assert rank.deal is not None
         step = rank.own.step(place, setting.rate_of(rank.deal), now_s)
         stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
@@ -204,10 +204,21 @@ class Meeting:
             rank.hand_out(cause, partial(self._over, rank))
 
     def _over(self, rank: Rank, cause: Cause) -> None:
-        """Let a rank go on that has what it came for."""
-        setting, solver = self._setting, self._setting.solver
+        """Let a rank add up what it came for, where that is entries, and go on."""
         if not self._is_alone:
             self._record(rank)
+        if self._setting.share is None:
+            self._has(rank, cause)
+        else:
+            rank.serve(cause, self.due, self._added, partial(self._has, rank))
+
+    def _added(self, place: int) -> tuple[int, ...]:
+        """What adding up the entries of all ranks is charged for; `_combine` has their sum."""
+        return ADDITION, len(self._ranks), self._setting.kept_count(place)
+
+    def _has(self, rank: Rank, cause: Cause) -> None:
+        """Let a rank go on that has what they came for."""
+        setting, solver = self._setting, self._setting.solver
         if solver.sends == "gradient" and self._group is not None:
             self._group.met(rank, cause)
             return
@@ -245,7 +256,8 @@ class Meeting:
             self.counts[place] = sum(counts)
         self._before = list(setting.centre.thetas)
         if not setting.is_abstract:
-            self._note_distances()
+            if solver.sends == "weights":
+                self._distances = [distance_of(rank, setting.centre.thetas) for rank in self._ranks]
             for place in range(len(setting.nodes)):
                 self._combine_vector(place)
         elif solver.sends == "gradient":
@@ -284,14 +296,3 @@ class Meeting:
         """The rate of the first instance of this round."""
         deals = [rank.deal for rank in self._ranks if rank.deal is not None]
         return self._setting.rate_of(deals[0])
-
-    def _note_distances(self) -> None:
-        """How far each rank is from the centre, before they meet, where they may differ."""
-        if self._setting.solver.sends == "gradient":
-            return
-        for rank in self._ranks:
-            self._distances[rank.number] = distance_of(rank, self._setting.centre.thetas)
-
-
-def _no_step(gradient: Vector, theta: Vector) -> Vector:
-    return theta

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from ampsim.data_parallel.calling_off import CallingOff
 from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.rank import Rank
-from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, Setting, work_in_rank
+from ampsim.data_parallel.setting import (
+    ELASTIC,
+    NOTHING,
+    PULL,
+    SELECTION,
+    Setting,
+    work_in_rank,
+)
 from ampsim.data_parallel.solver import Vector
+from ampsim.data_parallel.top_k import ErrorFeedback
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import Assembly
-from ampsim.model_parallel.footprint import STASHES, take_parameters
+from ampsim.model_parallel.footprint import GRADIENTS, STASHES, take_parameters
 from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.passes import PassTotals
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.shared_machine import SharedMachine
 from ampsim.model_parallel.update import Updater
 from ampsim.trace import Cause, Recorder
+
+
+class _Serving(NamedTuple):
+    """What a copy does beside its passes and updates, as of `Rank.serve`."""
+
+    step: Callable[[int], tuple[int, ...]]
+    then: Callable[[Cause], None]
 
 
 class ModelCopy(Rank):
@@ -31,6 +47,9 @@ class ModelCopy(Rank):
         placement: for each node, its worker.
         setting: as of `Rank`.
         totals: takes what the losses say, by epoch.
+
+    Attributes:
+        feedback: what it has kept back of its gradients; None where it sends all of them.
     """
 
     def __init__(
@@ -53,7 +72,7 @@ class ModelCopy(Rank):
             setting.memories,
             workers,
             self,
-            work_in_rank if setting.is_pulled or not drains else None,
+            work_in_rank if setting.is_pulled or not drains or setting.share is not None else None,
             self._computed if solver.overlaps_backward else None,
             is_stoppable=solver.spare_ranks > 0,
         )
@@ -74,6 +93,10 @@ class ModelCopy(Rank):
         self._averages = solver.inside.updates.averages
         self._updater = None if drains else _updater(setting, job, averages=self._averages)
         self._is_inside = False
+        self.feedback: ErrorFeedback | None = None
+        if setting.share is not None:
+            self.feedback = ErrorFeedback([node.name for node in setting.nodes])
+        self._serving: _Serving | None = None
         self._centre_bytes: dict[int, int] = {}
         self._begin_training()
 
@@ -116,6 +139,11 @@ class ModelCopy(Rank):
         for placed in self.learners:
             if placed.footprint is not None and placed.learner is not None:
                 take_parameters(placed.learner, placed.footprint.memory, is_predicted=False)
+        if self.feedback is not None:
+            for worker, places in self.vectors_on().items():
+                memory = self._setting.memories.of(worker)
+                if memory is not None:
+                    memory.take(GRADIENTS, sum(map(self._setting.bytes_of, places)))
 
     def _compute(self, deal: Deal, cause: Cause) -> None:
         if self._updater is not None:
@@ -153,7 +181,19 @@ class ModelCopy(Rank):
                 if self._averages and len(node.instances) > 1:
                     gradient *= gradient.dtype.type(1.0 / len(node.instances))
                 self.gradients[place] = gradient
-        self._ready(cause)
+        if self.feedback is None:
+            self._ready(cause)
+        else:
+            self.serve(cause, self.touched, self._select, self._ready)
+
+    def _select(self, place: int) -> tuple[int, ...]:
+        """Choose what is sent of one vector, and keep the rest."""
+        count, gradient = self._setting.kept_count(place), self.gradients[place]
+        if gradient is not None:
+            assert self.feedback is not None
+            now_s = self._setting.clock.now
+            self.gradients[place] = self.feedback.sent(place, gradient, count, now_s)
+        return SELECTION, count
 
     def _update_last(self, cause: Cause) -> None:
         """Let nodes apply what gradients are left, after the updates that they sent themselves."""
@@ -173,6 +213,20 @@ class ModelCopy(Rank):
         else:
             self.updated(cause)
 
+    def serve(
+        self,
+        cause: Cause,
+        places: Collection[int],
+        step: Callable[[int], tuple[int, ...]],
+        then: Callable[[Cause], None],
+    ) -> None:
+        """As of `Rank`; the messages are those of updates."""
+        if not places:
+            then(cause)
+            return
+        self._serving = _Serving(step, then)
+        self.controller.send_updates(cause, {self._setting.places[place] for place in places})
+
     def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:
         """One copy has what there is."""
         then(cause)
@@ -184,13 +238,18 @@ class ModelCopy(Rank):
             is_due = placed.learner.gradient_count > 0
             return self._updater.update(placed, now_s) if is_due else NOTHING
         place = self._vector_of[placed.index]
+        if self._serving is not None:
+            return self._serving.step(place)
         shape = self.exchange.update(self, place, now_s)
         placed.learner.updated()
         return PULL if shape == ELASTIC and self._updater is not None else shape
 
     def updated(self, cause: Cause) -> None:
         """Go on after its updates."""
-        if self._is_inside:
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.then(cause)
+        elif self._is_inside:
             self._ready(cause)
         else:
             self.exchange.updated(self, cause)

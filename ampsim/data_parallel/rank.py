@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from ampsim.data_parallel.calling_off import CallingOff
@@ -145,6 +145,19 @@ class Rank(ABC):
     @abstractmethod
     def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
         """Let these vectors be updated, which takes the device's time; then `exchange.updated`."""
+
+    @abstractmethod
+    def serve(
+        self,
+        cause: Cause,
+        places: Collection[int],
+        step: Callable[[int], tuple[int, ...]],
+        then: Callable[[Cause], None],
+    ) -> None:
+        """Do something for each of these vectors, which takes the device's time; then `then`.
+
+        `step` does it for one, and returns the shape that this is charged for.
+        """
 
     @abstractmethod
     def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting, addition_work, elastic_work
+from ampsim.data_parallel.top_k import addition_of_entries
 from ampsim.data_parallel.visit import Visit
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
@@ -125,7 +126,7 @@ class Server:
         recorder.spans.append((kind, start_s, end_s, staleness, state, visit.cause))
         number = recorder.span_number()
         if self._memory is not None:
-            self._memory.give(MESSAGES, sum(map(setting.bytes_of, places)))
+            self._memory.give(MESSAGES, sum(map(setting.sent_bytes_of, places)))
         visit.merged_s = end_s
         if not self._is_whole:
             visit.cause = number
@@ -188,15 +189,20 @@ class Server:
             return addition_work(node)
         if self._setting.solver.is_elastic:
             return elastic_work(node)
-        return node.work(Direction.UPDATE, None)
+        work = node.work(Direction.UPDATE, None)
+        if self._setting.share is not None:
+            work += addition_of_entries(node, 1, self._setting.kept_count(place))
+        return work
 
 
-def parts_of(rank: Rank, servers: Sequence[Server], setting: Setting) -> list[tuple[int, int, int]]:
-    """What a rank sends at once: (server, worker that has it, bytes)."""
+def parts_of(
+    rank: Rank, servers: Sequence[Server], bytes_of: Callable[[int], int]
+) -> list[tuple[int, int, int]]:
+    """What a rank sends or gets at once: (server, worker that has it, bytes)."""
     parts: list[tuple[int, int, int]] = []
     for server in servers:
         for worker, places in rank.vectors_on().items():
-            size_bytes = sum(setting.bytes_of(place) for place in places if place in server.places)
+            size_bytes = sum(bytes_of(place) for place in places if place in server.places)
             if size_bytes:
                 parts.append((server.index, worker, size_bytes))
     return parts

@@ -10,6 +10,13 @@ from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Deal, Deals
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
+from ampsim.data_parallel.sparsified import share_of
+from ampsim.data_parallel.top_k import (
+    addition_of_entries,
+    entry_bytes,
+    kept_count,
+    selection_work,
+)
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant
@@ -29,6 +36,12 @@ PULL: Final = (-3,)
 
 NOTHING: Final = (-4,)
 """In place of a shape: an update of a node that holds no gradients, and has none to wait for."""
+
+SELECTION: Final = -5
+"""First of a shape, before k: an update that only chooses k entries of a gradient."""
+
+ADDITION: Final = -6
+"""The same, before P and k: one that only adds up k entries of each of P ranks."""
 
 ELASTIC_FLOP: Final = 3
 """A subtraction, a product and an addition for each parameter."""
@@ -107,6 +120,22 @@ class Setting:
         node = self.nodes[place]
         return node.parameter_count * node.theta.itemsize
 
+    @property
+    def share(self) -> float | None:
+        """Of a gradient's entries, what a rank sends; None where all are sent as they are."""
+        return share_of(self.solver)
+
+    def kept_count(self, place: int) -> int:
+        """How many entries of one node's gradient a rank sends, where it sends a share."""
+        assert self.share is not None
+        return kept_count(self.share, self.nodes[place].parameter_count)
+
+    def sent_bytes_of(self, place: int) -> int:
+        """Size of what a rank sends of one node."""
+        if self.share is None:
+            return self.bytes_of(place)
+        return self.kept_count(place) * entry_bytes(self.nodes[place])
+
     def send(
         self, workers: tuple[int, int], size_bytes: int, cause: Cause, arrive: Callable[..., None]
     ) -> None:
@@ -143,6 +172,10 @@ def work_in_rank(node: ParameterizedNode, own: WorkOf) -> WorkOf:
             return own(direction, None) + elastic_work(node)
         if shape == PULL:
             return elastic_work(node)
+        if shape[0] == SELECTION:
+            return selection_work(node, *shape[1:])
+        if shape[0] == ADDITION:
+            return addition_of_entries(node, *shape[1:])
         return Work() if shape == NOTHING else own(direction, shape)
 
     return work

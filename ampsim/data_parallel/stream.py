@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ampsim.data_parallel.collectives import BROADCAST, COLLECTIVES, Collective
+from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES, Collective
 from ampsim.data_parallel.columns import uniform_way
 from ampsim.data_parallel.hop_run import HopRun
 from ampsim.data_parallel.rank import Rank
@@ -30,7 +30,7 @@ class _Offer(NamedTuple):
 
     Args:
         collective: how it goes.
-        size_bytes: of the vector.
+        size_bytes: of the vector, or of what each rank has.
         came: called with a rank and a cause when that rank has what it gives.
         first_s: when the first rank was ready.
         cause: what brought the last.
@@ -55,7 +55,7 @@ def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
         return [list(places)]
     buckets: list[list[int]] = [[]]
     for place in reversed(places):
-        if buckets[-1] and sum(map(setting.bytes_of, buckets[-1])) >= limit:
+        if buckets[-1] and sum(map(setting.sent_bytes_of, buckets[-1])) >= limit:
             buckets.append([])
         buckets[-1].append(place)
     return buckets
@@ -83,15 +83,17 @@ class Stream:
     ) -> None:
         self._setting, self._workers, self._came = setting, workers, came
         self.buckets = buckets_of(places, setting)
-        self._sizes = [sum(map(setting.bytes_of, one)) for one in self.buckets]
-        self._collective = COLLECTIVES[setting.solver.collective_name]
+        self._sizes = [sum(map(setting.sent_bytes_of, one)) for one in self.buckets]
+        self._whole_bytes = sum(map(setting.bytes_of, places))
+        is_whole = setting.share is None
+        self._collective = COLLECTIVES[setting.solver.collective_name] if is_whole else ALL_GATHER
         self._way = uniform_way(setting, workers)
         self._offers: deque[_Offer] = deque()
         self._is_busy = False
 
     @property
     def size_bytes(self) -> int:
-        """Of all buckets."""
+        """Of what a rank has in all buckets."""
         return sum(self._sizes)
 
     def offer(self, bucket: int, first_s: float, cause: Cause, last: int) -> None:
@@ -102,7 +104,7 @@ class Stream:
 
     def spread(self, cause: Cause, came: Callable[[int, Cause], None]) -> None:
         """Send all vectors from the first rank to the others, in the same order of offers."""
-        what = BROADCAST, self.size_bytes, came
+        what = BROADCAST, self._whole_bytes, came
         self._offers.append(_Offer(*what, self._setting.clock.now, cause, 0))
         self._run_next(None)
 
@@ -118,7 +120,9 @@ class Stream:
         setting, count, group = self._setting, len(self._workers), self._setting.solver.group_size
         size_bytes, collective = offer.size_bytes, offer.collective
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
-        part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
+        part_bytes = size_bytes
+        if parts > 1:
+            part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
         formula_s = held_s = math.nan
         if self._way is not None:
             rate = self._way.narrowest_bytes_per_s or math.inf

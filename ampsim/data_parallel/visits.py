@@ -51,7 +51,8 @@ class Visits:
         self._bound = None
         if solver.bound is not None:
             self._bound = Bound(ranks, solver.bound, self._answer_all)
-        self._parts = [parts_of(rank, self.servers, setting) for rank in ranks]
+        self._parts = [parts_of(rank, self.servers, setting.bytes_of) for rank in ranks]
+        self._sent = [parts_of(rank, self.servers, setting.sent_bytes_of) for rank in ranks]
 
     def weights(self) -> list[Vector]:
         """The centre's."""
@@ -173,7 +174,7 @@ class Visits:
 
     def _send(self, visit: Visit, cause: Cause) -> None:
         """Send a parcel."""
-        setting, parts = self._setting, self._parts[visit.rank.number]
+        setting, parts = self._setting, self._sent[visit.rank.number]
         for server, _worker, _bytes in parts:
             visit.parts[server] = visit.parts.get(server, 0) + 1
         for server, worker, size_bytes in parts:
@@ -288,7 +289,7 @@ class Visits:
         times = (visit.ready_s, visit.sent_s, visit.start_s, visit.merged_s, visit.end_s)
         why = visit.held_by(self._lock is not None, self._waits_for_merge)
         waited = (visit.stalled_s, WAITS.index(why))
-        size_bytes = sum(size for _server, _worker, size in self._parts[visit.rank.number])
+        size_bytes = sum(size for _server, _worker, size in self._sent[visit.rank.number])
         is_known = not self._is_gradient and not setting.is_abstract
         distance = math.sqrt(visit.square) if is_known else math.nan
         is_mixed = len(set(visit.versions)) > 1

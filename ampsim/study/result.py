@@ -133,8 +133,8 @@ class Result(WithTotals, WithMemory):
         may be before the merge. `stalled_s` is how long the rank could do nothing for it,
         `waits_for` what held it up first. `staleness` is how many merges the centre had made since
         the rank's last answer, `distance` how far its weights were from the centre's, NaN of
-        gradients, and `is_mixed` whether the answer had weights of
-        different versions.
+        gradients, `bytes` the size of what it sent, and `is_mixed` whether the answer had weights
+        of different versions.
         """
         return self._frame("exchanges")
 
@@ -149,7 +149,7 @@ class Result(WithTotals, WithMemory):
 
     @property
     def collectives(self) -> pd.DataFrame:
-        """One row a collective: ranks, bytes (of the vector), first_s, start_s, end_s, ...
+        """One row a collective: ranks, bytes (of what each has), first_s, start_s, end_s, ...
 
         The first rank was there at `first_s`, the last one at `start_s`. `formula_s` is what the
         closed form says, NaN where links differ or are shared; `is_event` says whether it was taken

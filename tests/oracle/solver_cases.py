@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ampsim
-from ampsim.data_parallel import SOLVERS
+from ampsim.data_parallel import SOLVERS, Sparsified
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.hardware.cluster import Route
 from ampsim.ir import Graph
@@ -18,6 +18,9 @@ from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import OPTIMIZERS
 
 FREE = Link()
+COMPRESSED = " compressed"
+CASES = [*SOLVERS, *(one + COMPRESSED for one in SOLVERS if issubclass(SOLVERS[one], Sparsified))]
+"""Every solver as it is, and where gradients may be sent in part, with three entries of ten."""
 
 
 class Item(NamedTuple):
@@ -114,8 +117,10 @@ def cluster(
 
 
 def solver(name: str, **options: Any) -> Any:
-    """A solver by name, with those options that it takes."""
-    kind = SOLVERS[name]
+    """A solver by name, as of `CASES`, with those options that it takes."""
+    kind = SOLVERS[name.removesuffix(COMPRESSED)]
+    if name.endswith(COMPRESSED):
+        options = {"compression": 0.3, **options}
     taken = {key: value for key, value in options.items() if key in kind.__dataclass_fields__}
     return kind(**taken)
 
@@ -197,7 +202,7 @@ def require_one_step_at_a_time(result: ampsim.Result) -> None:
 
 
 __all__ = [
-    "FREE", "batches_of", "cluster", "draw_exponential", "graph", "memoryless", "model",
+    "CASES", "FREE", "batches_of", "cluster", "draw_exponential", "graph", "memoryless", "model",
     "quadratic", "replace", "require_one_step_at_a_time", "require_whole_path", "residual",
     "solver", "stacked", "watched", "weights",
 ]  # fmt: skip

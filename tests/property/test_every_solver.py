@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from solver_cases import (
+    CASES,
     Link,
     cluster,
     model,
@@ -60,14 +61,14 @@ def of_groups(name: str) -> ampsim.Result:
 
 
 def digests() -> dict[str, str]:
-    alone = {name: short(name).digest for name in SOLVERS}
+    alone = {name: short(name).digest for name in CASES}
     return {**alone, **{f"{name} over groups": of_groups(name).digest for name in SOLVERS}}
 
 
 @pytest.mark.slow  # an interpreter starts and imports everything
 def test_another_process_with_another_hash_seed_gives_the_same_digests(tmp_path):
     here = digests()
-    assert len(set(here.values())) == 2 * len(SOLVERS)
+    assert len(set(here.values())) == len(CASES) + len(SOLVERS)
     paths = [str(Path(ampsim.__file__).parents[1]), str(Path(__file__).parents[1] / "oracle")]
     environment = {
         **os.environ,
@@ -84,14 +85,14 @@ def test_another_process_with_another_hash_seed_gives_the_same_digests(tmp_path)
 
 
 @pytest.mark.parametrize("on", CLUSTERS)
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
     result = short(name, on)
     require_whole_path(result)
 
 
 @pytest.mark.parametrize("on", CLUSTERS)
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_sleep_mode_has_the_trace_of_numeric_mode(name, on):
     numeric, sleep = (short(name, on, epochs=1, mode=mode) for mode in ("numeric", "sleep"))
     for table in ("spans", "transfers", "updates", "admissions", "collectives"):
@@ -102,7 +103,7 @@ def test_sleep_mode_has_the_trace_of_numeric_mode(name, on):
 
 
 @pytest.mark.parametrize("on", CLUSTERS)
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_steps_of_one_device_do_not_overlap_and_ports_carry_no_more_than_their_rate(name, on):
     result = short(name, on)
     require_one_step_at_a_time(result)
@@ -119,7 +120,7 @@ def test_steps_of_one_device_do_not_overlap_and_ports_carry_no_more_than_their_r
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 9])
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_every_epoch_ends_however_few_batches_there_are_and_counts_each_item_once(name, rows):
     result = ampsim.simulate(
         model(rows, 1), CLUSTERS["slow"](), solver(name, ranks=3, period=2), epochs=3
@@ -138,7 +139,7 @@ def test_staleness_does_not_fall_at_the_end_of_an_epoch(name):
     assert stale.iloc[3:].min() >= 1
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_every_solver_comes_near_the_least_squares(name):
     made = model(120, 2, rate=0.1)
     result = ampsim.simulate(
@@ -151,7 +152,7 @@ def test_every_solver_comes_near_the_least_squares(name):
     assert np.linalg.norm(end - best) < 0.2 * np.linalg.norm(start - best)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_each_rank_and_server_has_its_weights_in_memory(name):
     result = short(name, "free", counts_memory=True)
     peak = result.peak_memory
@@ -162,7 +163,7 @@ def test_each_rank_and_server_has_its_weights_in_memory(name):
     assert (found.iloc[hosts:] == 0).all()
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_the_wall_clock_tells_the_same_story_over_two_epochs(name):
     made, hosts = model(12, 2), cluster([40e3, 30e3, 22e3])
     clock = WallClock(stretch=1.0)
@@ -203,7 +204,7 @@ def test_several_servers_share_the_weights(name, servers):
     assert (peak.iloc[3 : 3 + servers] > 0).all()
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", CASES)
 def test_ranks_of_two_workers_share_ports_and_links_and_end(name):
     ports = Ports(ingress_bytes_per_s=1e10, egress_bytes_per_s=1e10)
     hosts = cluster([*SPEEDS, 1e9, 1.5e9, 1e9], jitter_cv=0.2).model_copy(update={"ports": ports})

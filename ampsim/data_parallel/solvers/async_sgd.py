@@ -17,12 +17,13 @@ from typing import ClassVar
 
 from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.solver import Locks, Sends
+from ampsim.data_parallel.sparsified import Sparsified
 from ampsim.errors import OptionError
 from ampsim.shown import shown
 
 
 @dataclass(frozen=True)
-class AsyncSGD(Served):
+class AsyncSGD(Sparsified, Served):
     """First come, first served; a merge excludes other merges at the same server.
 
     Args:

@@ -14,10 +14,11 @@ from typing import ClassVar
 
 from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.solver import Locks, Sends
+from ampsim.data_parallel.sparsified import Sparsified
 
 
 @dataclass(frozen=True)
-class Hogwild(Served):
+class Hogwild(Sparsified, Served):
     """Merges of different ranks interleave."""
 
     name: ClassVar[str] = "hogwild"

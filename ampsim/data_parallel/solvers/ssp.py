@@ -12,11 +12,12 @@ from typing import ClassVar
 
 from ampsim.data_parallel.served import Served
 from ampsim.data_parallel.solver import Locks, Sends, Waits
+from ampsim.data_parallel.sparsified import Sparsified
 from ampsim.options import require_count
 
 
 @dataclass(frozen=True)
-class SSP(Served):
+class SSP(Sparsified, Served):
     """The server holds the answer to a rank that is ahead.
 
     Args:

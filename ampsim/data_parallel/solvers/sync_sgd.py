@@ -26,12 +26,13 @@ from typing import ClassVar
 
 from ampsim.data_parallel.collected import Collected
 from ampsim.data_parallel.solver import Sends
+from ampsim.data_parallel.sparsified import Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
 
 @dataclass(frozen=True)
-class SyncSGD(Collected):
+class SyncSGD(Sparsified, Collected):
     """All ranks read the same weights; a batch of all, or of the first, is one step.
 
     Args:
