@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -91,7 +92,7 @@ def put(folder: Path, recipe: str, fitted: str = BOTH) -> Path:
     return folder
 
 
-def records(table: pd.DataFrame) -> dict[str, dict[str, float]]:
+def records(table: pd.DataFrame) -> dict[Any, Any]:
     return {row["schedule"]: row for row in table.to_dict("records")}
 
 
