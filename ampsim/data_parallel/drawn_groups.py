@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from ampsim.errors import OptionError, one_of
 from ampsim.rng import stream
+from ampsim.shown import shown
 
 FIXED: Final = "fixed"
 RANDOM: Final = "random"
@@ -19,6 +21,26 @@ GROUPS: Final = (FIXED, RANDOM)
 
 Levels: TypeAlias = Sequence[tuple[int, str]]
 """Ranks of a solver, and how their copies are found; of the one inside that, and so on."""
+
+
+def require_groups(solver: str, groups: str, alone: str | None) -> None:
+    """Check how groups are found.
+
+    Args:
+        solver: its name.
+        groups: as chosen.
+        alone: the schedule inside each rank, where that is no group.
+
+    Raises:
+        OptionError: there is no such way, or there are no groups.
+    """
+    if groups not in GROUPS:
+        raise OptionError(one_of("groups", groups, GROUPS))
+    if groups != FIXED and alone is not None:
+        raise OptionError(
+            f"{solver}: groups={shown(groups)} needs ranks that are groups, got {alone} inside "
+            "each; take inner='sync-sgd:4'"
+        )
 
 
 def blocks_of(levels: Levels, copies: int, seed: int) -> list[int]:

@@ -9,7 +9,7 @@ What the solver around makes of weights is worked out once, and each copy is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from ampsim.data_parallel.dealer import Deal
 from ampsim.data_parallel.meeting import Meeting
@@ -109,16 +109,6 @@ class Group(Rank):
         self._applying = len(self.members)
         for member in self.members:
             member.apply(cause, places)
-
-    def serve(
-        self,
-        cause: Cause,
-        places: Collection[int],
-        step: Callable[[int], tuple[int, ...]],
-        then: Callable[[Cause], None],
-    ) -> None:
-        """As of `Rank`: only ranks of one copy send a part of their gradients."""
-        raise AssertionError(f"rank {self.number} is a group, and sends whole gradients")
 
     def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:
         """Send what came from the first to the others."""

@@ -146,7 +146,6 @@ class Rank(ABC):
     def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
         """Let these vectors be updated, which takes the device's time; then `exchange.updated`."""
 
-    @abstractmethod
     def serve(
         self,
         cause: Cause,
@@ -156,8 +155,10 @@ class Rank(ABC):
     ) -> None:
         """Do something for each of these vectors, which takes the device's time; then `then`.
 
-        `step` does it for one, and returns the shape that this is charged for.
+        Only ranks of one copy are asked: `step` does it for one vector, and returns the shape that
+        this is charged for.
         """
+        raise AssertionError(f"rank {self.number} is a group, and sends whole gradients")
 
     @abstractmethod
     def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:

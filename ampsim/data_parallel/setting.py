@@ -10,7 +10,6 @@ from ampsim.clock import Clock
 from ampsim.data_parallel.dealer import Deal, Deals
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
-from ampsim.data_parallel.sparsified import share_of
 from ampsim.data_parallel.top_k import (
     addition_of_entries,
     entry_bytes,
@@ -123,7 +122,7 @@ class Setting:
     @property
     def share(self) -> float | None:
         """Of a gradient's entries, what a rank sends; None where all are sent as they are."""
-        return share_of(self.solver)
+        return self.solver.sent_share
 
     def kept_count(self, place: int) -> int:
         """How many entries of one node's gradient a rank sends, where it sends a share."""

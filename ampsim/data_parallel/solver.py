@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 import numpy as np
 
 from ampsim.arguments import check_fields
-from ampsim.data_parallel.drawn_groups import FIXED, GROUPS, Levels
+from ampsim.data_parallel.drawn_groups import FIXED, Levels, require_groups
 from ampsim.data_parallel.inner_fit import Meets, Sends, fault_of_group, fault_of_schedule
 from ampsim.data_parallel.inner_names import inner_named, make_known
 from ampsim.data_parallel.room import ranks_on
-from ampsim.errors import OptionError, one_of
+from ampsim.errors import OptionError
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.options import require_count
@@ -95,13 +95,7 @@ class Solver:
             require_count("ranks", self.ranks)
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
-        if self.groups not in GROUPS:
-            raise OptionError(one_of("groups", self.groups, GROUPS))
-        if self.groups != FIXED and self.group is None:
-            raise OptionError(
-                f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
-                f"{self.inside.name} inside each; take inner='sync-sgd:4'"
-            )
+        require_groups(self.name, self.groups, self.inside.name if self.group is None else None)
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let it be named as what is inside another."""
@@ -245,6 +239,11 @@ class Solver:
     def overlaps_backward(self) -> bool:
         """Whether a collective begins while ranks still compute gradients of other layers."""
         return False
+
+    @property
+    def sent_share(self) -> float | None:
+        """The share of each gradient's entries that is sent; None where all are, as they are."""
+        return None
 
     @property
     def spare_ranks(self) -> int:

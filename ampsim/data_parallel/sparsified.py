@@ -40,6 +40,11 @@ class Sparsified(Solver):
         if fault is not None:
             raise OptionError(f"{self.name}: {fault}, or leave compression out")
 
+    @property
+    def sent_share(self) -> float | None:
+        """As chosen."""
+        return self.compression
+
     def _fault_of_compression(self) -> str | None:
         """Why entries cannot be sent, and what to take; None if they can."""
         if self.sends != "gradient":
@@ -65,8 +70,3 @@ class Sparsified(Solver):
                 f"solver inside, as inner={type(self.group).__name__}(ranks=4, compression=0.01)"
             )
         return None
-
-
-def share_of(solver: Solver) -> float | None:
-    """The share of a gradient that its ranks send; None where all is sent as it is."""
-    return solver.compression if isinstance(solver, Sparsified) else None

@@ -150,3 +150,19 @@ def make_report() -> Callable[..., Findings]:
         return findings
 
     return make
+
+
+@pytest.fixture(scope="session")
+def report_of(
+    tmp_path_factory: pytest.TempPathFactory, make_report: Callable[..., Findings]
+) -> Callable[..., Path]:
+    """`report_of(recipe, files=...)` makes a report of a recipe's text, and gives its folder."""
+
+    def make(recipe: str, files: dict[str, str] | None = None) -> Path:
+        folder = tmp_path_factory.mktemp("report")
+        for name, text in {"recipe.toml": recipe, **(files or {})}.items():
+            (folder / name).write_text(text)
+        make_report(folder)
+        return folder
+
+    return make

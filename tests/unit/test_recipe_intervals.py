@@ -98,11 +98,9 @@ def records(table: pd.DataFrame) -> dict[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, make_report) -> Path:
+def report(report_of) -> Path:
     """The report of two schedules, with its kept runs; not to be written to."""
-    folder = put(tmp_path_factory.mktemp("two"), HEAD + PAIR)
-    make_report(folder)
-    return folder
+    return report_of(HEAD + PAIR, {"fitted.toml": BOTH})
 
 
 def forecast(folder: Path, schedules, **more) -> ampsim.Forecast:

@@ -38,12 +38,9 @@ max_active_keys = 2
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, make_report) -> Path:
+def report(report_of) -> Path:
     """The report of `RECIPE`, with its kept runs."""
-    folder = tmp_path_factory.mktemp("kept")
-    (folder / "recipe.toml").write_text(RECIPE)
-    make_report(folder)
-    return folder
+    return report_of(RECIPE)
 
 
 def test_the_page_says_which_numbers_and_what_the_notes_have(report):

@@ -46,11 +46,8 @@ COLUMNS = ("epochs_to_target", "time_to_target_s", "learning_rate", "learning_ra
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, make_report) -> Path:
-    folder = tmp_path_factory.mktemp("tuned")
-    (folder / "recipe.toml").write_text(RECIPE)
-    make_report(folder)
-    return folder
+def report(report_of) -> Path:
+    return report_of(RECIPE)
 
 
 @pytest.fixture(scope="module")
