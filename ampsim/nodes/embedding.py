@@ -28,6 +28,10 @@ from ampsim.nodes.start import Start
 OPERATIONS_OF_UPDATE: Final = 12
 """Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""
 
+PASSES_OF_SUM: Final = 5
+"""Arrays of a gradient's size that an update reads and writes to sum it by row: the copy below
+others, the copy in the order of their rows, and the sum."""
+
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
 
@@ -167,7 +171,8 @@ class Embedding(ParameterizedNode):
         if shape is None:
             return NO_WORK
         if direction is Direction.BACKWARD:
-            return Work(0, 2 * math.prod(shape) * itemsize)
+            gradient_bytes = math.prod(shape) * itemsize
+            return Work(0, 2 * gradient_bytes, pass_bytes=PASSES_OF_SUM * gradient_bytes)
         moved = math.prod(shape) * self.width * itemsize
         return Work(0, 2 * moved, 2, 0 if self.is_sparse else moved)
 

@@ -13,8 +13,8 @@ echoes over the same pipe.
 Calibration and epochs take turns, in short rounds. Epochs are processor time, added up from single
 instances. Instances and the calibration's points are the lower quartile of their rounds, for what
 other processes do to the caches only adds to them. The middle half of whole rounds is said beside.
-The pipeline keeps to 1F1B without drains (`PipeDream`). Its wall time needs two free processors, so
-the least is taken; and "undisturbed" is put together from the processor time that each process took
+The pipeline keeps to 1F1B without drains (`PipeDream`). Its wall time needs two free processors;
+beside it, "undisturbed" is put together from the processor time that each process took
 between messages, in the order of these, as if each had a processor of its own. With --nodes, where
 the foretold time of a model is spent. With $AMPSIM_DATA, the data is real.
 """
@@ -208,8 +208,8 @@ def main() -> None:
     print(f"link: {link.latency_s:.3g} s, {link.bandwidth_bytes_per_s:.3g} bytes/s")
     wall, undisturbed = (list(times) for times in zip(*measured.piped, strict=True))
     told = foretold_pipeline_s(device, link)
-    show("two processes", told, min(wall), wall)
-    show("undisturbed", told, float(np.quantile(undisturbed, 0.25)), undisturbed)
+    for name, times in (("two processes", wall), ("undisturbed", undisturbed)):
+        show(name, told, float(np.quantile(times, 0.25)), times)
     if options.nodes:
         show_nodes(device, options.nodes)
 

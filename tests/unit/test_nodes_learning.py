@@ -184,6 +184,9 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     embedding = ready(Embedding("e", 10, 4))
     looked_up = 30 * 4 * 8
     assert embedding.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2, looked_up)
+    summed = 5 * looked_up  # copied twice, and read once more
+    back = Work(0, 2 * looked_up, pass_bytes=summed)
+    assert embedding.work(Direction.BACKWARD, (5, 6, 4)) == back
     assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12, 0, 6 * 40 * 8)
     embedding.state_arrays = 2
     assert embedding.work(Direction.UPDATE, None) == Work(

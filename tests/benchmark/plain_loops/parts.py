@@ -51,10 +51,14 @@ class Adam:
         return step
 
 
-class Layer:
-    """x W + b, with pairs of inputs and gradients kept until one product of all of them.
+LARGE_ROWS = 32  # from which on a pair gains nothing from one product with others
 
-    W and b are views of one vector, which the optimizer steps.
+
+class Layer:
+    """x W + b, with pairs of few rows kept until one product of all of them.
+
+    Pairs of many rows are added up as they come. W and b are views of one vector, which the
+    optimizer steps.
     """
 
     def __init__(self, parameters: dict[str, np.ndarray], name: str, optimizer, rate: float):
@@ -68,6 +72,7 @@ class Layer:
         self.d_out = len(bias)
         self.inputs: list[np.ndarray] = []
         self.gradients: list[np.ndarray] = []
+        self.has_sum = False
         parameters[f"{name}.weight"], parameters[f"{name}.bias"] = self.weight, self.bias
 
     def forward(self, x: np.ndarray) -> np.ndarray:
@@ -77,26 +82,35 @@ class Layer:
 
     def keep(self, x: np.ndarray, gradient: np.ndarray) -> None:
         """All of the backward pass where nothing before the layer needs a gradient."""
-        self.inputs.append(x)
-        self.gradients.append(gradient)
+        if len(x) >= LARGE_ROWS:
+            self._add(x, gradient)
+        else:
+            self.inputs.append(x)
+            self.gradients.append(gradient)
 
     def backward(self, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        self.inputs.append(x)
-        self.gradients.append(gradient)
+        self.keep(x, gradient)
         return gradient @ self.weight.T
 
     def update(self) -> None:
         """Step by the sum over all pairs; by 0 if there are none, as Adam's means go on."""
-        if self.inputs:
-            one = len(self.inputs) == 1
-            x = self.inputs[0] if one else np.concatenate(self.inputs)
-            gradient = self.gradients[0] if one else np.concatenate(self.gradients)
+        if len(self.inputs) > 1:
+            self._add(np.concatenate(self.inputs), np.concatenate(self.gradients))
+        elif self.inputs:
+            self._add(self.inputs[0], self.gradients[0])
+        elif not self.has_sum:
+            self.gradient[...] = 0
+        self.inputs, self.gradients, self.has_sum = [], [], False
+        self.optimizer.step(self.gradient)
+
+    def _add(self, x: np.ndarray, gradient: np.ndarray) -> None:
+        if self.has_sum:
+            self.to_weight += x.T @ gradient
+            self.to_bias += gradient.sum(axis=0)
+        else:
             np.matmul(x.T, gradient, out=self.to_weight)
             np.sum(gradient, axis=0, out=self.to_bias)
-        else:
-            self.gradient[...] = 0
-        self.inputs, self.gradients = [], []
-        self.optimizer.step(self.gradient)
+            self.has_sum = True
 
 
 class Table:
