@@ -60,7 +60,8 @@ ValidateEveryOption = Annotated[
     optional(
         "N",
         "Validate also within an epoch, after so many training items: what is in flight "
-        "finishes first, and validation takes its time.  [default: at the end of an epoch]",
+        "finishes first, and validation takes its time; under a solver nothing stops.  "
+        "[default: at the end of an epoch]",
     ),
 ]
 TargetOption = Annotated[

@@ -1,11 +1,11 @@
-"""The engine of solvers: ranks, and what they exchange with, trained epoch by epoch."""
+"""The engine of solvers: ranks, and what they exchange with, trained part by part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ampsim.data_parallel.dealer import Dealer, Later
 from ampsim.data_parallel.drawn_groups import blocks_of
@@ -30,8 +30,17 @@ from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
 from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings
+from ampsim.model_parallel.peaks import note_peaks
 from ampsim.model_parallel.worker_memories import WorkerMemories
 from ampsim.trace import START, Cause, Recorder
+
+
+class _Ended(NamedTuple):
+    """When all of a part of the training was merged, and the centre's weights at that moment."""
+
+    at_s: float
+    centre: list[Vector]
+    ends_epoch: bool
 
 
 class SolverEngine:
@@ -39,13 +48,16 @@ class SolverEngine:
 
     Args:
         job: the network and how to train it; its graph holds the centre's weights after each
-            epoch, and is what is validated.
+            part, and is what is validated.
         make_graph: gives another graph of the network, without weights.
         cluster: the devices and links.
         placement: for each node, its worker in rank 0; other ranks are placed alike.
         solver: the decisions.
         recorder: who writes down what happens; its last node is the centre.
         settings: of the run.
+
+    Attributes:
+        has_ended_epoch: whether the latest part was the last of its epoch.
 
     Raises:
         OptionError: the solver does not fit the model or the cluster.
@@ -79,7 +91,7 @@ class SolverEngine:
             self._count,
             solver.batches_per_deal,
             in_rounds=solver.meets == "all",
-            on_epoch=self._end_epoch,
+            on_part=self._end_part,
         )
         self._setting = Setting(
             solver=solver,
@@ -107,12 +119,13 @@ class SolverEngine:
     def _begin_empty(self) -> None:
         """Have trained nothing."""
         self._totals: dict[int, PassTotals] = {}
-        self._ended: dict[int, tuple[float, list[Vector]]] = {}
-        self._closed: set[int] = set()
+        self._ended: dict[int, _Ended] = {}
+        self._closed: dict[int, bool] = {}
         self._next_end = 0
         self._end = self._clock.signal()
         self._is_going_on = False
-        self._epoch = -1
+        self._part = 0
+        self.has_ended_epoch = False
         self._last_end_s = 0.0
         self._has_begun = False
         self.on_items: Callable[[int], None] = lambda _items: None
@@ -133,14 +146,21 @@ class SolverEngine:
         for rank in self._ranks:
             rank.exchange = self._exchange
 
-    def train(self, epoch: int, batches: Iterable[Any], later: Later | None = None) -> PassReport:
-        """Train until all `batches` of an epoch have been merged.
+    def train(
+        self,
+        epoch: int,
+        batches: Iterable[Any],
+        later: Later | None = None,
+        every: int | None = None,
+    ) -> PassReport:
+        """Train until all of the next part has been merged, which is of `epoch`.
 
         Args:
             epoch: counted from 0, one after the other.
             batches: of the epoch.
             later: gives the batches of later epochs, with which ranks go on at once; None lets them
                 stop, until they are given others.
+            every: items of the epoch after which a part ends; ranks go on. None: it is one part.
 
         Raises:
             StuckError: nothing is left to do, but batches are not merged.
@@ -149,16 +169,16 @@ class SolverEngine:
             SimulationError: a node's step failed; the message says where and when.
         """
         setting = self._setting
-        self._epoch = epoch
+        part = self._part
         self._is_going_on = later is not None
         self._end = self._clock.signal()
-        self._dealer.offer(epoch, batches, later)
+        self._dealer.offer(epoch, batches, later, every)
         start_s = self._last_end_s
         try:
             self._take_parameters()
-            if not self._dealer.has_any(epoch):
-                self._end_epoch(epoch)
-            if epoch not in self._ended:
+            if not self._dealer.has_any(part) and part not in self._ended:
+                self._end_part(part, ends_epoch=True)
+            if part not in self._ended:
                 self._begin_idle()
                 setting.instant.settle()
                 self._clock.run(self._end)
@@ -166,15 +186,17 @@ class SolverEngine:
             setting.fabric.note_unfinished()  # only then: others go on in the next epoch
             raise
         finally:
-            self._note_peaks()
-        if epoch not in self._ended:
+            nodes = (one for copy in self._copies for one in copy.assembly.placed_nodes)
+            note_peaks(self._recorder, setting.memories.all, nodes)
+        if part not in self._ended:
             self._require_done(epoch)
-        end_s, centre = self._ended.pop(epoch, (self._clock.now, setting.centre.thetas))
-        self._last_end_s = end_s
+        ended = self._ended.pop(part)
+        self._part += 1
+        self._last_end_s, self.has_ended_epoch = ended.at_s, ended.ends_epoch
         if not setting.is_abstract:
-            for node, theta in zip(setting.nodes, centre, strict=True):
+            for node, theta in zip(setting.nodes, ended.centre, strict=True):
                 node.adopt(theta)
-        return PassReport(start_s, end_s, self._totals.pop(epoch, PassTotals()))
+        return PassReport(start_s, ended.at_s, self._totals.pop(part, PassTotals()))
 
     def expect(self, batches_of: Callable[[int], float]) -> None:
         """Know how many batches each epoch has, for learning rates that change within it."""
@@ -207,8 +229,8 @@ class SolverEngine:
     def _tell(self, items: int) -> None:
         self.on_items(items)
 
-    def _totals_of(self, epoch: int) -> PassTotals:
-        return self._totals.setdefault(epoch, PassTotals())
+    def _totals_of(self, part: int) -> PassTotals:
+        return self._totals.setdefault(part, PassTotals())
 
     def _start_processors(self) -> None:
         setting, seed = self._setting, self._setting.run.seed
@@ -244,32 +266,17 @@ class SolverEngine:
         number, _end_s = self._recorder.latest_span()
         return number if self._recorder.spans.count else START
 
-    def _end_epoch(self, epoch: int) -> None:
-        """Keep the centre as it is when all of an epoch, and of those before, has been merged."""
-        self._closed.add(epoch)
-        while (
-            self._next_end in self._closed
-        ):  # a slow rank may still have a batch of an earlier one
-            self._closed.remove(self._next_end)
-            self._ended[self._next_end] = (self._clock.now, self._exchange.weights())
-            if self._is_going_on and self._next_end == self._epoch:
+    def _end_part(self, part: int, ends_epoch: bool) -> None:
+        """Keep the centre as it is when all of a part, and of those before, has been merged."""
+        self._closed[part] = ends_epoch
+        while self._next_end in self._closed:  # a slow rank may still be at one before it
+            last = self._closed.pop(self._next_end)
+            self._ended[self._next_end] = _Ended(
+                self._clock.now, self._exchange.weights(), ends_epoch=last
+            )
+            if self._next_end == self._part and (self._is_going_on or not last):
                 self._end.fire()
             self._next_end += 1
-
-    def _note_peaks(self) -> None:
-        summary = self._recorder.summary
-        self._recorder.memory = [
-            (worker, *sample.bytes, sample.time_s)
-            for worker, memory in enumerate(self._setting.memories.all)
-            for sample in memory.timeline
-        ]
-        for copy in self._copies:
-            for placed in copy.assembly.placed_nodes:
-                if placed.steps.activations is not None:
-                    most = summary.in_flight_max.get(placed.index, 0)
-                    held = placed.steps.activations.held_max
-                    summary.in_flight_max[placed.index] = max(most, held)
-                    summary.stashed_bytes_max[placed.index] = 0
 
     def _require_done(self, epoch: int) -> None:
         """Check that all of an epoch has been merged.

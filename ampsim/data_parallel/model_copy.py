@@ -46,7 +46,7 @@ class ModelCopy(Rank):
         workers: those that are its own.
         placement: for each node, its worker.
         setting: as of `Rank`.
-        totals: takes what the losses say, by epoch.
+        totals: takes what the losses say, by part of the training.
 
     Attributes:
         feedback: what it has kept back of its gradients; None where it sends all of them.
@@ -164,7 +164,7 @@ class ModelCopy(Rank):
         if self.calling_off is not None and self.calling_off.is_on:
             self.calling_off.end(cause)
             return
-        self._totals(self.deal.epoch).include(self.controller.totals)
+        self._totals(self.deal.part).include(self.controller.totals)
         self.rows += self.deal.rows
         if self._updater is not None:  # a node may be about to send itself an update
             self._setting.clock.call_later(0.0, partial(self._update_last, cause))

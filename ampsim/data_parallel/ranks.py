@@ -25,7 +25,7 @@ class RankMaker:
         make_graph: gives another graph of the network, without weights.
         placement: for each node, its worker in the first copy.
         blocks: for each copy, which block of `workers_per_rank` workers it lies on.
-        totals: takes what the losses say, by epoch.
+        totals: takes what the losses say, by part of the training.
 
     Attributes:
         copies: those that have been made.

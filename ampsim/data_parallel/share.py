@@ -26,7 +26,7 @@ class Share:
                 start = first + rank * each
                 batches = deal.batches[start : start + each]
                 rows = sum(one.rows for one in batches)
-                place = deal.first + start, rows, deal.passed + start, deal.whole
+                place = deal.first + start, rows, deal.passed + start, deal.whole, deal.part
                 own.append(Deal(deal.epoch, batches, *place, is_last))
 
     def take(self, rank: int) -> Deal | None:

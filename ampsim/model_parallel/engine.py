@@ -12,6 +12,7 @@ from ampsim.model_parallel.diagnosis import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.job import Job
 from ampsim.model_parallel.passes import PassReport
+from ampsim.model_parallel.peaks import note_peaks
 from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.trace import MEMORY_CATEGORIES, Cause, Recorder
@@ -84,7 +85,7 @@ class Engine:
             self.controller.start_pass(batches, is_training, self._latest())
             self._run()
         finally:
-            self._note_peaks()
+            note_peaks(self._recorder, self.memories, self.placed_nodes)
             self._fabric.note_unfinished()
         self._require_drained()
         if is_training:
@@ -119,21 +120,6 @@ class Engine:
         number, end_s = self._recorder.latest_span()
         cause, received_s = self.controller.last_received
         return cause if received_s >= end_s else number
-
-    def _note_peaks(self) -> None:
-        summary = self._recorder.summary
-        self._recorder.memory = [
-            (worker, *sample.bytes, sample.time_s)
-            for worker, memory in enumerate(self.memories)
-            for sample in memory.timeline
-        ]
-        for placed in self.placed_nodes:
-            activations, stash = placed.steps.activations, placed.steps.stash
-            if activations is not None:
-                summary.in_flight_max[placed.index] = activations.held_max
-                summary.stashed_bytes_max[placed.index] = (
-                    stash.bytes_max if stash is not None else 0
-                )
 
     def _require_drained(self) -> None:
         """Check that nothing is left anywhere, and that all memory was given back."""

@@ -130,7 +130,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
-    _told(recipe, where, lambda: resolved(schedule, own, file.validate_every))
+    _told(recipe, where, lambda: resolved(schedule, own))
     if entry.epochs_of is not None:
         lender = [one.title for one in file.schedules].index(entry.epochs_of)
         lent = cluster_of(recipe, lender) if file.schedules[lender].hardware else cluster

@@ -32,7 +32,7 @@ from ampsim.study.process_settings import fixed_settings
 from ampsim.study.provenance import origin_of, placement_origin
 from ampsim.study.result import Result
 from ampsim.study.training import Training, resolved
-from ampsim.study.validations import EpochTotals, Parts, validations
+from ampsim.study.validations import EpochTotals, validations
 from ampsim.trace import Step
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
@@ -94,7 +94,7 @@ class Simulation:
         instances = _count_if_any("instances", instances)
         self._every = _count_if_any("validate_every", validate_every)
         placed = placement_of(DEFAULT if placement is None else placement)
-        schedule = resolved(schedule, cluster, self._every)
+        schedule = resolved(schedule, cluster)
         self._model, self.workers = model, cluster.workers
         self._schedule, self._seed, self._cluster = schedule, seed, cluster
         self._graph = model.graph(seed)
@@ -147,13 +147,9 @@ class Simulation:
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
-            parts = Parts(self._batches("train"), self._every)
-            while not parts.is_over:
-                batches = parts.next_part()
-                train = self._training.train_part(batches, self._later)
-                for _batch in batches:  # a solver has dealt them out already, by `_later`
-                    pass
-                if parts.is_over:
+            batches = self._batches("train")
+            for train, is_over in self._training.parts(batches, self._every, self._later):
+                if is_over:
                     self._training.average_replicas()
                 valid = self._run_pass("valid")
                 epoch.add(train, valid)
@@ -260,8 +256,10 @@ def simulate(
             `memory_bytes`, where counting takes a good part of the time.
         validate_every: also validate within an epoch, whenever so many training items have
             finished: what is in flight finishes first, gradients that wait are applied, and the
-            pass over the validation data takes its time. Each validation is a row of
-            `Result.validations`; None validates at the end of each epoch only.
+            pass over the validation data takes its time. Under a solver nothing stops and no time
+            passes: its centre is validated as it was when all deals up to that one had been merged,
+            or the round that had it. Each validation is a row of `Result.validations`; None
+            validates at the end of each epoch only.
 
     Raises:
         OptionError: an option has a value that it cannot have.

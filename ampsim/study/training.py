@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
-from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
@@ -27,10 +26,14 @@ from ampsim.model_parallel import (
 from ampsim.study.model import Model
 from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
+from ampsim.study.validations import Parts
 from ampsim.trace import Recorder
 
 Later: TypeAlias = Callable[[int], Iterable[Any]]
 """``later(epoch)`` gives the batches of an epoch, counted from 0."""
+
+Part: TypeAlias = tuple[PassReport, bool]
+"""What a part of a pass over the training data did, and whether the pass ends with it."""
 
 
 class Method(Protocol):
@@ -44,8 +47,10 @@ class Method(Protocol):
         """Know how many batches each epoch has, for learning rates that change within it."""
         ...
 
-    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
-        """Train on an epoch's batches."""
+    def parts(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> Iterator[Part]:
+        """Train on an epoch's batches, as of `Training.parts`."""
         ...
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
@@ -79,8 +84,16 @@ class ModelParallel:
         """As of `Method`."""
         self._batches_of = batches_of
 
-    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
-        """As of `Method`; the pass ends before the next epoch begins."""
+    def parts(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> Iterator[Part]:
+        """As of `Method`; what is in flight finishes where a part ends."""
+        parts = Parts(batches, every)
+        while not parts.is_over:
+            report = self._train(epoch, parts.next_part())
+            yield report, parts.is_over
+
+    def _train(self, epoch: int, batches: Iterable[Any]) -> PassReport:
         controller = self._engine.controller
         if epoch != self._epoch:
             self._epoch, self._before = epoch, controller.admitted.count
@@ -116,9 +129,15 @@ class DataParallel:
         """As of `Method`."""
         self._engine.expect(batches_of)
 
-    def train(self, epoch: int, batches: Iterable[Any], later: Later | None) -> PassReport:
-        """As of `Method`; ranks go on with batches of `later` epochs, if there are any."""
-        return self._engine.train(epoch, batches, later)
+    def parts(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> Iterator[Part]:
+        """As of `Method`; ranks stop at the end of an epoch alone, if there is no `later`."""
+        is_over = False
+        while not is_over:
+            report = self._engine.train(epoch, batches, later, every)
+            is_over = self._engine.has_ended_epoch
+            yield report, is_over
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """As of `Method`, off the clock."""
@@ -206,18 +225,31 @@ class Training:
         Raises:
             SimulationError: the run cannot go on.
         """
-        report = self.train_part(itertools.islice(batches, count), later)
+        ((report, _is_over),) = self.parts(itertools.islice(batches, count), None, later)
         self.average_replicas()
         return report
 
-    def train_part(self, batches: Iterable[Any], later: Later | None = None) -> PassReport:
-        """Train on `batches`, a part of a pass: replicas stay as they are; `later` as of `train`.
+    def parts(
+        self, batches: Iterable[Any], every: int | None, later: Later | None = None
+    ) -> Iterator[Part]:
+        """Train on `batches`, and say whenever it is time for a validation; the pass ends with one.
+
+        Args:
+            batches: of this epoch, each of ``batch.rows`` items.
+            every: items after which a part ends, with the batch, deal or round that reaches them;
+                None for one part.
+            later: as of `train`.
 
         Raises:
             SimulationError: the run cannot go on.
         """
-        with fixed_settings():
-            return self._method.train(self._epoch, batches, later)
+        made = self._method.parts(self._epoch, batches, every, later)
+        while True:
+            with fixed_settings():
+                part = next(made, None)
+            if part is None:
+                return
+            yield part
 
     def note_overtaken(self) -> None:
         """Let each transfer that has ended have its row, also where ranks are cut on their way."""
@@ -238,22 +270,16 @@ class Training:
             return self._method.validate(batches)
 
 
-def resolved(schedule: Schedule, cluster: Cluster, every: int | None = None) -> Schedule:
+def resolved(schedule: Schedule, cluster: Cluster) -> Schedule:
     """The schedule itself; of a solver, with as many ranks as the cluster has room for.
 
     Args:
         schedule: any.
         cluster: on what it is to run.
-        every: items after which it is to be stopped within an epoch; None for not at all.
 
     Raises:
-        OptionError: ranks and servers do not fit the cluster, or ranks would have to stop.
+        OptionError: ranks and servers do not fit the cluster.
     """
     if not isinstance(schedule, Solver):
         return schedule
-    if every is not None:
-        raise OptionError(
-            f"validate_every={every} stops ranks of {schedule.name} within an epoch; "
-            "leave it out, or take a schedule"
-        )
     return replace(schedule, ranks=schedule.ranks_on(cluster.workers))

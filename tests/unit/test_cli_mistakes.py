@@ -54,7 +54,6 @@ MISTAKES = {
     "forecast --tune --trials 1": "tune must be a whole number of learning rates from 2 to 64, got",
     "forecast --validate-every 0": "validate_every must be a whole number >= 1, got 0",
     "run rnn --validate-every 0": "validate_every must be a whole number >= 1, got 0",
-    "run rnn --schedule easgd --validate-every 9": "validate_every=9 stops ranks of easgd within",
     "run mlp --schedule sync-sgd --compression 0": "sync-sgd: compression must be a number > 0 and",
     "run mlp --schedule ssp --compression 1.1": "the share of entries that is sent, got 1.1; try",
     "run mlp --schedule hogwild --compression nan": "compression.* nan",

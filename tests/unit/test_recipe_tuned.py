@@ -162,11 +162,6 @@ MODE = 'name = "sequential"\nmode = "sleep"'
         ("validate_every = 60", "validate_every = 0", "validate_every must be >= 1, got 0"),
         ('name = "sequential"', MODE, "tune needs what is learned, and mode 'sleep' of 'sequ"),
         (
-            'name = "sequential"',
-            'name = "sync-sgd"',
-            "schedules[0]: validate_every=60 stops ranks of sync-sgd within an epoch; leave it",
-        ),
-        (
             "tune = 3",
             'figures = []\n\n[[schedules]]\nname = "gpipe"\nmax_active_keys = 4\nmode = "sleep"\n'
             'epochs_of = "pipeline"',
