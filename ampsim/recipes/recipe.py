@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -132,6 +134,7 @@ class Recipe:
         folder: where it lies.
         label: what its file is called in messages.
         sha256: of its file.
+        asked_sha256: of what it asks for, which is all that it says but title and text.
         file: what it says; of its entries, `schedules` has the rows that a grid makes of them.
         cells: where each row stands.
     """
@@ -139,6 +142,7 @@ class Recipe:
     folder: Path
     label: str
     sha256: str
+    asked_sha256: str
     file: RecipeFile
     cells: tuple[Cell, ...]
 
@@ -169,7 +173,12 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     has_end = file.max_epochs is not None
     borrowing = borrowing_faults(rows, cells, file.mode, has_end=has_end)
     _require(path, chain(_row_faults(file, cells), borrowing))
-    return Recipe(place, str(path), sha256_of(path), file, cells)
+    return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
+
+
+def _asked_sha256(table: dict[str, Any]) -> str:
+    asked = {key: value for key, value in table.items() if key not in ("title", "text")}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _require(path: Path, faults: Iterator[str]) -> None:

@@ -17,6 +17,7 @@ from ampsim.recipes.outlines_file import FILE, read_outlines
 from ampsim.recipes.published import compare
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import Results, tables_of
+from ampsim.recipes.running import recipe_origin
 from ampsim.recipes.tuned import TRIALS, rates_in, read_trials
 from ampsim.study.finished_run import FinishedRun
 from ampsim.toml_text import mapping
@@ -53,8 +54,10 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     outlines = read_outlines(folder)
     if sha256_of(folder / FILE) != digest:
         raise FileFormatError(f"{FILE} is not as it was written; run it again")
-    if manifest["recipe"]["sha256"] != recipe.sha256:
+    before, now = manifest["recipe"], recipe_origin(recipe)
+    if all(before.get(key) != now[key] for key in ("sha256", "asked_sha256")):
         raise FileFormatError(f"the recipe has changed since {FILE} was written; run it again")
+    manifest["recipe"] = now  # of which title and text may have changed
     _require_fit(recipe, outlines.runs)
     file = recipe.file
     rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])

@@ -195,6 +195,11 @@ def _gather(
     )
 
 
+def recipe_origin(recipe: Recipe) -> dict[str, str]:
+    """What a manifest says of the recipe."""
+    return {"file": RECIPE, "sha256": recipe.sha256, "asked_sha256": recipe.asked_sha256}
+
+
 def _manifest(
     recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
@@ -209,7 +214,7 @@ def _manifest(
         **software(),
         "command": ["ampsim", "report", recipe.name],
         "code": source_digest(),
-        "recipe": {"file": RECIPE, "sha256": recipe.sha256},
+        "recipe": recipe_origin(recipe),
         "seeds": file.seeds,
         "epochs": file.epochs,
         "max_epochs": file.max_epochs,

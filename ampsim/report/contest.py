@@ -68,6 +68,7 @@ class Best:
         low: lower end of its interval; the value itself where it has none.
         high: upper end, likewise; infinite where that is a run that did not reach the target.
         epochs: to the target; NaN where nothing was learned.
+        is_single: whether it is a time of a single run, which has no interval.
     """
 
     label: str
@@ -75,6 +76,7 @@ class Best:
     low: float
     high: float
     epochs: float
+    is_single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,19 @@ class Bout:
 
     @property
     def is_tie(self) -> bool:
-        """Whether the seeds leave open who is better: their intervals meet."""
+        """Whether the seeds leave open who is better: their intervals meet, or are not known."""
         if self.ours is None or self.others is None:
             return False
+        if self.is_single:
+            return True
         if not self.is_time:
             return abs(math.log(self.ratio)) < math.log1p(SAME)
         return self.ours.low <= self.others.high and self.others.low <= self.ours.high
+
+    @property
+    def is_single(self) -> bool:
+        """Whether either side is a single run, which calls nothing."""
+        return any(one is not None and one.is_single for one in (self.ours, self.others))
 
     @property
     def winner(self) -> Best | None:
@@ -235,11 +244,12 @@ def _best(side: Sequence[tuple[str, Row]], factor: float, *, is_time: bool) -> B
         return None
     time_s, label, row = min(reached, key=lambda one: one[0])
     low, high = (number(row, f"time_to_target_{end}_s") for end in ("low", "high"))
+    is_single = math.isnan(low) and math.isnan(high)
     if math.isnan(high):
-        high = time_s if math.isnan(low) else math.inf
+        high = time_s if is_single else math.inf
     low = time_s if math.isnan(low) else low
     epochs = number(row, "epochs_to_target")
-    return Best(label, time_s * factor, low * factor, high * factor, epochs)
+    return Best(label, time_s * factor, low * factor, high * factor, epochs, is_single)
 
 
 def words(point: Mapping[str, Any]) -> str:

@@ -228,6 +228,19 @@ def test_outlines_that_were_edited_or_are_of_other_runs_are_refused(report):
 
 
 @pytest.mark.slow
+def test_title_and_text_may_change_before_a_report_is_redrawn(report):
+    said = RECIPE.replace('title = "A *small* test"', 'title = "Another"\ntext = "In other words."')
+    (report / "recipe.toml").write_text(said)
+    recipe = read_recipe(report)
+    assert check_report(recipe, report).faults == ("the recipe has changed",)
+    results = read_results(recipe, report)
+    redraw_report(results, recipe.file, report, read_manifest(report)["files"])
+    page = (report / "report.md").read_text()
+    assert page.startswith("# Another\n\nIn other words.\n")
+    assert check_report(recipe, report).faults == ()
+
+
+@pytest.mark.slow
 def test_a_report_without_outlines_follows_with_a_note_and_is_not_redrawn(made, tmp_path):
     report = Path(shutil.copytree(made, tmp_path / "report"))
     (report / FILE).unlink()

@@ -32,7 +32,8 @@ _MAP = Picture(
     "For each point of the grid, who is first and by how much",
     "A cell has the best row there, how many times as good it is as the best of the other side, "
     "and its median time to the target (or, where nothing was learned, its training throughput). "
-    "Hatched: the intervals of both medians meet, so that the repeats leave open who is first. "
+    "Hatched: the intervals of both medians meet, or single runs have none, which leaves open who "
+    "is first. "
     "The thick line parts the cells where ours are first in the median from the others.",
 )
 _COST = Picture(
@@ -166,7 +167,7 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
 def _line(place: str, bout: Bout) -> list[str]:
     first = "nobody" if bout.winner is None else bout.winner.label
     if bout.is_tie:
-        first = f"a tie, {first} in the median"
+        first = f"open, {first} in one run" if bout.is_single else f"a tie, {first} in the median"
     sides = [*_side(bout.ours, bout), *_side(bout.others, bout)]
     return [place, *sides, format_ratio(bout.ratio), first]
 

@@ -156,7 +156,7 @@ def _cell_text(bout: Bout | None) -> str:
         return "not reached"
     factor = max(bout.ratio, 1.0 / bout.ratio) if bout.ratio > 0 else math.inf
     lead = "alone" if math.isinf(factor) else f"{factor:.2f}×"
-    told = f"{lead}, a tie" if bout.is_tie else lead
+    told = f"{lead}, one run" if bout.is_single else f"{lead}, a tie" if bout.is_tie else lead
     return f"{plain(winner.label, 20)}\n{told}\n{value_words(winner.value, is_time=bout.is_time)}"
 
 

@@ -92,6 +92,23 @@ def test_the_verdict_counts_clear_wins_and_ties():
     )
 
 
+def test_single_runs_call_nobody_first():
+    alone = {
+        place: tuple((middle, None, None) for middle, _low, _high in three)
+        for place, three in TIMES.items()
+    }
+    cells, table = cells_and_table(alone)
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
+    found: Any = contest(table, cells, keys, None)
+    assert all(one.is_tie for line in found.bouts[0] for one in line if one.others is not None)
+    assert contest_verdict(found).startswith(
+        "One run of each calls nothing. In it, of 4 points amp is ahead at 3, and the best of the "
+        "others at 1. amp is at most 2 times as soon as gpipe"
+    )
+    said = [text.get_text() for text in heat_map(found).axes[0].texts]
+    assert said[0] == "pipeline\n2.00×, one run\n2.00 s"
+
+
 def test_other_flop_rates_follow_from_the_latency_that_is_as_many_flop():
     found = made(1e12, down="flop_per_s", panels="workers", flop_per_s=[1e12, 8e12])
     assert found.across == ("latency_s", [S])
