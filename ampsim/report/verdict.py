@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.columns import format_count, items_of, speed_ratio
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
-from ampsim.report.words import plain
+from ampsim.report.words import listed, plain
 from ampsim.study.ranking import seeds_needed
 from ampsim.units import format_percent, format_rate, format_seconds
 
@@ -176,7 +176,7 @@ def _tie(records: Sequence[Row], best: Row, goal: Goal) -> str:
     if not tied:
         return ""
     seeds = f"{number(best, 'repeats'):.0f} seeds"
-    names = _listed([f"{_name(row)} ({_when(row)})" for row in (best, *tied)])
+    names = listed([f"{_name(row)} ({_when(row)})" for row in (best, *tied)])
     return f"It is a tie: {seeds} do not tell which of {names} reaches {goal.text} first. "
 
 
@@ -211,16 +211,6 @@ def _in_order(records: Sequence[Row]) -> list[Row]:
     return [records[place] for place in sorted(range(len(records)), key=known.__getitem__)]
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names in a row.
-
-    >>> _listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def _missed(records: Sequence[Row], goal: Goal) -> str:
     """A sentence that names the rows that missed the target; empty where none did."""
     names = [f"{_name(row)} ({_shortfall(row, goal)})" for row in records if not _has_reached(row)]
@@ -241,6 +231,11 @@ def _best_text(row: Row, goal: Goal) -> str:
 
 
 def _all_missed(records: Sequence[Row], goal: Goal) -> str:
+    """A sentence for the case that no row reached the target in more than half of its runs."""
+    some = [row for row in records if 0 < number(row, "repeats_reached") < number(row, "repeats")]
+    if some:
+        names = listed([f"{_name(row)} {_when(row)}" for row in some])
+        return f"In the median no schedule reached {goal.text}; {names}."
     column = goal.metric.best_column
     known = [row for row in records if not math.isnan(number(row, column))]
     closest = (max if goal.metric.is_rising else min)(known, key=lambda row: number(row, column))

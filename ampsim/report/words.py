@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def plain(text: object, longest: int = 48) -> str:
     r"""A name as one line without control characters, shortened in the middle if it is too long.
@@ -15,3 +17,13 @@ def plain(text: object, longest: int = 48) -> str:
         return line
     head = longest // 2
     return f"{line[:head]}…{line[len(line) - (longest - head - 1) :]}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ampsim.report.forecast import Forecast
-from ampsim.report.frames import number, rows, text
+from ampsim.report.frames import floats, number, rows, text
+from ampsim.report.page.left_open import rows_at_first_look
 from ampsim.report.page.tuning_tables import trials_of
 from ampsim.report.verdict import best_rows
 from ampsim.study.ranking import seeds_needed
@@ -35,6 +36,9 @@ _OF_FORECAST: Final = frozenset(
     }
 )  # fmt: skip
 """Options of a forecast that `ampsim run` lacks, or that differ by row."""
+
+LOOKS: Final = 10
+"""Validations of an epoch that are advised where one was too few (chosen: it takes little time)."""
 
 _OF_OUTPUT: Final = frozenset({"--out", "--json", "--quiet", "-q", "--traceback"})
 
@@ -84,6 +88,10 @@ def next_steps(forecast: Forecast) -> list[str]:
     seeds, needed = number(records[0], "repeats"), seeds_needed(len(records))
     repeats = max(needed, int(2 * seeds) if seeds >= 1 else 0)
     surer = [*_without(words, {"--repeats", "--sure", "--max-repeats"}), "--repeats", str(repeats)]
+    if rows_at_first_look(forecast):
+        counts = (floats(run.epochs, "instances").max(initial=0.0) for run in forecast.runs)
+        each = max(int(max(counts)) // LOOKS, 1)
+        surer = [*_without(surer, {"--validate-every"}), "--validate-every", str(each)]
     tuned = [*_without(words, {"--tune", "--trials"}), "--tune"]
     if trials_of(forecast) is not None:
         tuned = [*_without(words, {"--trials"}), "--trials", "16"]

@@ -21,6 +21,7 @@ from ampsim.report.page.epochs import write_epochs
 from ampsim.report.page.figures import result_figures
 from ampsim.report.page.forecast import TOGETHER, gantt_together
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
+from ampsim.report.page.left_open import left_open
 from ampsim.report.page.node_tables import LEFT
 from ampsim.report.page.published import PUBLISHED, published_parts
 from ampsim.report.page.text import (
@@ -197,10 +198,11 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     compared = published_parts(findings.comparison)
     of_grid = grid_parts(findings, file)
     ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
+    ruled = " ".join(filter(None, [ruled, rates_words(findings), left_open(findings)]))
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
-        f"**{markdown.paragraph(' '.join(filter(None, [ruled, rates_words(findings)])))}**",
+        f"**{markdown.paragraph(ruled)}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         markdown.escape(assumed_words(findings.manifest)),
         "" if of_grid.tables else device_words(findings.table),

@@ -12,10 +12,11 @@ from ampsim.report.columns import format_count
 from ampsim.report.forecast import Forecast
 from ampsim.report.frames import DataFrame, number, rows
 from ampsim.report.page.answer import NEXT, assumed_words, next_steps, rates_words
+from ampsim.report.page.left_open import left_open
 from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.page.tuning_tables import tuning_tables
 from ampsim.report.table import to_markdown
-from ampsim.report.verdict import verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.toml_text import is_tables, mapping, sequence
 
 LEGEND = (
@@ -84,9 +85,9 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
 
 
 def ruling(forecast: Forecast) -> str:
-    """The verdict, and how the rows' learning rates were made."""
+    """The verdict, how the rows' learning rates were made, and what could be known better."""
     said = verdict(forecast.table, forecast.target, forecast.metric)
-    return " ".join(filter(None, [said, rates_words(forecast)]))
+    return " ".join(filter(None, [said, rates_words(forecast), left_open(forecast)]))
 
 
 def device_words(table: DataFrame) -> str:
@@ -103,7 +104,8 @@ def commands(lines: Sequence[str]) -> list[str]:
 def _table(forecast: Forecast) -> str:
     if not len(forecast.table):
         return ""
-    return to_markdown(forecast.table, has_target=forecast.target is not None).rstrip("\n")
+    has_target, bold = forecast.target is not None, called_rows(forecast.table)
+    return to_markdown(forecast.table, has_target=has_target, bold=bold).rstrip("\n")
 
 
 def setting(forecast: Forecast) -> str:

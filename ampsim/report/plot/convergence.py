@@ -66,8 +66,8 @@ def convergence(
 ) -> Figure:
     """What validation measured over virtual time (left) and epochs (right), a colour per schedule.
 
-    Of several repeats the line is a run that was really made: the one whose epochs to the target
-    are the lower median, runs that never reached it counting last. A band reaches from the lowest
+    Of several repeats the line is a run that was really made: the one whose time to the target
+    is the lower median, runs that never reached it counting last. A band reaches from the lowest
     to the highest of all repeats, at each moment of those that are still running; thin lines are
     the others. Of more than six schedules only the lines are drawn.
 
@@ -171,15 +171,15 @@ def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, Goa
 
 
 def _median_run(runs: list[Curve], goal: Goal) -> int:
-    """Index of the lower median by epochs to the target, or by the last score without one."""
+    """Index of the lower median by time to the target, or by the last score without one."""
     sign = -1.0 if goal.metric.is_rising else 1.0
 
     def rank(index: int) -> tuple[float, float, int]:
         run = runs[index]
         reached = goal.reached_by(run.score)
-        epochs = float(run.epoch[reached]) if reached is not None else np.inf
+        time_s = float(run.time_s[reached]) if reached is not None else np.inf
         known = run.score[np.isfinite(run.score)]
-        return epochs, sign * float(known[-1]) if len(known) else np.inf, index
+        return time_s, sign * float(known[-1]) if len(known) else np.inf, index
 
     order = sorted(range(len(runs)), key=rank)
     return order[(len(order) - 1) // 2]
@@ -190,7 +190,7 @@ def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
     which = "median" if len(runs) % 2 else "lower median"
     band = ", band: all" if is_banded else _epochs_of_all(runs, goal)
     several = len(runs) > 1
-    line = f"; line: the {which} by epochs{band}" if several else ""
+    line = f"; line: the {which} by time{band}" if several else ""
     if goal.target is None:
         return f"{plain(name)}{f' ({len(runs)} repeats{line})' if several else ''}"
     reached = [(goal.reached_by(run.score), run) for run in runs]

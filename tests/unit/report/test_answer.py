@@ -31,7 +31,9 @@ ROWS = {
 def of(command, **columns) -> Any:
     manifest = {"command": command, "model": {"name": "rnn"}, "seed": 3}
     table = pd.DataFrame({**ROWS, **columns})
-    return SimpleNamespace(table=table, target=0.9, metric=ACCURACY, manifest=manifest, trials=None)
+    return SimpleNamespace(
+        table=table, target=0.9, metric=ACCURACY, manifest=manifest, trials=None, runs=()
+    )
 
 
 def options_of(name: str) -> dict[str, bool]:

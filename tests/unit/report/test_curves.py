@@ -55,7 +55,7 @@ def test_of_three_repeats_the_median_one_is_thick(make_epochs):
     assert thick[0].get_xdata()[-1] == 9  # of 8, 9, 10 epochs
     assert legend_texts(figure) == [
         "amp: 97 % after 450 ms, 9 epochs "
-        "(medians of 3 repeats; line: the median by epochs, band: all)"
+        "(medians of 3 repeats; line: the median by time, band: all)"
     ]
 
 
@@ -98,7 +98,7 @@ def test_bands_and_thin_lines_are_left_out_where_they_would_hide_one_another(mak
     banded, plain = convergence(few, target=0.97), convergence(many, target=0.97)
     assert len(banded.axes[0].collections) - len(plain.axes[0].collections) == 6 - 1
     assert all(
-        text.endswith("repeats; line: the median by epochs, band: all)")
+        text.endswith("repeats; line: the median by time, band: all)")
         for text in legend_texts(banded)
     )
     assert all("(medians of 3 repeats; " in text for text in legend_texts(plain))

@@ -47,6 +47,16 @@ def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
     )
 
 
+def test_less_than_half_of_the_runs_reaching_the_target_is_not_nobody(make_table):
+    table = make_table(
+        time_to_target_s=[NAN] * 3, best_accuracy=[0.971, 0.951, 0.98], repeats_reached=[1, 0, 1]
+    )
+    assert verdict(table, 0.97).endswith(
+        " In the median no schedule reached 97 %; sequential in 1 of 3 repeats only and amp in 1 "
+        "of 3 repeats only."
+    )
+
+
 def test_the_first_schedule_may_win(make_table):
     text = verdict(make_table(time_to_target_s=[0.2, 0.9, 0.41]), 0.97)
     assert text == (

@@ -1,0 +1,87 @@
+"""A page says what its comparison leaves open: arrivals at the first look, rates at an end."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ampsim.metric import ACCURACY
+from ampsim.report.page.answer import LOOKS, next_steps
+from ampsim.report.page.left_open import left_open, rows_at_first_look
+
+EARLY, LATE = [0.95, 0.96], [0.5, 0.95]
+
+
+def run(schedule: str, repeat: int, scores: list[float], within: list[float] | None = None) -> Any:
+    def table(found: list[float], name: str) -> pd.DataFrame:
+        places = [float(place) for place in range(1, len(found) + 1)]
+        return pd.DataFrame(
+            {name: places, "accuracy": found, "time_s": places, "instances": [3000.0] * len(found)}
+        )
+
+    epochs = table(scores, "epoch")
+    looks = pd.DataFrame() if within is None else table(within, "epochs")
+    return SimpleNamespace(schedule=schedule, repeat=repeat, epochs=epochs, validations=looks)
+
+
+def made(runs: list[Any], trials: Any = None, target: float | None = 0.9) -> Any:
+    names = list(dict.fromkeys(one.schedule for one in runs))
+    table = pd.DataFrame(
+        {"schedule": names, "time_to_target_s": [1.0] * len(names), "repeats": [2] * len(names)}
+    )
+    manifest = {"command": ["ampsim", "forecast", "mlp"], "model": {"name": "mlp"}}
+    return SimpleNamespace(
+        table=table, target=target, metric=ACCURACY, runs=runs, trials=trials, manifest=manifest
+    )
+
+
+def test_rows_that_had_arrived_when_they_were_first_looked_at_are_named():
+    runs = [run("amp", 1, EARLY), run("amp", 2, EARLY), run("pipeline", 1, EARLY),
+            run("pipeline", 2, LATE)]  # fmt: skip
+    found = made(runs)
+    assert rows_at_first_look(found) == ["amp"]
+    assert left_open(found).startswith(
+        "amp was there at the first validation, and may have been there sooner: "
+    )
+    surer = shlex.split(next_steps(found)[0])
+    assert surer[surer.index("--validate-every") + 1] == str(3000 // LOOKS)
+
+
+def test_a_look_within_the_first_epoch_is_the_first():
+    runs = [run("amp", 1, EARLY, within=[0.5, 0.95, 0.96]), run("amp", 2, EARLY, within=[0.91])]
+    assert left_open(made([*runs, run("amp", 3, EARLY, within=[0.2, 0.95])])) == ""
+    assert left_open(made([run("amp", 1, LATE)])) == ""
+    assert left_open(made([run("amp", 1, EARLY)], target=None)) == ""
+    assert "--validate-every" not in next_steps(made([run("amp", 1, LATE)]))[0]
+
+
+def trials(chosen: dict[str, float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"schedule": name, "factor": factor, "is_chosen": factor == best}
+            for name, best in chosen.items()
+            for factor in (1.0, 2.0, 0.5, 4.0)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"amp": 1.0, "pipeline": 2.0}, ""),
+        ({"amp": 0.5, "pipeline": 2.0}, "amp has the lowest rate of those tried"),
+        ({"amp": 4.0, "pipeline": 4.0}, "amp and pipeline have the highest rate of those tried"),
+        (
+            {"amp": 0.5, "pipeline": 4.0},
+            "amp has the lowest rate of those tried, pipeline has the highest rate of those tried",
+        ),
+        (dict.fromkeys("abcde", 4.0), "5 rows have the highest rate of those tried"),
+    ],
+)
+def test_rates_at_an_end_of_those_tried_are_named(chosen, said):
+    behind = ": rates beyond may be better." if said else ""
+    assert left_open(made([run("amp", 1, LATE)], trials(chosen))) == f"{said}{behind}"
