@@ -1,4 +1,8 @@
-"""Whether another placement would be faster, where devices or links differ: tried, not guessed."""
+"""Whether another placement would be faster, where the default is blind: tried, not guessed.
+
+The default, the paper's, does not look at devices and links that differ, and draws workers for
+light operations, which may come to lie on a worker that is busy already.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Final
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, PlacementWarning
-from ampsim.hardware import HOST, Cluster, Device, Link
+from ampsim.hardware import HOST, Cluster, Device, Link, light_is_free
 from ampsim.model_parallel import PLACEMENTS, Placement, RunSettings, Schedule
 from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
@@ -40,20 +44,20 @@ class Advice:
         placement: its name.
         slowest: how many times as fast it was under the schedule that gains least; at least 1.
         fastest: under the one that gains most.
-        differs: what differs on the cluster.
+        blind_to: what the default does not look at, as the beginning of a sentence.
     """
 
     placement: str
     slowest: float
     fastest: float
-    differs: str
+    blind_to: str
 
     def __str__(self) -> str:
         """The sentence for a person."""
         low, high = f"{self.slowest:.1f}", f"{self.fastest:.1f}"
         times = high if low == high else f"{low} to {high}"
         return (
-            f"{self.differs} differ, which the default placement '{DEFAULT}' does not look at: on "
+            f"{self.blind_to}, which the default placement '{DEFAULT}' does not look at: on "
             f"the first instances '{self.placement}' is {times} times as fast; take the placement "
             f"'{self.placement}', or name '{DEFAULT}' to keep it"
         )
@@ -66,16 +70,33 @@ def advice_on(
     *,
     seed: int,
     instances: int | None,
+    weighs_light: bool = True,
 ) -> Advice | None:
-    """Try the placements that know devices and links, where these differ, on the first instances.
+    """Try the placements that know devices and links, where it may matter, on the first instances.
+
+    Args:
+        model: what is trained.
+        cluster: on what.
+        schedules: how; solvers are left out.
+        seed: of the placements.
+        instances: training items at most.
+        weighs_light: whether it may matter also where light operations take time and nothing else
+            is special: then each seed of the default has a throughput of its own.
 
     Returns:
         The one that is fastest, if it is at least as fast as the default under all of `schedules`
-        that are no solvers and by a tenth under one; None otherwise, and where nothing differs.
+        that are no solvers and by a tenth under one; None otherwise, and where it cannot matter.
     """
     differs = difference(cluster)
     schedules = [one for one in schedules if not isinstance(one, Solver)]
-    if differs is None or not schedules:
+    is_weighed = weighs_light and cluster.workers > 1
+    if differs is not None:
+        blind_to = f"{differs} differ"
+    elif is_weighed and not all(map(light_is_free, cluster.devices)):
+        blind_to = "light operations take time"
+    else:
+        return None
+    if not schedules:
         return None
     trial = _Trial(model, cluster, seed, instances)
     usual = PLACEMENTS[DEFAULT]()
@@ -88,7 +109,7 @@ def advice_on(
             continue
         ratios = [usual / tried for usual, tried in zip(usual_s, tried_s, strict=True) if tried]
         if ratios and min(ratios) >= 1 and max(ratios) >= WORTH:
-            found.append(Advice(name, min(ratios), max(ratios), differs))
+            found.append(Advice(name, min(ratios), max(ratios), blind_to))
     return max(found, key=lambda one: one.slowest, default=None)
 
 

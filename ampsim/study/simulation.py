@@ -127,7 +127,9 @@ class Simulation:
     def _advise(self, cluster: Cluster, instances: int | None) -> Advice | None:
         """Say, also in the origin, if another placement than the default would be faster."""
         model, schedules = self._model, [self._schedule]
-        advice = advice_on(model, cluster, schedules, seed=self._seed, instances=instances)
+        advice = advice_on(
+            model, cluster, schedules, seed=self._seed, instances=instances, weighs_light=False
+        )
         if advice is not None:
             self._origin["assumptions"] = [str(advice)]
         return advice

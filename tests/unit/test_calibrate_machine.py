@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import statistics
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -128,6 +129,23 @@ def test_a_device_file_names_the_machine_and_check_tells_another(call, tmp_path)
     ended = call("check", str(tmp_path / "other.toml"))
     assert ended.code == 0
     assert "measured with another processor, A Chip, and this machine has" in ended.err
+
+
+def test_intervals_of_the_fit_are_those_of_the_file(tmp_path):
+    noisy = [
+        replace(one, seconds=one.seconds * 1.2 ** (1 - 2 * (place % 2)))
+        for place, one in enumerate(made_up())
+    ]
+    fit = fit_machine(noisy)
+    Path(tmp_path / "mine.toml").write_text(machine_text("mine", fit, this_machine()))
+    intervals = load_device(tmp_path / "mine.toml").intervals
+    assert set(intervals) == set(fit.factors) == {
+        "operation_overhead_s", "pass_bandwidth_bytes_per_s", "functions_per_s"
+    }  # fmt: skip
+    for key, (low, high) in intervals.items():
+        value, factor = fit.numbers[key], fit.factors[key]
+        assert (low, high) == pytest.approx((value / factor, value * factor), rel=1e-3)
+        assert low < value < high
 
 
 def test_other_kernels_of_linear_algebra_are_told():

@@ -15,7 +15,7 @@ from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device, load_device
 from ampsim.hardware.device import NUMBERS
-from ampsim.report.page.calibration import page
+from ampsim.report.page.calibration import page, verdict
 from ampsim.study.calibration import calibrate, read_table_file
 from ampsim.study.calibration.bounds import bound
 from ampsim.study.calibration.fit import Point, median_error, rank_correlation
@@ -77,6 +77,17 @@ def test_a_fit_finds_the_device_that_made_the_numbers(file):
     assert median_error(found.unseen) < 1e-3
     for one in found.fitted:
         assert one.low <= getattr(TRUE, one.key) * 1.001 and one.high * 1.001 >= one.value
+
+
+def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(file, tmp_path):
+    path = tmp_path / "table.toml"
+    path.write_text(file.read_text().replace("max = 1e13", "max = 2e10"))
+    found = calibrate(read_table_file(path))
+    (rate,) = [one for one in found.fitted if one.key == "flop_per_s"]
+    assert rate.is_at_bound and rate.value == pytest.approx(2e10)
+    assert rate.low >= 1e8 and rate.high == 2e10
+    held = "Held by a bound of the file, not decided by its rows: flop_per_s. flop_per_s = 2e+10 ("
+    assert verdict(found).startswith(held)
 
 
 def test_two_fits_give_the_same_bits(file):

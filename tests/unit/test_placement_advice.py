@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -124,6 +125,26 @@ def test_advice_is_for_placements_that_the_schedule_runs_under(name):
         makespan_s("small mlp", CLUSTERS["slow first"], schedule, advice.placement)
         assert advice.placement in KNOWING
         assert 1 <= advice.slowest <= advice.fastest
+
+
+def test_a_forecast_says_where_light_operations_are_drawn_badly_and_how_much_that_takes():
+    """A simulation does not: each seed's draw has a throughput of its own, which it shows."""
+    model, words = model_of("rnn"), {"mode": "sleep", "instances": 400}
+    cluster, amp = ampsim.load_cluster("ampnet-core", workers=8), ampsim.Amp(max_active_keys=8)
+    alone = {"seed": 1, "instances": 400, "weighs_light": False}
+    assert advice_on(model, cluster, [amp], **alone) is None
+    with pytest.warns(PlacementWarning, match="^light operations take time, which the def") as told:
+        usual = ampsim.forecast(model, cluster, [amp], seed=1, **words)
+    advised = str(told[0].message).partition("; take the placement '")[2].partition("'")[0]
+    better = ampsim.forecast(model, cluster, [amp], seed=1, placement=advised, **words)
+    ratio = better.table.train_per_s[0] / usual.table.train_per_s[0]
+    said = re.search(r"is ([0-9.]+) times as fast", str(told[0].message))
+    assert said is not None and ratio == pytest.approx(float(said[1]), rel=0.15)
+
+
+def test_light_operations_that_take_no_time_are_not_weighed():
+    free = Cluster(name="c", devices=(FAST,) * 4)
+    assert advice_on(model_of("rnn"), free, [ampsim.Amp(8)], seed=1, instances=100) is None
 
 
 def test_what_differs_is_what_something_costs_and_not_its_name():

@@ -17,6 +17,7 @@ from ampsim.report import markdown
 from ampsim.report.naming import slug
 from ampsim.report.plot.predicted import Series, predicted
 from ampsim.report.saving import save
+from ampsim.report.words import listed
 from ampsim.study.calibration import machine_text
 from ampsim.study.calibration.device_text import device_text
 from ampsim.study.calibration.fit import (
@@ -152,6 +153,9 @@ def verdict(found: Calibration) -> str:
     if others:
         errors = ", ".join(f"{one.label} {one.error:+.1%}" for one in others)
         text += f". With numbers of their own: {errors}"
+    held = [one.key for one in found.fitted if one.is_at_bound]
+    if held:
+        return f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}."
     return f"{text}."
 
 

@@ -63,12 +63,20 @@ def _source(found: Calibration, fitted: Fitted) -> dict[str, Any]:
         "kind": "fitted",
         "text": f"{text}; ampsim calibrate table {_name(found)}",
     }
-    if not math.isnan(fitted.low):  # the ends hold the number also where all three are rounded
-        low, high = rounded(fitted.low), rounded(fitted.high)
-        if low < high:
-            value = rounded(fitted.value)
-            told |= {"low": min(low, value), "high": max(high, value)}
-    return told
+    return told | ends(fitted.value, fitted.low, fitted.high)
+
+
+def ends(value: float, low: float, high: float) -> dict[str, float]:
+    """The ends of an interval as a file has them; none where they are unknown, or one number.
+
+    They hold the number also where all three are rounded.
+
+    >>> ends(2.0, 1.00004, 3.0), ends(2.0, math.nan, math.nan), ends(2.0, 2.00001, 2.00002)
+    ({'low': 1.0, 'high': 3.0}, {}, {})
+    """
+    if math.isnan(low) or rounded(low) >= rounded(high):
+        return {}
+    return {"low": min(rounded(low), rounded(value)), "high": max(rounded(high), rounded(value))}
 
 
 def _listed(found: Calibration) -> str:

@@ -197,7 +197,10 @@ def _fitted(table: Table, solution: Solution, place: int) -> Fitted:
         margin = student_quantile((1 + COVERAGE) / 2, solution.freedom) * solution.error[place]
     value = min(max(math.exp(at), bounds.min), bounds.max)
     held = any(abs(at - math.log(end)) < 1e-9 for end in (bounds.min, bounds.max))
-    return Fitted(key, value, _exp(at - margin), _exp(at + margin), held)
+    if math.isnan(margin):
+        return Fitted(key, value, math.nan, math.nan, held)
+    low, high = max(_exp(at - margin), bounds.min), min(_exp(at + margin), bounds.max)
+    return Fitted(key, value, low, high, held)
 
 
 def _exp(logarithm: float) -> float:

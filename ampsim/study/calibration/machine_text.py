@@ -9,7 +9,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.hardware.record import Machine
-from ampsim.study.calibration.device_text import rounded
+from ampsim.study.calibration.device_text import ends, rounded
 from ampsim.study.calibration.machine_fit import MachineFit
 from ampsim.study.calibration.machine_points import STACKED, Kind
 from ampsim.toml_text import to_toml
@@ -35,7 +35,9 @@ _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
 def machine_text(name: str, fit: MachineFit, machine: Machine) -> str:
     """The device file, as TOML."""
     numbers = {key: _plain(value) for key, value in fit.numbers.items()}
-    sources = {key: {"kind": "measured", "text": _source(key, fit)} for key in numbers}
+    sources = {
+        key: {"kind": "measured", "text": _source(key, fit), **_ends(key, fit)} for key in numbers
+    }
     description = f"One thread of {machine.cpu}, as NumPy uses it"
     return to_toml(
         {
@@ -83,6 +85,13 @@ def _source(key: str, fit: MachineFit) -> str:
         factor, value = fit.factors[key], fit.numbers[key]
         text += f"; 95 % interval {value / factor:.3g} to {value * factor:.3g}"
     return text
+
+
+def _ends(key: str, fit: MachineFit) -> dict[str, float]:
+    if key not in fit.factors:
+        return {}
+    value, factor = fit.numbers[key], fit.factors[key]
+    return ends(value, value / factor, value * factor)
 
 
 def _errors(fit: MachineFit, kind: Kind) -> str:
