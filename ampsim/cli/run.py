@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from ampsim.clock import WallClock
     from ampsim.study import Result
     from ampsim.study.run_to_keep import Outcome
+
+
+KEPT: Final = 0.02
+"""Share by which a run on the wall may take longer for its times to be kept (chosen)."""
+
+LONG: Final = 2.0
+"""Times as long, from which on a percentage says little (chosen)."""
 
 
 class ClockName(StrEnum):
@@ -180,13 +187,20 @@ def _summary(result: Result) -> str:
 
 
 def _kept_time(clock: WallClock) -> str:
-    """How well the wall kept the times of the trace."""
+    """How well the wall kept the times of the trace, and what to do where it did not."""
     passes_s = clock.now
-    longer = clock.elapsed_s / passes_s - 1.0 if passes_s else 0.0
-    return (
+    ratio = clock.elapsed_s / passes_s if passes_s else 1.0
+    longer = f"{ratio:.3g} times as long" if ratio >= LONG else f"{100 * (ratio - 1):.2g} % longer"
+    said = (
         f"on the wall: {format_seconds(clock.elapsed_s * clock.stretch)} for "
-        f"{format_seconds(passes_s)} x {clock.stretch:g}, {100 * longer:.2g} % longer; events came "
+        f"{format_seconds(passes_s)} x {clock.stretch:g}, {longer}; events came "
         f"at most {format_seconds(clock.late_max_s)} late"
+    )
+    if ratio < 1 + KEPT:
+        return said
+    return (
+        f"{said}. This machine computes and wakes up more slowly than the devices would; --stretch "
+        f"{float(f'{clock.stretch * (ratio - 1) / KEPT:.1e}'):g} leaves it the time"
     )
 
 
