@@ -106,7 +106,7 @@ def _deliver(made: Forecast, folder: OutputFolder, json: str | None, seed: int) 
     from ampsim.study.forecast_json import to_json
 
     if made.interrupted and not len(made.table):  # what an earlier forecast left there stays
-        complain(f"{made.interrupted}; nothing was written")
+        complain(f"{made.interrupted}; no page was written; run again to go on")
         return Code.INTERRUPTED
     write_forecast(made, folder)
     if json is not None:
@@ -120,13 +120,13 @@ def _deliver(made: Forecast, folder: OutputFolder, json: str | None, seed: int) 
 def _print_table(made: Forecast) -> None:
     from rich.console import Console
 
+    from ampsim.report.page.text import ruling
     from ampsim.report.table import to_rich
-    from ampsim.report.verdict import verdict
 
     console = Console(width=width())
     has_target = made.target is not None
     console.print(to_rich(made.table, width=console.width, has_target=has_target))
-    write(verdict(made.table, made.target, made.metric))
+    write(ruling(made))
 
 
 def _ended(made: Forecast, folder: OutputFolder) -> Code:

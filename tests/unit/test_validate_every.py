@@ -88,3 +88,22 @@ def test_a_part_ends_with_the_batch_that_reaches_the_count():
 def test_a_count_that_is_none_is_refused(every):
     with pytest.raises(OptionError, match="validate_every"):
         run(ampsim.Amp(4), every=every)
+
+
+def test_solvers_and_schedules_of_one_table_are_read_within_epochs():
+    """A solver's row goes on meanwhile: its last epoch ends when it does without validations."""
+    model = ampsim.load_model("mlp", data="synthetic", hidden=32, batch=20)
+    rows = [ampsim.Amp(4), ampsim.SyncSGD(ranks=2)]
+    words = {"target": 0.5, "instances": 400, "max_epochs": 8}
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    often = ampsim.forecast(model, cluster, rows, validate_every=80, **words)
+    seldom = ampsim.forecast(model, cluster, rows, **words)
+    for one, epochs in zip(often.runs, often.table["epochs_to_target"], strict=True):
+        looks = one.result.validations
+        assert epochs == looks[looks["accuracy"] >= 0.5]["epochs"].iloc[0] < 8
+        assert len(looks) == 5 * len(one.epochs)
+        assert (looks["valid_s"] == 0).all()
+    solver, alone = often.runs[1].epochs, seldom.runs[1].epochs
+    both = min(len(solver), len(alone))
+    assert solver["time_s"].tolist()[:both] == alone["time_s"].tolist()[:both]
+    assert often.table["epochs_to_target"][1] <= seldom.table["epochs_to_target"][1]
