@@ -196,4 +196,6 @@ def _key(figure: Any, found: Contest, scale: Normalize) -> None:
 
 
 def _tie_words(found: Contest) -> str:
-    return "a tie: intervals of the repeats meet" if found.is_time else "a tie: less than 5 % apart"
+    if found.is_time:
+        return "open: intervals of the repeats meet, or one run has none"
+    return "a tie: less than 5 % apart"
