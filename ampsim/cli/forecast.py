@@ -120,13 +120,14 @@ def _deliver(made: Forecast, folder: OutputFolder, json: str | None, seed: int) 
 def _print_table(made: Forecast) -> None:
     from rich.console import Console
 
+    from ampsim.report.page.left_open import left_open
     from ampsim.report.page.text import ruling
     from ampsim.report.table import to_rich
 
     console = Console(width=width())
     has_target = made.target is not None
     console.print(to_rich(made.table, width=console.width, has_target=has_target))
-    write(ruling(made))
+    write(" ".join(filter(None, [ruling(made), left_open(made)])))
 
 
 def _ended(made: Forecast, folder: OutputFolder) -> Code:

@@ -13,6 +13,7 @@ from ampsim.report.frames import DataFrame
 from ampsim.report.gantt.view import gantt_view
 from ampsim.report.kept import Kept
 from ampsim.report.page.answer import NEXT, assumed_words, next_steps
+from ampsim.report.page.left_open import left_open
 from ampsim.report.page.node_tables import LEFT, node_tables
 from ampsim.report.page.svg import dark_colours, page_svg
 from ampsim.report.page.text import (
@@ -136,8 +137,9 @@ def html_page(
 
 
 def _beside_verdict(forecast: Forecast, words: Words) -> dict[str, Any]:
-    """What was assumed, and what to type next."""
-    first = [assumed_words(forecast.manifest), device_words(forecast.table)]
+    """What is left open, what was assumed, and what to type next."""
+    manifest, table = forecast.manifest, forecast.table
+    first = [left_open(forecast), assumed_words(manifest), device_words(table)]
     return {
         "assumed_first": plain(" ".join(filter(None, first)), _SENTENCES),
         "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],

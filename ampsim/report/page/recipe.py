@@ -198,11 +198,12 @@ def page(findings: Results, file: File, pictures: list[Picture]) -> str:
     compared = published_parts(findings.comparison)
     of_grid = grid_parts(findings, file)
     ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
-    ruled = " ".join(filter(None, [ruled, rates_words(findings), left_open(findings)]))
+    ruled = " ".join(filter(None, [ruled, rates_words(findings)]))
     parts = [
         f"# {markdown.escape(file.title)}",
         file.text.strip(),
         f"**{markdown.paragraph(ruled)}**",
+        markdown.escape(left_open(findings)),
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         markdown.escape(assumed_words(findings.manifest)),
         "" if of_grid.tables else device_words(findings.table),

@@ -68,6 +68,7 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
     parts = [
         f"# Forecast: {model} on {cluster}",
         f"**{markdown.paragraph(ruling(forecast))}**",
+        markdown.escape(left_open(forecast)),
         setting(forecast),
         markdown.escape(assumed_words(forecast.manifest)),
         device_words(forecast.table),
@@ -85,9 +86,9 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
 
 
 def ruling(forecast: Forecast) -> str:
-    """The verdict, how the rows' learning rates were made, and what could be known better."""
+    """The verdict, and how the rows' learning rates were made."""
     said = verdict(forecast.table, forecast.target, forecast.metric)
-    return " ".join(filter(None, [said, rates_words(forecast), left_open(forecast)]))
+    return " ".join(filter(None, [said, rates_words(forecast)]))
 
 
 def device_words(table: DataFrame) -> str:
