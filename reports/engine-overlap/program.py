@@ -21,8 +21,8 @@ links that take no time. Each is the mean of iterations 3 to 6.
 
 Where the link takes far longer than the passes, little can be hidden behind them. Where it takes
 far less, all is hidden but one layer: the first one's gradient comes last, and its weights are
-needed first. So on fast links more layers hide more. One layer hides nothing but the next batch's way to its
-GPU, a ninth of the bytes that come down and go up.
+needed first. So on fast links more layers hide more. One layer hides nothing but the next batch's
+way to its GPU, a ninth of the bytes that come down and go up.
 """
 BANDWIDTHS = tuple(10 ** (9 + step / 3) for step in range(10))
 LAYERS = (1, 2, 4, 8, 16)
