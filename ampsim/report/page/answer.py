@@ -64,7 +64,7 @@ def rates_words(forecast: Forecast) -> str:
         return "Learning rates follow the scaling rule for averaged gradients; none was tuned."
     if any("learning_rate" in mapping(one.get("set") or {}) for one in _schedules(forecast)):
         return "Learning rates are those that the recipe names."
-    return "All rows have the learning rate of their model, which was tuned for none of them."
+    return "All rows have the learning rate of their model; none was tuned for them here."
 
 
 def assumed_words(manifest: Mapping[str, Any]) -> str:

@@ -91,7 +91,7 @@ def test_a_report_has_three_commands():
 
 
 def test_rows_that_were_not_tuned_say_so():
-    told = "All rows have the learning rate of their model, which was tuned for none of them."
+    told = "All rows have the learning rate of their model; none was tuned for them here."
     assert rates_words(of([])) == told
     rule = ["as given", "linear: 4 averaged gradients"]
     assert "scaling rule" in rates_words(of([], learning_rate_rule=rule))
