@@ -3,10 +3,13 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from ampsim.cli.run import _kept_time
 from ampsim.study.run_dir import TABLES as TABLE_NAMES
 from ampsim.study.run_dir import read_run
 
@@ -84,6 +87,22 @@ def test_run_on_the_wall_clock_keeps_the_same_trace_and_says_how_late_it_came(ca
         r"events came at most .+ late(\. This machine .+; --stretch \S+ leaves it the time)?$"
     )
     assert re.search(expected, said.out)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "said"),
+    [
+        (2.02, "1 % longer; events came at most 1.00 ms late"),
+        (2.2, "10 % longer; events came at most 1.00 ms late. This machine computes and wakes up "
+              "more slowly than the devices would; --stretch 50 leaves it the time"),
+        (8.0, "4 times as long; events came at most 1.00 ms late. This machine computes and wakes "
+              "up more slowly than the devices would; --stretch 1500 leaves it the time"),
+    ],
+)  # fmt: skip
+def test_a_run_on_the_wall_that_took_too_long_names_a_stretch_that_would_not(elapsed_s, said):
+    """What comes on top is the same in wall seconds: at that stretch it is the share allowed."""
+    clock: Any = SimpleNamespace(now=2.0, elapsed_s=elapsed_s, stretch=10.0, late_max_s=1e-3)
+    assert _kept_time(clock).endswith(f" for 2.00 s x 10, {said}")
 
 
 def test_gantt_draws_a_run_that_was_kept(call):
