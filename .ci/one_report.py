@@ -24,7 +24,7 @@ from typing import Any
 
 from ampsim.data import data_folder
 from ampsim.files import write_text
-from ampsim.toml_text import to_toml
+from ampsim.text import to_toml
 
 LOG = "verified.toml"
 HEAD = "# When each report was last run again in full, and what was found: .ci/one_report.py\n\n"

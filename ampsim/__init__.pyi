@@ -4,6 +4,7 @@ from . import clock as clock
 from . import data as data
 from . import dependency as dependency
 from . import figures as figures
+from . import flow as flow
 from . import ir as ir
 from . import nodes as nodes
 from . import optim as optim
@@ -24,6 +25,8 @@ from .dependency import Naive as Naive
 from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
+from .forecasting import Forecast as Forecast
+from .forecasting import forecast as forecast
 from .hardware import Cluster as Cluster
 from .hardware import Device as Device
 from .hardware import Link as Link
@@ -39,12 +42,10 @@ from .model_parallel import PipeDream2BW as PipeDream2BW
 from .model_parallel import Pipeline as Pipeline
 from .model_parallel import Sequential as Sequential
 from .model_parallel import ZeroBubbleH1 as ZeroBubbleH1
-from .study import Forecast as Forecast
+from .runs import load_run as load_run
 from .study import Model as Model
 from .study import Result as Result
-from .study import forecast as forecast
 from .study import load_model as load_model
-from .study import load_run as load_run
 from .study import simulate as simulate
 from .study import try_out as try_out
 

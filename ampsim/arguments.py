@@ -32,7 +32,7 @@ from annotated_types import Ge, Le
 from typing_extensions import get_protocol_members, is_protocol
 
 from ampsim.errors import OptionError, one_of
-from ampsim.shown import shown
+from ampsim.text import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ampsim.errors import UnknownNameError, one_of
-from ampsim.paths import expanded
+from ampsim.files import expanded
 
 Kind = Literal["devices", "models"]
 

@@ -57,9 +57,9 @@ class Failure(str):
     traceback: str = ""
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Make one of an exception that was caught."""
-        failure = cls(error)
+    def of(cls, error: BaseException, more: str = "") -> Failure:
+        """Make one of an exception that was caught, with more words behind it."""
+        failure = cls(f"{error}{more}")
         failure.traceback = "".join(traceback.format_exception(error))
         return failure
 

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le
 
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError
-from ampsim.shown import short
+from ampsim.text import short
 
 COUNT_MAX: Final = 10**9
 """Largest count that an option may name (chosen: a billion instances take days; more is a slip)."""

@@ -20,9 +20,8 @@ from typing import Any, Final, Literal, TypeAlias
 from filelock import FileLock, Timeout
 
 from ampsim.errors import FileFormatError, OutputError
-from ampsim.files import output_error, prepared_folder, sha256_of
-from ampsim.paths import read_regular
-from ampsim.toml_text import mapping
+from ampsim.files import output_error, prepared_folder, read_regular, sha256_of
+from ampsim.text import mapping
 
 Kind: TypeAlias = Literal["run", "forecast", "report", "calibration"]
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from ampsim.errors import OptionError
-from ampsim.shown import short
+from ampsim.text import short
 
 SEED_MAX: Final = 2**63 - 1
 """Largest seed: a manifest's whole numbers have 64 bits."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.paths import read_limited
-from ampsim.shown import short, shown
+from ampsim.files import read_limited
+from ampsim.text import is_commanding, short, shown
 
 SIZE_BYTES_MAX = 1_000_000
 """Largest file; chosen: a thousand times what one needs, so a larger one is a slip."""
@@ -38,6 +39,8 @@ class _Told(type(BaseModel)):
                 f"{shown(given[0])}; names: {keys}"
             )
         plain = {key: _plain(value) for key, value in values.items()}
+        for fault in faults_of_values(plain):
+            raise OptionError(f"{cls.__name__}: {fault}")
         try:
             return super().__call__(**plain)
         except ValidationError as error:
@@ -75,6 +78,9 @@ class FileKind(NamedTuple):
     least: str
 
 
+INTEGER_MAX: Final = 2**63 - 1
+"""Largest whole number of a file. Source: TOML 1.0, which demands no more."""
+
 _RecordT = TypeVar("_RecordT", bound=BaseModel)
 
 _BOUNDS = {
@@ -90,11 +96,16 @@ _EXPECTED = {
     "string_type": "text in quotes",
     "string_too_short": "text that is not empty",
     "too_short": "a list of at least one",
+    "too_long": "a list of fewer",
     "model_type": "a table",
     "dict_type": "a table",
     "bool_type": "true or false",
     "place": "a worker's index or 'host'",
 }
+
+
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""A key that TOML has without quotes."""
 
 
 def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
@@ -115,7 +126,31 @@ def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
     table = _parse(content, label)
     if not table:
         raise FileFormatError(f"{label}: is empty; {kind.least}")
+    for fault in faults_of_values(table):
+        raise FileFormatError(f"{label}: {fault}")
     return table
+
+
+def faults_of_values(value: Any, place: str = "") -> Iterator[str]:
+    """What no value may be, wherever it stands: a number of any size, a text that gives commands.
+
+    Args:
+        value: a table, a list or a plain value.
+        place: of it in the file.
+    """
+    if isinstance(value, Mapping):
+        for key, one in cast("Mapping[Any, Any]", value).items():
+            if is_commanding(str(key)):
+                yield f"a key must be text without control characters, got {short(str(key))}"
+            name = str(key) if _BARE_KEY.fullmatch(str(key)) else short(str(key))
+            yield from faults_of_values(one, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        for index, one in enumerate(cast("list[Any]", value)):
+            yield from faults_of_values(one, f"{place}[{index}]")
+    elif isinstance(value, str) and is_commanding(value):
+        yield f"{place} must be text without control characters, got {short(value)}; leave them out"
+    elif type(value) is int and not -INTEGER_MAX <= value <= INTEGER_MAX:
+        yield f"{place} must be a number that fits in 64 bits, got {short(value)}"
 
 
 def validate(record: type[_RecordT], table: Mapping[str, Any], label: str) -> _RecordT:
@@ -222,7 +257,7 @@ def _record_at(record: type[BaseModel], location: tuple[int | str, ...]) -> type
 def _record_of(record: type[BaseModel], key: str) -> type[BaseModel] | None:
     """The record in the annotation of a key, inside `| None` and `list[...]` too, if any."""
     fields = {field.alias or name: field for name, field in record.model_fields.items()}
-    pending: list[Any] = [fields[key].annotation]
+    pending: list[Any] = [fields[key].annotation] if key in fields else []
     while pending:
         if isinstance(pending[-1], type) and issubclass(pending[-1], BaseModel):
             return pending[-1]

@@ -24,7 +24,7 @@ What the paper leaves open, and what is chosen here:
   gradients are "roughly 2 trees". So they count nodes of a tree, words at the leaves; but words
   arrive as one message a tree, of 19 in the mean, so that embedding and Leaf-LSTM are told 53 and 3
   messages. Taken as messages, 1000 would leave the embedding 8 updates an epoch, which here, where
-  it starts at random, is too few (`reports/learning-sst`).
+  it starts at random, is too few.
 * Nodes of the data that are not binary are handled by the reader (`ampsim.data`).
 """
 

@@ -21,8 +21,12 @@ KERNELS = "Haswell"  # of OpenBLAS; others round otherwise, which moves epochs t
 KEPT = ("text/plain", "text/html", "image/png")
 
 
-def executed(path: Path) -> Any:
+def executed(path: Path, kernels: str = KERNELS) -> Any:
     """The notebook, executed in an empty folder from first to last cell, with outputs to keep.
+
+    Args:
+        path: of the notebook.
+        kernels: of OpenBLAS, with which it computes.
 
     Raises:
         nbclient.exceptions.CellExecutionError: for a cell that raises.
@@ -32,13 +36,14 @@ def executed(path: Path) -> Any:
 
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, IPYTHONDIR=folder, OPENBLAS_CORETYPE=KERNELS)
+        environment = dict(os.environ, IPYTHONDIR=folder, OPENBLAS_CORETYPE=kernels)
         environment.pop("MPLBACKEND", None)  # the kernel's own shows figures
         nbclient.NotebookClient(
             notebook,
             timeout=SECONDS_MAX,
             kernel_name="python3",
             record_timing=False,
+            coalesce_streams=True,
             resources={"metadata": {"path": folder}},
         ).execute(env=environment)
     notebook.metadata = {

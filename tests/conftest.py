@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,25 +12,70 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from invariants import watch
 
 import ampsim
 from ampsim.hardware import HOST, Cluster, Device, Link
-from ampsim.hardware.cluster import Route
+from ampsim.hardware.topology import Route
 from ampsim.ir import Direction, Graph, Send, Work
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
 from ampsim.optim import sgd
 
 CLASSES = 2
 
+for _name, _usual in {
+    "SIGHUP": signal.SIG_DFL, "SIGTERM": signal.SIG_DFL, "SIGINT": signal.default_int_handler
+}.items():  # fmt: skip
+    if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) == signal.SIG_IGN:
+        signal.signal(getattr(signal, _name), _usual)  # under nohup, or behind a shell's "&"
+
 QUIET = pytest.mark.skip(reason="needs a processor of its own: pytest -m quiet")
 
+PASSED: list[str] = []
+"""Names of the tests that passed, in the order in which they ended."""
 
 THOROUGH = ("oracle", "property", "validation")
 """Folders of tests that are tables of pairs, long runs, or comparisons with other programs."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of a suite that is run in two parts, of which the second leaves out what passed."""
+    options = parser.getgroup("ampsim", "a suite in parts")
+    options.addoption("--note-passed", metavar="FILE", help="write the names of passed tests there")
+    options.addoption("--leave-out", metavar="FILE", help="leave out the tests that FILE names")
+
+
+def pytest_configure() -> None:
+    """Have every run that a test makes obey what all runs obey."""
+    watch(pytest.MonkeyPatch())
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember what passed; under xdist this is told where the report is put together."""
+    if report.when == "call" and report.passed:
+        PASSED.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write down what passed, unless this is one of several processes."""
+    path = session.config.getoption("--note-passed")
+    if path is not None and not hasattr(session.config, "workerinput"):
+        Path(path).write_text("".join(f"{name}\0" for name in PASSED), encoding="utf-8")
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that passed before."""
+    path = config.getoption("--leave-out")
+    if path is not None:
+        passed = set(Path(path).read_text(encoding="utf-8").split("\0"))
+        before = [item for item in items if item.nodeid in passed]
+        config.hook.pytest_deselected(items=before)
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark thorough tests; leave out those that really wait where others run beside them."""
+    leave_out(config, items)
     for item in items:
         if item.path.relative_to(Path(__file__).parent).parts[0] in THOROUGH:
             item.add_marker("thorough")

@@ -91,7 +91,7 @@ def test_installed_code_means_the_same_as_that_of_the_checkout(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     (tmp_path / "empty").mkdir()
-    program = "from ampsim.study.source_digest import source_digest; print(source_digest())"
+    program = "from ampsim.study.provenance import source_digest; print(source_digest())"
     digests = {
         run(sys.executable, "-c", program, cwd=tmp_path / "empty", PYTHONPATH=str(place))
         for place in (tmp_path / "site", ROOT)

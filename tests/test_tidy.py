@@ -36,24 +36,27 @@ PAGES = files(
     ".ci/*",
 )
 
-MODULE_LINES_MAX = 300
+MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 40
 PARAMETERS_MAX = 5
 
-# A module over the limit stands here with its length and, in a comment, the reason; a longer one
-# fails, and so does an entry that is longer than it need be.
-LONG_MODULES: dict[str, int] = {
-    "tests/oracle/test_solvers_times.py": 306,  # one closed form after the other
-    "tests/property/nodes/conftest.py": 321,  # the table of nodes
-    "models/bilstm_tagger.py": 301,  # a model is one file
-    "models/profile.py": 438,  # five networks, layer by layer
-    "ampsim/study/result.py": 387,  # all that is read off one run
-    "ampsim/trace/recorder.py": 352,  # the schemas of all tables
-    "ampsim/ir/node.py": 306,  # the contract of nodes, and of those that learn
-    "ampsim/model_parallel/assembly.py": 323,  # one place puts an engine together
-}
+# A file is an idea, and its functions stay short; it is never cut to stay under a limit. A module
+# over it stands here with its length and, in a comment, the reason.
+LONG_MODULES: dict[str, int] = {}
 
-WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "study"}
+# Class names that still mean two things. The list only gets shorter.
+DOUBLE_NAMES = {
+    "Charge", "Context", "Controller", "Difference", "Group", "Host", "Job", "Lane",
+    "Lost", "Machine", "Node", "Plan", "Rates", "Route", "Runs", "Served", "Source", "Step",
+    "Tree", "Way", "_Ended", "_Member", "_Told",
+}  # fmt: skip
+
+WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration"}
+
+# Assignments to an attribute of another object than `self`, by package. A method of that object,
+# or an argument when it is made, says what it is for; where state is shared by design, as that of
+# a transfer under way, it counts here. An entry is the number of today, and only falls.
+ASSIGNED_ELSEWHERE = {"machine": 33, "model_parallel": 27, "dependency": 47, "data_parallel": 10}
 
 FOREIGN = {
     "an unfinished thought": r"\b(TODO|FIXME|XXX|HACK)\b",
@@ -172,6 +175,15 @@ def test_annotations_are_not_evaluated_at_import():
     expect_none(CODE, find)
 
 
+def test_a_class_name_means_one_thing():
+    found: dict[str, int] = {}
+    for path in PACKAGE:
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = found.get(node.name, 0) + 1
+    assert {name for name, count in found.items() if count > 1} == DOUBLE_NAMES
+
+
 def test_every_folder_of_the_package_is_a_package():
     folders = {path.parent for path in PACKAGE}
     assert not [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()]
@@ -190,6 +202,29 @@ def test_init_of_a_subpackage_only_reexports():
     # The package's own resolves its names lazily, so that --help is fast.
     inner = [path for path in PACKAGE if path.name == "__init__.py" and path.parent.parent != ROOT]
     expect_none(inner, find)
+
+
+def attributes_of_others(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """What is assigned to an attribute of another object than `self`."""
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    for node in attributes:
+        if isinstance(node.ctx, ast.Store) and ast.unparse(node.value) != "self":
+            yield node
+
+
+@pytest.mark.parametrize("package", ASSIGNED_ELSEWHERE)
+def test_objects_of_the_core_are_changed_by_their_own_methods(package):
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{target.lineno}: {ast.unparse(target)}"
+        for path in files(f"ampsim/{package}/**/*.py")
+        for target in attributes_of_others(parse(path))
+    ]
+    most = ASSIGNED_ELSEWHERE[package]
+    if len(found) > most:
+        pytest.fail(
+            "\n".join([f"{len(found)} assignments, {most} at most:", *found]), pytrace=False
+        )
+    assert len(found) == most, "tighten its entry in ASSIGNED_ELSEWHERE"
 
 
 def test_no_name_leaves_open_whether_it_is_a_count_or_a_rate():

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import options
-from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.resources import hold
-from ampsim.cli.say import Code, complain, write
+from ampsim.cli.console import Code, complain, hold, object_of, prepare_json, write, write_json
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.study.calibration import Calibration
+    from ampsim.calibration import Calibration
 
 SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
 
@@ -96,11 +94,11 @@ def calibrate(
 
 
 def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> Code:
+    from ampsim.calibration import calibrate as fit
+    from ampsim.calibration import read_table_file
+    from ampsim.calibration.page import FILES, device_file, verdict, write_calibration
     from ampsim.output_folder import taken
-    from ampsim.report.naming import slug
-    from ampsim.report.page.calibration import FILES, device_file, verdict, write_calibration
-    from ampsim.study.calibration import calibrate as fit
-    from ampsim.study.calibration import read_table_file
+    from ampsim.report.words import slug
 
     table = read_table_file(file)
     folder = out or Path(f"calibration-{slug(table.file.name)}")
@@ -118,12 +116,11 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
 def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
     import dataclasses
 
+    from ampsim.calibration.machine import ROUNDS, fit_machine, measure
+    from ampsim.calibration.page import MACHINE_FILES, write_machine
+    from ampsim.calibration.texts import summary
     from ampsim.options import require_count
     from ampsim.output_folder import taken
-    from ampsim.report.page.calibration import MACHINE_FILES, write_machine
-    from ampsim.study.calibration.machine_fit import fit_machine
-    from ampsim.study.calibration.machine_points import ROUNDS, measure
-    from ampsim.study.calibration.machine_text import summary
 
     count = ROUNDS if rounds is None else require_count("rounds", rounds, 10_000)
     folder = out or Path(f"calibration-{NAME}")
@@ -164,7 +161,7 @@ def _teller() -> Callable[[str], None]:
 def _as_json(found: Calibration) -> str:
     import dataclasses
 
-    from ampsim.study.calibration.fit import median_error, rank_correlation
+    from ampsim.calibration.fit import median_error, rank_correlation
 
     return object_of(
         device=found.device.name,

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli import devices as devices_command
-from ampsim.cli.json_object import object_of, prepare_json, write_json
+from ampsim.cli.console import (
+    Code,
+    complain,
+    object_of,
+    prepare_json,
+    show_traceback,
+    write,
+    write_json,
+)
+from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
-from ampsim.cli.say import Code, complain, write
-from ampsim.cli.traceback import show_traceback
 from ampsim.errors import AmpsimError, FileFormatError, OptionError
-from ampsim.paths import expanded
+from ampsim.files import expanded
 
 if TYPE_CHECKING:
     from ampsim.study import Model
@@ -81,8 +87,8 @@ def check(
 
 def _row(file: str, placed: Model | None) -> dict[str, Any]:
     """What there is to say of one file; of a placement, as one of the nodes of `placed`."""
+    from ampsim.calibration.texts import measured_elsewhere
     from ampsim.hardware import implausible
-    from ampsim.study.calibration.here import measured_elsewhere
 
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
@@ -90,7 +96,7 @@ def _row(file: str, placed: Model | None) -> dict[str, Any]:
         words = _placement_words(file, placed) if kind == "placement" else _WORDS[kind](file)
         row |= {"text": words, "is_right": True, "error": None}
         if kind in HARDWARE_KINDS:
-            hardware = devices_command.load(file)
+            hardware = load(file)
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
     except AmpsimError as error:
         row["error"] = str(error)
@@ -134,7 +140,7 @@ def _kind_of_table(file: str) -> str:
 
 def _placement_words(file: str, model: Model | None) -> str:
     from ampsim.model_parallel.placements.file import read_placement
-    from ampsim.study.placing import require_placed
+    from ampsim.study.training import require_placed
 
     placed = read_placement(file)
     workers = len(set(placed.values()))
@@ -148,9 +154,9 @@ def _placement_words(file: str, model: Model | None) -> str:
 def _device_words(file: str) -> str:
     from ampsim.hardware import Device
 
-    loaded = devices_command.load(file)
+    loaded = load(file)
     kind = "device" if isinstance(loaded, Device) else "cluster"
-    return f"{kind} {loaded.name}, {devices_command.summary(loaded)}"
+    return f"{kind} {loaded.name}, {summary(loaded)}"
 
 
 def _recipe_words(file: str) -> str:

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ampsim.cli import options
-from ampsim.cli.json_object import prepare_json, write_json
-from ampsim.cli.say import Code, write
+from ampsim.cli.console import Code, prepare_json, write, write_json
 
 _HELP = "A folder of `ampsim run`."
 
@@ -27,9 +26,8 @@ def compare(
     tables.
     """
     from ampsim.report.compare_text import to_text
-    from ampsim.study.compare import compare_runs
-    from ampsim.study.compare_json import to_json
-    from ampsim.study.run_dir import read_run
+    from ampsim.runs.compare import compare_runs, to_json
+    from ampsim.runs.folder import read_run
 
     a, b = read_run(run_a), read_run(run_b)
     prepare_json(json)

@@ -16,7 +16,7 @@ SCHEDULES: Final = (
     "pipedream-2bw", "amp", "amp-budget", "sync-sgd", "async-sgd", "hogwild", "easgd",
     "async-easgd", "ea-wild", "sync-easgd", "ssp", "local-sgd", "diloco",
 )  # fmt: skip
-PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware")
+PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware", "search")
 DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
 TOPOLOGIES: Final = (
     "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
@@ -47,6 +47,13 @@ def several_of(*names: str) -> Complete:
         return [f"{before}{comma}{name}" for name in _starting(rest, last)]
 
     return complete
+
+
+def columns(incomplete: str) -> list[str]:
+    """Columns of a forecast's table."""
+    from ampsim.report.columns import COLUMNS
+
+    return several_of("all", *COLUMNS)(incomplete)
 
 
 def models(incomplete: str) -> list[str]:

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.say import Code, complain, in_columns, write
+from ampsim.cli.console import (
+    Code,
+    complain,
+    in_columns,
+    object_of,
+    prepare_json,
+    write,
+    write_json,
+)
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
 

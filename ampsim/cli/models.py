@@ -1,4 +1,4 @@
-"""ampsim models: what there is to train, its options and its graph."""
+"""`ampsim models`: list the models, or show one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.resources import hold
-from ampsim.cli.say import Code, in_columns, write
+from ampsim.cli.console import Code, hold, in_columns, object_of, prepare_json, write, write_json
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.ir import Graph
     from ampsim.study import Model
+
 
 NameArgument = Annotated[
     str | None,
@@ -74,7 +73,7 @@ def parameter_count(graph: Graph) -> int:
 def _rows() -> list[tuple[str, str]]:
     """Name and first line of each shipped model, read without executing it."""
     from ampsim import assets
-    from ampsim.study.model_text import docstring_of
+    from ampsim.study.model import docstring_of
 
     names = assets.names("models")
     texts = [docstring_of(assets.named("models", name)) for name in names]
@@ -83,7 +82,7 @@ def _rows() -> list[tuple[str, str]]:
 
 def _first_line(name: str) -> str:
     from ampsim import assets
-    from ampsim.study.model_text import docstring_of
+    from ampsim.study.model import docstring_of
 
     return docstring_of(assets.locate("models", name)).partition("\n")[0]
 
@@ -92,8 +91,8 @@ def _plain(
     name: str, description: str, model: Model | None = None, graph: Graph | None = None
 ) -> dict[str, Any]:
     """A model as plain values; what is not known without building it is None."""
-    from ampsim.study.cc_ratio import cc_ratio
-    from ampsim.study.model_text import options_of
+    from ampsim.forecasting.forecast import cc_ratio
+    from ampsim.study.model import options_of
 
     fields = None if model is None else options_of(model.config)
     nodes = None if graph is None else map(_node_row, graph.nodes)
@@ -114,9 +113,11 @@ _OF_NODE = ("name", "type", "parameters")
 
 def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim import assets
-    from ampsim.cli.type_words import types_in_words
-    from ampsim.study.cc_ratio import cc_ratio
-    from ampsim.study.model_text import docstring_of, options_of
+    from ampsim.cli.type_words import (
+        types_in_words,  # imports pydantic, which --help is not to wait for
+    )
+    from ampsim.forecasting.forecast import cc_ratio
+    from ampsim.study.model import docstring_of, options_of
 
     types = types_in_words(model.config)
     fields = [

@@ -77,8 +77,8 @@ PlacementOption = Annotated[
     optional(
         "NAME|FILE",
         "Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
-        "communication-aware, or a .toml file of lines NODE = WORKER.  [default: paper, with a "
-        "line where devices or links differ and another is faster]",
+        "communication-aware, search, or a .toml file of lines NODE = WORKER.  [default: paper, "
+        "with a line where another is faster]",
         autocompletion=completion.placements,
     ),
 ]
@@ -97,6 +97,14 @@ JobsOption = Annotated[
         "Runs to make at a time, each on a core of its own.  [default: as many as cores]",
         "--jobs",
         "-j",
+    ),
+]
+ColumnsOption = Annotated[
+    str | None,
+    optional(
+        "all|NAME,...",
+        "Columns of the printed table, by their names in forecast.csv.  [default: the answer's]",
+        autocompletion=completion.columns,
     ),
 ]
 QuietOption = Annotated[
@@ -180,11 +188,17 @@ class Hardware:
         )
 
 
+def free_links_line(cluster: Cluster) -> str:
+    """What is to be known of links that take no time; "" where one does."""
+    if cluster.workers == 1 or not cluster.is_link_free:
+        return ""
+    return "Links are free here; --latency-s and --bandwidth-bytes-per-s give them a cost."
+
+
 def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
     """The model that the command line names, with its settings and its data folder."""
     from ampsim.study import load_model
-    from ampsim.study.loading import option_names
-    from ampsim.study.settings import settings_of, with_data_folder
+    from ampsim.study.loading import option_names, settings_of, with_data_folder
 
     chosen = settings_of(settings or [])
     if data is not None:
@@ -194,6 +208,6 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
 
 def make_jobs(jobs: int | None) -> int:
     """How many runs to make at a time: as told, else as many as there are cores."""
-    from ampsim.study import jobs_here, require_jobs
+    from ampsim.runs import jobs_here, require_jobs
 
     return require_jobs(jobs_here() if jobs is None else jobs)

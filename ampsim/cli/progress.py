@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ampsim.cli.say import complain
-from ampsim.printable import printable
+from ampsim.cli.console import complain
+from ampsim.text import printable
 from ampsim.units import UNKNOWN, format_rate
 
 if TYPE_CHECKING:

@@ -1,25 +1,36 @@
-"""ampsim report: a recipe run and written up, or a report that was written checked."""
+"""`ampsim report`: make a recipe's report, or check one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.report_programs import Way, do_program
-from ampsim.cli.say import Code, complain, in_columns, write
+from ampsim.cli.console import (
+    Code,
+    complain,
+    in_columns,
+    object_of,
+    prepare_json,
+    write,
+    write_json,
+)
 from ampsim.errors import OptionError
-from ampsim.paths import expanded
+from ampsim.files import expanded
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
+    from ampsim.recipes.programs import Program
     from ampsim.recipes.recipe import Recipe
     from ampsim.recipes.running import Findings
+
+
+_Way: TypeAlias = Literal["write", "redraw", "check", "rerun"]
+"""What is done with a report."""
 
 NamesArgument = Annotated[
     list[str] | None,
@@ -34,14 +45,16 @@ CheckOption = Annotated[
     bool,
     typer.Option(
         "--check",
-        help="Say whether the reports still follow from recipe and code, by the hashes in their "
-        "manifests and, where code has changed, by tiny runs of their rows. All recipes unless "
-        "some are named.",
+        help="Say whether the reports still follow from recipe and code: by the hashes in their "
+        "manifests, by tiny runs of their rows, and by drawing page, tables and figures again in "
+        "a temporary folder. All recipes unless some are named.",
     ),
 ]
 RerunOption = Annotated[
     bool,
-    typer.Option("--rerun", help="With --check: make every run again, and compare numbers too."),
+    typer.Option(
+        "--rerun", help="With --check: make every run again, and compare all that is drawn of it."
+    ),
 ]
 RedrawOption = Annotated[
     bool,
@@ -81,15 +94,20 @@ def report(
     not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
-    from ampsim.recipes.places import program_folder, program_names, recipe_folder, recipe_names
-    from ampsim.recipes.recipe import read_recipe
+    from ampsim.recipes.recipe import (
+        program_folder,
+        program_names,
+        read_recipe,
+        recipe_folder,
+        recipe_names,
+    )
 
-    make = _what_to_do(check=check, rerun=rerun, redraw=redraw)
-    if make is not _write and not names:
+    way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
+    if way != "write" and not names:
         names = [*recipe_names(), *program_names()]
     if list_only or not names:
         how = _How(1, quiet, json == "-", [])
-        _list(names, how)
+        _list(names or [*recipe_names(), *program_names()], how)
         return how.told(json, Code.FINE)
     programs = [folder for name in names if (folder := program_folder(name)) is not None]
     recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
@@ -97,52 +115,37 @@ def report(
     prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:
-        codes.append(
-            make(recipe, recipe.folder if out is None else expanded(out) / recipe.name, how)
-        )
+        target = recipe.folder if out is None else expanded(out) / recipe.name
+        codes.append(_do_recipe(recipe, target, way, how))
         if codes[-1] is Code.INTERRUPTED:
             return how.told(json, max(codes))
     for folder in programs:
-        codes.append(_do_program(folder, out, _WAYS[make], how))
+        target = folder if out is None else expanded(out) / folder.resolve().name
+        codes.append(_do_program(folder, target, way, how))
     return how.told(json, max(codes))
 
 
-def _do_program(folder: Path, out: Path | None, way: Way, how: _How) -> Code:
-    """Do the same with the report of a program."""
-    target = folder if out is None else expanded(out) / folder.resolve().name
-    outcome = do_program(folder, target, way)
-    row = {"name": folder.resolve().name, "title": outcome.title, "folder": str(target)}
-    kept = {"state": outcome.state, "faults": outcome.faults, "notes": outcome.notes}
-    how.rows.append({**row, **kept})
-    if outcome.line:
-        how.say(outcome.line)
-    return outcome.code
-
-
-def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> Callable[[Recipe, Path, _How], Code]:
+def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> _Way:
     """What is done with each report."""
     if rerun and not check:
         raise OptionError("--rerun belongs to --check; add it, or leave --rerun out")
     if redraw and check:
         raise OptionError("--redraw writes and --check does not; leave one of them out")
     if redraw:
-        return _redraw
+        return "redraw"
     if check:
-        return _check_numbers if rerun else _check
-    return _write
+        return "rerun" if rerun else "check"
+    return "write"
 
 
-def _list(names: list[str] | None, how: _How) -> None:
-    from ampsim.recipes.places import program_folder, program_names, recipe_folder, recipe_names
-    from ampsim.recipes.recipe import read_recipe
+def _list(names: list[str], how: _How) -> None:
+    from ampsim.recipes.programs import read_program
+    from ampsim.recipes.recipe import program_folder, read_recipe, recipe_folder
 
-    names = names or [*recipe_names(), *program_names()]
     programs = [folder for name in names if (folder := program_folder(name)) is not None]
     recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
-    for recipe in recipes:
-        how.note(recipe, recipe.folder, "listed")
-    for folder in programs:
-        _do_program(folder, None, "list", how)
+    for one in (*recipes, *map(read_program, programs)):
+        how.note(one, one.folder, "listed")
     told = ((row["name"], row["title"]) for row in how.rows)
     how.say(in_columns(told) or "no recipes here")
 
@@ -164,9 +167,11 @@ class _How:
         if not self.is_silent:
             write(line)
 
-    def note(self, recipe: Recipe, folder: Path, state: str, **said: tuple[str, ...]) -> None:
-        """Keep for --json what became of a recipe."""
-        row = {"name": recipe.name, "title": recipe.file.title, "folder": str(folder)}
+    def note(
+        self, report: Recipe | Program, folder: Path, state: str, **said: tuple[str, ...]
+    ) -> None:
+        """Keep for --json what became of a report."""
+        row = {"name": report.name, "title": report.title, "folder": str(folder)}
         self.rows.append({**row, "state": state, "faults": [], "notes": [], **said})
 
     def told(self, json: str | None, code: Code) -> Code:
@@ -190,14 +195,44 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
             options = RecipeOptions(how.jobs, is_fresh, on_progress, say)
             return run_recipe(recipe, folder, options)
     except InterruptedReport as error:
-        complain(f"{recipe.name}: {error}")
+        told = "interrupted; the runs of a check are not kept" if is_fresh else error
+        complain(f"{recipe.name}: {told}")
         return None
+
+
+def _do_recipe(recipe: Recipe, folder: Path, way: _Way, how: _How) -> Code:
+    """Do something with the report of a recipe."""
+    match way:
+        case "write":
+            return _write(recipe, folder, how)
+        case "redraw":
+            return _redraw(recipe, folder, how)
+        case "check":
+            return _check(recipe, folder, how)
+        case "rerun":
+            return _check_again(recipe, folder, how)
+
+
+def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
+    """The same with the report of a program, whose run is what it is drawn from."""
+    from ampsim.recipes.programs import check_program, read_program, write_program_report
+    from ampsim.report.saving import drawn_with
+
+    program = read_program(folder)
+    if way in ("check", "rerun"):
+        verdict = check_program(program, target, write_program_report, drawn_with())
+        return _say(program, target, verdict, how)
+    written = write_program_report(program, program.tables(), target)
+    state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")
+    how.note(program, target, state)
+    how.say(f"{verb} {written[-2]} with its figures, tables and manifest")
+    return Code.FINE
 
 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Run a recipe and write its report."""
     from ampsim.output_folder import taken
-    from ampsim.report.page.recipe import FILES, write_report
+    from ampsim.recipes.page import FILES, write_report
 
     with taken(folder, "report", FILES) as place:
         findings = _run(recipe, place.path, how)
@@ -217,13 +252,13 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
     from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
-    from ampsim.recipes.checking import read_manifest
+    from ampsim.recipes.manifest import files_of, read_manifest
+    from ampsim.recipes.page import FILES, redraw_report
     from ampsim.recipes.redrawing import read_results
-    from ampsim.report.page.recipe import FILES, redraw_report
 
     try:
         results = read_results(recipe, folder)
-        before = read_manifest(folder)["files"]
+        before = files_of(read_manifest(folder))
     except FileFormatError as error:
         how.note(recipe, folder, "failed", faults=(str(error),))
         complain(f"{recipe.name}: is not redrawn: {error}")
@@ -236,39 +271,33 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Compare hashes and witnesses, and say what came of it."""
+    """Compare hashes and witnesses, draw it again, and say what came of it."""
     from ampsim.recipes.checking import check_report
+    from ampsim.recipes.page import Drawing
 
-    verdict = check_report(recipe, folder)
+    return _say(recipe, folder, check_report(recipe, folder, Drawing()), how)
+
+
+def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
+    """Run again in a temporary folder, compare what is drawn, and say what came of it."""
+    from ampsim.recipes.checking import check_again
+    from ampsim.recipes.page import Drawing
+
+    with tempfile.TemporaryDirectory() as temporary:
+        findings = _run(recipe, Path(temporary), how, is_fresh=True)
+        if findings is None:
+            how.note(recipe, folder, "interrupted")
+            return Code.INTERRUPTED
+        verdict = check_again(recipe, folder, findings, Drawing())
     return _say(recipe, folder, verdict, how)
 
 
-def _check_numbers(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Run again, compare numbers, and say what came of it."""
-    from ampsim.recipes.checking import check_numbers
-
-    findings = _run(recipe, folder, how, is_fresh=True)
-    if findings is None:
-        how.note(recipe, folder, "interrupted")
-        return Code.INTERRUPTED
-    verdict = check_numbers(recipe, folder, findings)
-    return _say(recipe, folder, verdict, how)
-
-
-def _say(recipe: Recipe, folder: Path, verdict: Verdict, how: _How) -> Code:
+def _say(report: Recipe | Program, folder: Path, verdict: Verdict, how: _How) -> Code:
     faults, notes = verdict.faults, verdict.notes
-    how.note(recipe, folder, "stale" if faults else "follows", faults=faults, notes=notes)
+    how.note(report, folder, "stale" if faults else "follows", faults=faults, notes=notes)
     more = f" ({'; '.join(notes)})" if notes else ""
     if not faults:
-        how.say(f"{recipe.name}: follows{more}")
+        how.say(f"{report.name}: follows{more}")
         return Code.FINE
-    how.say(f"{recipe.name}: does not follow: {'; '.join(faults)}{more}")
+    how.say(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE
-
-
-_WAYS: dict[Any, Way] = {
-    _write: "write",
-    _check: "check",
-    _check_numbers: "rerun",
-    _redraw: "redraw",
-}

@@ -1,28 +1,150 @@
-"""ampsim run: one schedule for some epochs, and its trace kept."""
+"""`ampsim run`: run one schedule, watch it, and keep its trace."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.json_object import object_of, prepare_json, write_json
-from ampsim.cli.option_groups import with_option_groups
-from ampsim.cli.say import Code, complain, write
-from ampsim.cli.traceback import show_traceback
+from ampsim.cli.console import (
+    Code,
+    complain,
+    object_of,
+    prepare_json,
+    show_traceback,
+    write,
+    write_json,
+)
+from ampsim.cli.progress import Show, is_drawn_on, shown, title_of
 from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
     from ampsim.clock import WallClock
-    from ampsim.study import Result
-    from ampsim.study.run_to_keep import Outcome
+    from ampsim.model_parallel import Schedule
+    from ampsim.runs.folder import Outcome
+    from ampsim.study import Progress, Result
+    from ampsim.study.simulation import Simulation
+    from ampsim.trace import OnRows, Step
+
+
+Watch: TypeAlias = "Callable[[Simulation], None] | None"
+
+CELLS: Final = 60
+"""Characters of a worker's row."""
+
+WINDOW_S: Final = 3.0
+"""Wall seconds that a row shows (chosen: as long as an eye follows)."""
+
+_PER_SECOND: Final = 10
+_STEPS_MAX: Final = 5_000
+_IDLE: Final = "·"
+_STYLES: Final = {"F": "yellow", "B": "blue", "U": "bold green"}
+
+
+@contextlib.contextmanager
+def watching(clock: WallClock | None, *, is_quiet: bool) -> Generator[tuple[Show | None, Watch]]:
+    """Whom to tell of progress, and whom of the run, while the block runs.
+
+    A run on the wall clock is drawn on a terminal; all others have bars or lines.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if clock is None or is_quiet or not is_drawn_on(console):
+        with shown(is_quiet=is_quiet) as show:
+            yield show, None
+        return
+    view = LiveView(console, clock)
+    try:
+        yield view.show, view.watch
+    finally:
+        view.close()
+
+
+class LiveView:
+    """A row for each worker, which moves on as the wall clock does; in place of a bar.
+
+    Args:
+        console: a terminal.
+        clock: whose time passes.
+    """
+
+    def __init__(self, console: Any, clock: WallClock) -> None:
+        from rich.live import Live
+
+        self._clock = clock
+        self._simulation: Simulation | None = None
+        self._title = ""
+        self._live = Live(
+            console=console, get_renderable=self._drawn, refresh_per_second=_PER_SECOND
+        )
+        self._live.start()
+
+    def watch(self, simulation: Simulation) -> None:
+        """Show this run from now on."""
+        self._simulation = simulation
+
+    def show(self, progress: Progress) -> None:
+        """Take the news."""
+        share = progress.items / progress.items_total if progress.items_total else 0.0
+        self._title = f"{title_of(progress)}, {format_percent(share)}"
+
+    def close(self) -> None:
+        """Leave the last picture as it is."""
+        with contextlib.suppress(OSError):  # nobody looks any more
+            self._live.stop()
+            sys.stderr.flush()
+
+    def _drawn(self) -> Any:
+        """The picture of this moment."""
+        from rich.text import Text
+
+        clock = self._clock
+        text = Text(f"{self._title}  at {format_seconds(clock.now)}\n", no_wrap=True)
+        if self._simulation is None:
+            return text
+        window_s = WINDOW_S / clock.stretch
+        end_s = clock.passed_s
+        steps = self._simulation.latest_steps(_STEPS_MAX)
+        for worker, row in enumerate(
+            rows(steps, self._simulation.workers, (end_s - window_s, end_s), CELLS)
+        ):
+            text.append(f"{worker:5} ")
+            for letter in row:
+                text.append(letter, _STYLES.get(letter, "dim"))
+            text.append("\n")
+        text.append(f"F forward, B backward, U update; {format_seconds(window_s)} a row", "dim")
+        return text
+
+
+def rows(steps: Sequence[Step], workers: int, window: tuple[float, float], cells: int) -> list[str]:
+    """A row of letters for each worker: what it did last in each part of a window of time.
+
+    Args:
+        steps: that have ended, in the order of their ends.
+        workers: how many there are.
+        window: from and to when, in seconds.
+        cells: letters of a row.
+    """
+    start_s, end_s = window
+    width_s = (end_s - start_s) / cells
+    letters = [[_IDLE] * cells for _ in range(workers)]
+    for step in steps:
+        if step.end_s <= start_s or step.start_s >= end_s or step.end_s == step.start_s:
+            continue
+        first = max(0, int((step.start_s - start_s) / width_s))
+        last = min(cells - 1, int((step.end_s - start_s) / width_s))
+        letter = step.direction[0].upper()
+        letters[step.worker][first : last + 1] = [letter] * (last + 1 - first)
+    return ["".join(row) for row in letters]
 
 
 KEPT: Final = 0.02
@@ -57,7 +179,6 @@ StretchOption = Annotated[
 ]  # fmt: skip
 
 
-@with_option_groups
 def run(
     model: options.ModelArgument,
     *,
@@ -98,44 +219,56 @@ def run(
     The object of --json: ampsim, model, cluster, seed, rows (one, as of forecast), folder, ended,
     epochs and, with --validate-every, validations (lists, as in epochs.csv and validations.csv).
     """
-    from ampsim.cli.live import watching
     from ampsim.output_folder import taken
-    from ampsim.report.naming import slug
     from ampsim.report.page.run import FILES, write_run_folder
-    from ampsim.study.run_dir import tables_of
-    from ampsim.study.run_to_keep import RunOptions, run_to_keep
-    from ampsim.study.schedule_names import labels_of
+    from ampsim.report.words import slug
+    from ampsim.runs.folder import run_to_keep, tables_of
+    from ampsim.study.simulation import RunOptions
 
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    schedules = tuning.schedules(schedule)
-    if len(schedules) > 1:
-        several = "; ".join(labels_of(schedules))
-        raise OptionError(f"run takes one schedule, got {several}; forecast compares several")
+    method = _single(tuning.schedules(schedule))
     prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
         taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
     ):
-        with watching(time, is_quiet=quiet) as (on_progress, watch):
-            settled = RunOptions(
-                epochs, seed, mode.value, instances, target, time, placement, on_start=watch,
-                validate_every=validate_every,
-            )  # fmt: skip
-            outcome = run_to_keep(loaded, cluster, schedules[0], settled, on_progress)
-        write_run_folder(outcome, place, target)
+
+        def make(on_rows: OnRows) -> Outcome:
+            with watching(time, is_quiet=quiet) as (on_progress, watch):
+                settled = RunOptions(
+                    epochs=epochs, seed=seed, mode=mode.value, instances=instances, target=target,
+                    clock=time, placement=placement, on_start=watch, on_rows=on_rows,
+                    validate_every=validate_every,
+                )  # fmt: skip
+                return run_to_keep(loaded, cluster, method, settled, on_progress)
+
+        outcome = write_run_folder(make, place, target)
     folder = place.path
     if json is not None:
         write_json(_as_json(outcome, folder, target, seed), json)
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
+    if outcome.result.never_met:
+        complain(f"note: {outcome.result.never_met}")
+    if on_links := options.free_links_line(cluster):
+        write(on_links)
     if time is not None:
         write(_kept_time(time))
     *tables, last = tables_of(outcome.result)
     write(f"wrote {folder}: manifest.toml, {', '.join(tables)} and {last} (.parquet), epochs.csv")
     write(f"open {folder / 'index.html'} for table and figures, or report.md beside it")
     return _ended(outcome, folder)
+
+
+def _single(schedules: Sequence[Schedule]) -> Schedule:
+    from ampsim.study.schedule_names import labels_of
+
+    if len(schedules) > 1:
+        several = "; ".join(labels_of(schedules))
+        raise OptionError(f"run takes one schedule, got {several}; forecast compares several")
+    return schedules[0]
 
 
 @contextlib.contextmanager
@@ -157,11 +290,11 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | N
 
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
     """The run as a forecast of one row, with its epochs."""
+    from ampsim.forecasting.forecast import row_values
     from ampsim.report.page.run import view_of
-    from ampsim.study.forecast_json import row_values
 
     view = view_of(outcome, target)
-    within = looks.to_dict("records") if len(looks := view.run.validations) else None
+    within = looks.to_dict("records") if len(looks := view.runs[0].validations) else None
     return object_of(
         model=view.model,
         cluster=view.cluster,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from ampsim.cli import completion
+from ampsim.cli.console import complain
 from ampsim.cli.options import optional
-from ampsim.cli.say import complain
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:

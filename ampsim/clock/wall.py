@@ -14,7 +14,10 @@ trace has the same times on both clocks; how well the wall kept them is what `el
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -28,6 +31,12 @@ from ampsim.clock.simulated import SECONDS_PER_TICK, TICKS_PER_SECOND
 from ampsim.errors import OptionError
 
 SPIN_S: Final = 0.003  # chosen: an event loop wakes up to 2 ms late, so the last 3 ms are polled
+
+CLOSE_S: Final = 1.0
+"""Wall seconds that a closing clock leaves its coroutines (chosen: all that they do is end)."""
+
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+"""What interrupts a program, by names on any system."""
 
 _START, _TIMER, _SIGNAL = range(3)
 """What comes first within an instant, as SimPy has it."""
@@ -102,7 +111,7 @@ class WallClock:
         self._events: list[_Event] = []
         self._places = itertools.count()
         self._busy = 0
-        self._start_s = 0.0
+        self._start_s = self._last_s = 0.0
         self._is_running = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -171,30 +180,50 @@ class WallClock:
     def run(self, until: Signal | None = None) -> None:
         """Run the loop until nothing is left to do; an exception of a coroutine is raised here.
 
-        With `until`, at the latest until that signal has fired.
+        With `until`, at the latest until that signal has fired. Ctrl-C is raised here, too, after
+        the step of a coroutine in whose middle it came; from then on no event comes any more.
         """
-        self._complete(self._pass_events(cast("WallSignal | None", until)))
+        passed_s = self.now
+        self._last_s = self.loop.time()
+        self._start_s = self._last_s - passed_s * self.stretch
+        self._is_running = True
+        events = self.loop.create_task(self._pass_events(cast("WallSignal | None", until)))
+        self._tasks.add(events)
+        interruptions: list[BaseException] = []
+        try:
+            with _held_back(interruptions, partial(self._call_off, events)):
+                self._complete(events)
+            self._tasks.discard(events)
+        except asyncio.CancelledError:
+            if not interruptions:
+                raise
+        finally:
+            self._is_running = False
+            self.elapsed_s += (self._last_s - self._start_s) / self.stretch - passed_s
+        if interruptions:
+            raise interruptions[0]
         if self._failure is not None:
             raise self._failure
+
+    def _call_off(self, events: asyncio.Task[None]) -> None:
+        """Let no event come any more; for a signal's handler."""
+        self.loop.call_soon_threadsafe(events.cancel)
 
     async def _pass_events(self, until: WallSignal | None) -> None:
         """Do one event after the other, each when it is due and all before it have been served.
 
         With `until`, stop when that has come.
         """
-        self._start_s = start_s = self.loop.time() - self.now * self.stretch
-        self._is_running = True
-        passed_s = self.now
         await self._quiet.wait()
         while self._events and self._failure is None and (until is None or not until.has_come):
-            due_s = start_s + self._events[0][0] * SECONDS_PER_TICK * self.stretch
+            due_s = self._start_s + self._events[0][0] * SECONDS_PER_TICK * self.stretch
             late_s = await self._wait(due_s)
             self._tick, _priority, _place, what = heappop(self._events)
+            self._last_s = due_s + late_s
             self.late_max_s = max(self.late_max_s, late_s)
             what()
             await self._quiet.wait()
-        self._is_running = False
-        self.elapsed_s += (self.loop.time() - start_s) / self.stretch - passed_s
+        self._last_s = self.loop.time()
 
     async def _wait(self, due_s: float) -> float:
         """Return when the loop's time is `due_s`; by how much it is later already."""
@@ -230,7 +259,7 @@ class WallClock:
         for task in self._tasks:
             task.cancel()
         if self._tasks and not self.loop.is_closed():
-            self._complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            self._complete(asyncio.wait(self._tasks, timeout=CLOSE_S))
         self.loop.close()
 
     def busy(self, change: int) -> None:
@@ -246,3 +275,32 @@ class WallClock:
         if not task.cancelled() and task.exception() is not None:
             self._failure = task.exception()
         self.busy(-1)
+
+
+@contextlib.contextmanager
+def _held_back(interruptions: list[BaseException], call_off: Callable[[], None]) -> Generator[None]:
+    """Hold back what handlers of signals raise, which could come in the middle of any line.
+
+    The first is kept, and `call_off` is called; a second one comes through at once.
+    """
+    before: dict[int, Any] = {}
+
+    def hold(handler: Callable[[int, Any], Any], number: int, frame: Any) -> None:
+        try:
+            handler(number, frame)
+        except BaseException as error:
+            if interruptions:
+                raise
+            interruptions.append(error)
+            call_off()
+
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and callable(handler := signal.getsignal(number)):
+                before[number] = signal.signal(number, partial(hold, handler))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,14 +6,27 @@ from ampsim.data.dataset import Dataset, Split
 from ampsim.data.download import fetch
 from ampsim.data.glove import WordVectors, read_vectors
 from ampsim.data.inventory import FileStatus, survey
-from ampsim.data.list_reduction import ListBatch, ListReduction, ListSplit, Operation, reduce_list
-from ampsim.data.locations import MissingDataError, data_folder, find_file
+from ampsim.data.list_reduction import (
+    ListBatch,
+    ListOperation,
+    ListReduction,
+    ListSplit,
+    Operation,
+    reduce_list,
+)
 from ampsim.data.mnist import ImageBatch, Mnist
 from ampsim.data.molecules import Edges, Molecule
 from ampsim.data.qm9_dipoles import CHEMICAL_ACCURACY_DEBYE, Qm9Dipoles
-from ampsim.data.registry import DATASETS, Copy, DataFile, DataSource
-from ampsim.data.sentiment_trees import SentimentTrees
-from ampsim.data.tree import Tree
+from ampsim.data.registry import (
+    DATASETS,
+    Copy,
+    DataFile,
+    DataSource,
+    MissingDataError,
+    data_folder,
+    find_file,
+)
+from ampsim.data.sentiment_trees import SentimentTrees, Tree
 from ampsim.data.vocabulary import UNKNOWN, Vocabulary
 from ampsim.data.wikiner import Sentence, WikiNer
 
@@ -33,6 +46,7 @@ __all__ = [
     "ImageBatch",
     "Instance",
     "ListBatch",
+    "ListOperation",
     "ListReduction",
     "ListSplit",
     "MissingDataError",

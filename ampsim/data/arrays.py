@@ -18,13 +18,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ampsim.data.dataset import Split
-from ampsim.data.splits import limit, order, pick
+from ampsim.data.dataset import Split, limit, order, pick
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import OptionError
 from ampsim.ir import Pumped
 from ampsim.options import require_count
-from ampsim.shown import short
+from ampsim.text import short
 
 DTYPES = ("float32", "float64")
 

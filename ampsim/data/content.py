@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
 
 from ampsim.errors import FileFormatError
-from ampsim.paths import open_regular
+from ampsim.files import open_regular
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 REMEDY: Final = "remove it and fetch it again"
+
+CONTENT_BYTES_MAX: Final = 256_000_000
+"""Most bytes of a file that is read at once, unpacked (chosen: four times what the largest of the
+data sets has; a few hundred kilobytes can unpack to more than there is memory)."""
 
 KEPT_MAX: Final = 4
 """How many of the results of a reader a process keeps; chosen: real, limited and two others."""
@@ -62,16 +66,21 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """The unpacked content of a file.
 
     Raises:
-        FileFormatError: it cannot be read, is cut off or damaged, or is empty.
+        FileFormatError: it cannot be read, is cut off or damaged, is empty, or has more than
+            `CONTENT_BYTES_MAX` bytes.
     """
     path = Path(path)
     try:
         with open_content(path) as file:
-            content = file.read()
+            content = file.read(CONTENT_BYTES_MAX + 1)
     except (*UNREADABLE, OSError) as error:
         raise explain(path, error) from error
     if not content:
         raise FileFormatError(f"{path}: is empty; {REMEDY}")
+    if len(content) > CONTENT_BYTES_MAX:
+        raise FileFormatError(
+            f"{path}: expected at most {CONTENT_BYTES_MAX} bytes unpacked, got more; {REMEDY}"
+        )
     return content
 
 

@@ -1,9 +1,13 @@
-"""The one interface that every data set has."""
+"""A data set: what is learned from, what is validated on, and how the two are parted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from ampsim.errors import OptionError
+from ampsim.options import require_count
+from ampsim.rng import stream
 
 Split: TypeAlias = Literal["train", "valid"]
 """Part of a data set: what is learned from, and what accuracy is measured on."""
@@ -39,3 +43,33 @@ class Dataset(Protocol[BatchT_co]):
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[BatchT_co]:
         """Every item of a split once; the order of "train" depends on epoch and seed only."""
         ...
+
+
+T = TypeVar("T")
+
+
+def pick(split: Split, train: T, valid: T) -> T:
+    """The one of two that belongs to a split."""
+    assert split in ("train", "valid"), f"a split is 'train' or 'valid', got {split!r}"
+    return train if split == "train" else valid
+
+
+def limit(option: str, wanted: int | None, available: int) -> int:
+    """How many items of a split are used: the first `wanted`, or all.
+
+    Raises:
+        OptionError: `wanted` is no whole number >= 1, or more than there are.
+    """
+    if wanted is None:
+        return available
+    count = require_count(option, wanted)
+    if count > available:
+        raise OptionError(f"{option} must be at most {available}, all that there are, got {count}")
+    return count
+
+
+def order(split: Split, count: int, *, epoch: int, seed: int) -> list[int]:
+    """Indices of a split's items: "train" shuffled anew in each epoch, "valid" as they are."""
+    if split == "train":
+        return stream(seed, "order", epoch).permutation(count).tolist()
+    return list(range(count))

@@ -15,8 +15,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.data.locations import MissingDataError, data_folder, there
-from ampsim.data.registry import Copy, DataSource, source_named
+from ampsim.data.registry import (
+    Copy,
+    DataSource,
+    MissingDataError,
+    data_folder,
+    source_named,
+    there,
+)
 from ampsim.errors import FileFormatError, OutputError
 from ampsim.files import prepare_folder
 

@@ -16,14 +16,17 @@ from ampsim.arguments import checked
 from ampsim.data.content import UNREADABLE, explain, open_content
 from ampsim.data.vocabulary import Vocabulary, frozen
 from ampsim.errors import FileFormatError
+from ampsim.files import expanded
 from ampsim.options import require_room
-from ampsim.paths import expanded
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
 SHOWN_MAX: Final = 40
 """How much of a wrong line an error shows; chosen, so that it stays one line."""
+
+LINE_BYTES_MAX: Final = 1_000_000
+"""What no line has; chosen: a hundred times a word and the numbers of the widest vectors."""
 
 
 class WordVectors(NamedTuple):
@@ -57,7 +60,12 @@ def read_vectors(path: str | os.PathLike[str], vocabulary: Vocabulary, width: in
     found = np.zeros(len(vocabulary), np.bool_)
     try:
         with open_content(path) as file:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX), b""), 1):
+                if len(line) == LINE_BYTES_MAX:
+                    raise FileFormatError(
+                        f"{path}: line {number}: expected fewer than {LINE_BYTES_MAX} bytes; is it "
+                        "in GloVe's form?"
+                    )
                 word, _, rest = line.rstrip().partition(b" ")
                 row = ids.get(word, -1)
                 if number > 1 and (row < 0 or found[row] or _goes_on(rest, width)):

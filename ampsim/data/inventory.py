@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from ampsim.arguments import checked
-from ampsim.data.idx import read_idx
-from ampsim.data.locations import data_folder, there
+from ampsim.data.mnist import read_idx
 from ampsim.data.ptb import read_trees
 from ampsim.data.qm9 import read_qm9
-from ampsim.data.registry import DATASETS, DataFile, DataSource, source_named
-from ampsim.data.tagged import read_tagged
+from ampsim.data.registry import DATASETS, DataFile, DataSource, data_folder, source_named, there
+from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
 

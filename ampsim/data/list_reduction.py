@@ -40,7 +40,7 @@ CLASS_COUNT = 10
 PADDING = -1
 
 
-class Operation(IntEnum):
+class ListOperation(IntEnum):
     """The four operations on a list L, by their token ids (footnote 2 of the paper)."""
 
     MEAN = 10
@@ -51,6 +51,10 @@ class Operation(IntEnum):
     """`max(L) - min(L)`"""
     LENGTH = 13
     """`len(L)`"""
+
+
+Operation = ListOperation
+"""The former name, for one release."""
 
 
 class ListBatch(NamedTuple):
@@ -162,19 +166,19 @@ class ListReduction:
 def reduce_list(operation: int, digits: list[int]) -> int:
     """The label of one list, as the paper's footnote spells it, in exact fractions.
 
-    >>> reduce_list(Operation.MEAN, [2, 3]), reduce_list(Operation.MEAN, [3, 4])
+    >>> reduce_list(ListOperation.MEAN, [2, 3]), reduce_list(ListOperation.MEAN, [3, 4])
     (2, 4)
-    >>> reduce_list(Operation.ALTERNATING, [1, 4]), reduce_list(Operation.LENGTH, [0, 0, 7])
+    >>> reduce_list(ListOperation.ALTERNATING, [1, 4]), reduce_list(ListOperation.LENGTH, [0, 0, 7])
     (7, 3)
     """
-    match Operation(operation):
-        case Operation.MEAN:
+    match ListOperation(operation):
+        case ListOperation.MEAN:
             result = _mean(digits)
-        case Operation.ALTERNATING:
+        case ListOperation.ALTERNATING:
             result = _mean(digits[0::2]) - _mean(digits[1::2])
-        case Operation.RANGE:
+        case ListOperation.RANGE:
             result = Fraction(max(digits) - min(digits))
-        case Operation.LENGTH:
+        case ListOperation.LENGTH:
             result = Fraction(len(digits))
     return round(result) % 10
 
@@ -189,7 +193,7 @@ def _draw(seed: int, split: Split, count: int) -> ListSplit:
     lengths = stream(seed, f"list_reduction.{split}.lengths")
     digits = stream(seed, f"list_reduction.{split}.digits")
     tokens = np.empty((count, TOKENS_MAX), np.int8)
-    tokens[:, 0] = operations.integers(min(Operation), max(Operation) + 1, count, np.int8)
+    tokens[:, 0] = operations.integers(min(ListOperation), max(ListOperation) + 1, count, np.int8)
     tokens[:, 1:] = digits.integers(0, 10, (count, DIGITS_MAX), np.int8)
     length = lengths.integers(2, TOKENS_MAX + 1, count, np.int8)
     present = np.arange(TOKENS_MAX) < length[:, None]
@@ -212,7 +216,7 @@ def _labels(
     even_count, odd_count = (count + 1) // 2, np.maximum(count // 2, 1)
     largest, smallest = known.max(axis=1), np.where(present, digits, 9).min(axis=1)
 
-    choices = [operation == each for each in Operation]
+    choices = [operation == each for each in ListOperation]
     alternating = even_sum * odd_count - odd_sum * even_count
     numerator = np.select(choices, [even_sum + odd_sum, alternating, largest - smallest, count])
     denominator = np.select(choices, [count, even_count * odd_count, 1, 1])

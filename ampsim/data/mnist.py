@@ -1,4 +1,8 @@
-"""MNIST: handwritten digits.
+"""MNIST: images of digits, read from its files or drawn.
+
+The form of a file (source: LeCun, Cortes and Burges, the page of MNIST): the first two bytes are 0,
+the third names the type of the numbers, the fourth counts the axes; lengths are 32-bit, everything
+big-endian.
 
 Source: LeCun, Cortes and Burges 1998; AMPNet, Appendix B.1: batches of 100. Chosen: the 10,000 test
 images are what accuracy is measured on, as usual; grey values are divided by 255 and nothing else.
@@ -7,21 +11,20 @@ The synthetic set has ten drawn patterns instead of digits, shifted by up to two
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.data.content import once
-from ampsim.data.dataset import Split
-from ampsim.data.idx import read_idx
-from ampsim.data.locations import find_file
-from ampsim.data.registry import DATASETS
-from ampsim.data.splits import limit, order, pick
+from ampsim.data.content import REMEDY, once, read_bytes
+from ampsim.data.dataset import Split, limit, order, pick
+from ampsim.data.registry import DATASETS, find_file
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import FileFormatError
 from ampsim.options import Count, Seed, require_count, require_dtype, require_room
@@ -29,6 +32,44 @@ from ampsim.rng import stream
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
+
+
+_TYPES: Final = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read_idx(path: str | os.PathLike[str], axes: int) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array of an idx file, plain or packed, as a read-only view of what was read.
+
+    Args:
+        path: of the file; its suffix says whether it is packed.
+        axes: how many axes the array must have.
+
+    Raises:
+        FileFormatError: the file is damaged, cut off, too long, or no idx file of so many axes.
+    """
+    content = read_bytes(path)
+    magic = content[:4]
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or magic[3] != axes:
+        raise FileFormatError(
+            f"{path}: byte 0: expected the magic number of an idx file of {axes} axes,"
+            f" such as 0x{0x0800 + axes:08x}, got 0x{magic.hex()}; {REMEDY}"
+        )
+    start = 4 + 4 * axes
+    if len(content) < start:
+        raise FileFormatError(
+            f"{path}: byte {len(content)}: is cut off within its header of {start} bytes; {REMEDY}"
+        )
+    shape = struct.unpack(f">{axes}I", content[4:start])
+    kind = np.dtype(_TYPES[magic[2]])
+    expected = start + math.prod(shape) * kind.itemsize
+    if len(content) != expected:
+        sizes = " x ".join(map(str, shape))
+        raise FileFormatError(
+            f"{path}: byte {min(len(content), expected)}: its header says {sizes} numbers, so"
+            f" {expected} bytes, got {len(content)}; {REMEDY}"
+        )
+    return np.frombuffer(content, kind, offset=start).reshape(shape)
+
 
 SIDE: Final = 28
 PIXELS: Final = SIDE * SIDE

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from ampsim.data.content import read_lines
 from ampsim.errors import FileFormatError
+from ampsim.text import short
 
 LABELS: Final = 5
 
@@ -80,20 +81,22 @@ class _Parser:
     def start(self, text: str) -> None:
         """Open a node of the label `text`."""
         if self.is_done:
-            raise _Mistake(f"expected one tree, got a second from '({text}'; end the line before")
+            raise _Mistake(
+                f"expected one tree, got a second from {short('(' + text)}; end the line before"
+            )
         if text not in _LABEL:
-            raise _Mistake(f"expected a label 0..{LABELS - 1} after '(', got {text!r}")
+            raise _Mistake(f"expected a label 0..{LABELS - 1} after '(', got {short(text)}")
         if self.open and self.open[-1].has_word:
-            raise _Mistake(f"expected ')' after the word {self.words[-1]!r}, got '('")
+            raise _Mistake(f"expected ')' after the word {short(self.words[-1])}, got '('")
         self.open.append(_Open(_LABEL[text]))
 
     def word(self, text: str) -> None:
         """Put a word into the open node."""
         if not self.open:
-            raise _Mistake(f"expected '(' or the end of the line, got {text!r}")
+            raise _Mistake(f"expected '(' or the end of the line, got {short(text)}")
         node = self.open[-1]
         if node.children:
-            raise _Mistake(f"expected '(' or ')' after a word or a node, got {text!r}")
+            raise _Mistake(f"expected '(' or ')' after a word or a node, got {short(text)}")
         node.children, node.has_word, node.node = 1, True, len(self.words)
         self.words.append(unescape(text))
         self.leaf_labels.append(node.label)

@@ -146,7 +146,10 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, np.dtype[An
                 if name not in arrays.files:
                     known = ", ".join(arrays.files)
                     raise FileFormatError(f"{path}: {name}: is missing; it has {known}")
-                found[name] = frozen(arrays[name])
+                member: Any = arrays[name]  # its bytes, if they are no array
+                if not hasattr(member, "dtype"):
+                    raise ValueError(f"{len(member)} bytes that are no array")
+                found[name] = frozen(member)
     except _DAMAGED as error:
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
         raise FileFormatError(

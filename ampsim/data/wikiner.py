@@ -1,4 +1,6 @@
-"""WikiNER: tell for each word of a sentence which kind of name it belongs to, if any.
+"""WikiNER: named entities in sentences, read from its files or drawn.
+
+A word may hold a `|` itself: the last one of a token is what parts it from its tag.
 
 Source: Nothman et al. 2013; AMPNet, Appendix B.5, and the DyNet benchmark suite that it follows
 (Neubig et al. 2017): a word that occurs more than 5 times in the training sentences has a row of
@@ -16,23 +18,48 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.data.content import once
-from ampsim.data.dataset import Split
-from ampsim.data.locations import find_file
-from ampsim.data.registry import DATASETS
-from ampsim.data.splits import limit, order, pick
-from ampsim.data.tagged import Tagged, read_tagged
+from ampsim.data.content import once, read_lines
+from ampsim.data.dataset import Split, limit, order, pick
+from ampsim.data.registry import DATASETS, find_file
 from ampsim.data.vocabulary import Vocabulary, frozen
+from ampsim.errors import FileFormatError
 from ampsim.options import Count, Seed, require_room
 from ampsim.rng import stream
+from ampsim.text import short
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
+
+
+class Tagged(NamedTuple):
+    """A sentence: its words, and as many tags."""
+
+    words: list[str]
+    tags: list[str]
+
+
+def read_tagged(path: str | os.PathLike[str]) -> list[Tagged]:
+    """The sentences of a file, plain or packed; blank lines are skipped.
+
+    Raises:
+        FileFormatError: the file cannot be read or is empty, or a token lacks its word or tag.
+    """
+    return [_parse(line, f"{path}: line {number}") for number, line in read_lines(path)]
+
+
+def _parse(line: str, where: str) -> Tagged:
+    tokens = [token for token in line.rstrip("\r").split(" ") if token]
+    pairs = [token.rpartition("|") for token in tokens]
+    for token, (word, _, tag) in zip(tokens, pairs, strict=True):
+        if not (word and tag):
+            raise FileFormatError(f"{where}: expected word|TAG, got {short(token)}")
+    return Tagged([word for word, _, _ in pairs], [tag for _, _, tag in pairs])
+
 
 FREQUENT_MIN: Final = 6
 """Occurrences from which on a word has a row of its own: more than 5, as in the paper."""

@@ -1,22 +1,13 @@
 """Data parallelism: copies of a model, and the solvers between them."""
 
-from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.all_reduce import OF_GROUP
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
-from ampsim.data_parallel.drawn_groups import FIXED, GROUPS, blocks_of
+from ampsim.data_parallel.decisions import Decisions, Locks, Meets, Sends, Step, Vector, Waits
 from ampsim.data_parallel.engine import SolverEngine
-from ampsim.data_parallel.inner_names import name_of
-from ampsim.data_parallel.meeting import OF_GROUP
-from ampsim.data_parallel.served import Served
+from ampsim.data_parallel.fitting import cluster_of_rank
+from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, name_of
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import (
-    Locks,
-    Meets,
-    Sends,
-    Solver,
-    Step,
-    Vector,
-    Waits,
-)
+from ampsim.data_parallel.solver import Collected, Served, Solver, Sparsified
 from ampsim.data_parallel.solvers import (
     EASGD,
     SOLVERS,
@@ -30,8 +21,6 @@ from ampsim.data_parallel.solvers import (
     SyncEASGD,
     SyncSGD,
 )
-from ampsim.data_parallel.sparsified import Sparsified
-from ampsim.data_parallel.sub_cluster import cluster_of_rank
 
 __all__ = [
     "CENTRE",
@@ -46,6 +35,7 @@ __all__ = [
     "AsyncSGD",
     "Collected",
     "Collective",
+    "Decisions",
     "DiLoCo",
     "EAWild",
     "Hogwild",

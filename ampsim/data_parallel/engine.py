@@ -7,31 +7,31 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ampsim.data_parallel.dealer import Dealer, Later
-from ampsim.data_parallel.drawn_groups import blocks_of
+from ampsim.data_parallel.all_reduce import AllReduce
+from ampsim.data_parallel.batch_queue import BatchQueue, Later
+from ampsim.data_parallel.coroutine import run
+from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import (
     BARE,
-    optimizer_of,
-    outer_of,
     require_fit,
     require_plain,
 )
-from ampsim.data_parallel.meeting import Meeting
+from ampsim.data_parallel.group import RankMaker
+from ampsim.data_parallel.inside import blocks_of
 from ampsim.data_parallel.model_copy import ModelCopy
 from ampsim.data_parallel.parameters import Parameters, shapes_of
-from ampsim.data_parallel.rank import Rank
-from ampsim.data_parallel.ranks import RankMaker
+from ampsim.data_parallel.push_pull import PushPull
+from ampsim.data_parallel.rank import Rank, train
+from ampsim.data_parallel.server import Server
 from ampsim.data_parallel.setting import Setting
-from ampsim.data_parallel.solver import Solver, Vector
-from ampsim.data_parallel.visits import Visits
+from ampsim.data_parallel.solver import Solver
 from ampsim.errors import StuckError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
 from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings
-from ampsim.model_parallel.peaks import note_peaks
-from ampsim.model_parallel.worker_memories import WorkerMemories
+from ampsim.model_parallel.memories import WorkerMemories, note_peaks
 from ampsim.trace import START, Cause, Recorder
 
 
@@ -52,7 +52,7 @@ class SolverEngine:
         make_graph: gives another graph of the network, without weights.
         cluster: the devices and links.
         placement: for each node, its worker in rank 0; other ranks are placed alike.
-        solver: the decisions.
+        solver: what happens between them.
         recorder: who writes down what happens; its last node is the centre.
         settings: of the run.
 
@@ -78,23 +78,21 @@ class SolverEngine:
         clock, seed = settings.clock, settings.seed
         require_fit(job.graph, solver, is_abstract=settings.is_abstract)
         require_plain(cluster, solver)
-        self._graph, self._clock, self._recorder = job.graph, clock, recorder
-        self._solver = solver
+        self._graph, self._clock, self._recorder, self._solver = job.graph, clock, recorder, solver
         self._count = solver.ranks_on(cluster.workers)
         self._begin_empty()
-        nodes = job.graph.parameterized
-        optimizer = optimizer_of(solver, job.optimizer)
-        names = [node.name for node in nodes]
-        thetas = [node.theta for node in nodes]
-        instant = Instant(clock)
-        self._dealer = Dealer(
+        nodes, instant = job.graph.parameterized, Instant(clock)
+        optimizer = solver.optimizer(job.optimizer)
+        names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
+        self._queue = BatchQueue(
             self._count,
-            solver.batches_per_deal,
-            in_rounds=solver.meets == "all",
+            solver.batches_per_assignment,
+            in_rounds=solver.decisions.meets == "all",
             on_part=self._end_part,
         )
         self._setting = Setting(
             solver=solver,
+            decisions=solver.decisions,
             pull=solver.pull(self._count),
             cluster=cluster,
             run=settings,
@@ -106,12 +104,14 @@ class SolverEngine:
             nodes=nodes,
             places=[job.graph.index(node) for node in nodes],
             centre_place=len(job.graph.nodes),
-            dealer=self._dealer,
+            batches=self._queue,
             rate=optimizer.rate,
+            clock=clock,
+            is_abstract=settings.is_abstract,
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(own, make_graph, placement)
-        self._connect(Parameters(names, thetas, outer_of(solver)))
+        self._connect(Parameters(names, thetas, solver.outer()))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
         self._observer.tell_items(self._tell)
@@ -131,20 +131,20 @@ class SolverEngine:
         self.on_items: Callable[[int], None] = lambda _items: None
 
     def _connect(self, outer: Parameters) -> None:
-        """Give ranks what they exchange with; `outer` makes the centre's own steps."""
+        """Make what ranks exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
-        self._visits: Visits | None = None
-        self._exchange: Meeting | Visits | FirstRanks
-        if solver.meets == "server":
+        decisions = setting.decisions
+        self._servers: Sequence[Server] = ()
+        self._exchange: AllReduce | FirstRanks | PushPull
+        if decisions.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
-            self._exchange = self._visits = Visits(setting, self._ranks, servers)
-        elif solver.spare_ranks:
-            self._exchange = FirstRanks(setting, self._ranks, self._dealer)
+            self._exchange = PushPull(setting, self._ranks, servers)
+            self._servers = self._exchange.servers
+        elif decisions.backup_ranks:
+            self._exchange = FirstRanks(setting, self._copies, self._queue)
         else:
-            self._exchange = Meeting(setting, self._ranks, outer)
-        for rank in self._ranks:
-            rank.exchange = self._exchange
+            self._exchange = AllReduce(setting, self._ranks, outer)
 
     def train(
         self,
@@ -172,11 +172,11 @@ class SolverEngine:
         part = self._part
         self._is_going_on = later is not None
         self._end = self._clock.signal()
-        self._dealer.offer(epoch, batches, later, every)
+        self._queue.offer(epoch, batches, later, every)
         start_s = self._last_end_s
         try:
             self._take_parameters()
-            if not self._dealer.has_any(part) and part not in self._ended:
+            if not self._queue.has_any(part) and part not in self._ended:
                 self._end_part(part, ends_epoch=True)
             if part not in self._ended:
                 self._begin_idle()
@@ -200,7 +200,7 @@ class SolverEngine:
 
     def expect(self, batches_of: Callable[[int], float]) -> None:
         """Know how many batches each epoch has, for learning rates that change within it."""
-        self._dealer.expect(batches_of)
+        self._queue.expect(batches_of)
 
     def note_overtaken(self) -> None:
         """Record transfers that are under way, as far as later ones have been recorded."""
@@ -223,7 +223,7 @@ class SolverEngine:
 
     def _tell_of(self, rank: Rank, items: int) -> None:
         """Tell of items, unless nothing comes of them."""
-        if rank.calling_off is None or not rank.calling_off.is_on:
+        if not rank.is_cancelled:
             self.on_items(items)
 
     def _tell(self, items: int) -> None:
@@ -237,7 +237,7 @@ class SolverEngine:
         for copy in self._copies:
             for processor, tasks in copy.assembly.tasks:
                 self._clock.start(processor.work(tasks), f"worker-{processor.index}")
-        for server in self._visits.servers if self._visits is not None else ():
+        for server in self._servers:
             tasks: Tasks = server
             if seed is not None:
                 tasks = paced(server, server.processor, self._clock, setting.cluster, seed=seed)
@@ -251,8 +251,9 @@ class SolverEngine:
         self._has_begun = True
         for rank in self._ranks:
             rank.take_parameters()
-        arrays = self._setting.centre.optimizer.arrays if self._solver.sends == "gradient" else 0
-        for server in self._visits.servers if self._visits is not None else ():
+        setting = self._setting
+        arrays = setting.centre.optimizer.arrays if setting.decisions.sends == "gradient" else 0
+        for server in self._servers:
             server.take_parameters(arrays)
 
     def _begin_idle(self) -> None:
@@ -260,7 +261,7 @@ class SolverEngine:
         cause = self._latest()
         for rank in self._ranks:
             if rank.is_idle:
-                rank.begin(cause)
+                run(train(rank, self._exchange, cause))
 
     def _latest(self) -> Cause:
         number, _end_s = self._recorder.latest_span()
@@ -272,7 +273,7 @@ class SolverEngine:
         while self._next_end in self._closed:  # a slow rank may still be at one before it
             last = self._closed.pop(self._next_end)
             self._ended[self._next_end] = _Ended(
-                self._clock.now, self._exchange.weights(), ends_epoch=last
+                self._clock.now, self._exchange.weights(self._next_end), ends_epoch=last
             )
             if self._next_end == self._part and (self._is_going_on or not last):
                 self._end.fire()
@@ -284,7 +285,7 @@ class SolverEngine:
         Raises:
             StuckError: it has not, and nothing is left to do.
         """
-        left = self._dealer.open_deals
+        left = self._queue.open_assignments
         if left:
             busy = [rank.number for rank in self._ranks if not rank.is_idle]
             raise StuckError(

@@ -1,49 +1,41 @@
-"""What a solver needs of a model and a cluster, and what it makes of the model's optimizer."""
+"""Whether a solver fits model and cluster, and the cluster of its first rank."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
-from ampsim.data_parallel.outer import nesterov
 from ampsim.data_parallel.solver import Solver
-from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
-from ampsim.data_parallel.solvers.diloco import DiLoCo
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
+from ampsim.hardware.topology import Route
 from ampsim.ir import Graph
 from ampsim.model_parallel import stages_of
-from ampsim.optim import Optimizer, momentum, sgd
+from ampsim.optim import sgd
+
+
+def cluster_of_rank(cluster: Cluster, solver: Solver) -> Cluster:
+    """The workers of rank 0, and the links between them as idle ones are.
+
+    Raises:
+        OptionError: ranks and servers do not fit the cluster.
+    """
+    solver.ranks_on(cluster.workers)
+    each = solver.workers_per_rank
+    links = [
+        Route(source=source, target=target, link=cluster.link_between(source, target))
+        for source, target in itertools.permutations(range(each), 2)
+    ]
+    return Cluster(
+        name=cluster.name,
+        description=cluster.description,
+        devices=cluster.devices[:each],
+        links=tuple(links),
+    )
+
 
 BARE: Final = sgd(1.0)
 """Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
-
-
-def optimizer_of(solver: Solver, optimizer: Optimizer) -> Optimizer:
-    """The model's optimizer, with the solver's momentum where it has one.
-
-    Raises:
-        OptionError: the model's optimizer is another than "sgd", or has a weight decay.
-    """
-    if not isinstance(solver, AsyncSGD) or not solver.momentum:
-        return optimizer
-    if optimizer.name != "sgd":
-        raise OptionError(
-            f"{solver.name}: momentum={solver.momentum:g} needs a model whose optimizer is sgd, "
-            f"got {optimizer.name}; leave momentum out"
-        )
-    if optimizer.touches_all:
-        raise OptionError(
-            f"{solver.name}: momentum={solver.momentum:g} would lose the weight decay of the "
-            "model's sgd; leave momentum out, or take a model whose optimizer is momentum"
-        )
-    return momentum(optimizer.rate, solver.momentum)
-
-
-def outer_of(solver: Solver) -> Optimizer:
-    """What makes the centre's own steps; nothing asks it where the solver has none."""
-    if not isinstance(solver, DiLoCo):
-        return BARE
-    return nesterov(solver.outer_rate, solver.outer_momentum)
 
 
 def with_groups(solver: Solver) -> list[Solver]:
@@ -65,11 +57,11 @@ def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
                 "ranks cannot share its versions; take is_sparse=False, or a model without it"
             )
     for one in with_groups(solver):
-        if is_abstract and one.reads_values:
+        if is_abstract and one.decisions.reads_values:
             raise OptionError(
                 f"mode 'sleep' has no numbers, but {one.name} decides by them; use mode 'numeric'"
             )
-        if one.overlaps_backward:
+        if one.decisions.overlap:
             stages_of(graph, f"{one.name} with overlap", "leave overlap out")
     if graph.replica_groups:
         names = ", ".join(node.name for node in graph.replica_groups[0])
@@ -80,7 +72,7 @@ def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
 
 
 def require_plain(cluster: Cluster, solver: Solver) -> None:
-    """Check that a cluster charges for nothing that servers and meetings know nothing of.
+    """Check that a cluster charges for nothing that servers and collectives know nothing of.
 
     Raises:
         OptionError: it does.

@@ -1,8 +1,8 @@
-"""A group: ranks of a solver inside another, which act as one rank when they have met.
+"""Groups of ranks that act as one, and what makes the ranks of a solver.
 
 Where the solver inside sends gradients, the group has the mean gradient of its ranks' batches;
-where it sends weights, the group has made its steps and has the weights that the meeting gave. One
-rank of the group exchanges for all, the first: what the exchange brings it sends to the others
+where it sends weights, the group has made its steps and has the weights that the all-reduce gave.
+One rank of the group exchanges for all, the first: what the exchange brings it sends to the others
 along a tree, on the group's own links, after whatever their collectives still have under way.
 What the solver around makes of weights is worked out once, and each copy is charged for it.
 """
@@ -10,14 +10,21 @@ What the solver around makes of weights is worked out once, and each copy is cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from ampsim.data_parallel.dealer import Deal
-from ampsim.data_parallel.meeting import Meeting
-from ampsim.data_parallel.parameters import Parameters
-from ampsim.data_parallel.rank import Rank
-from ampsim.data_parallel.setting import ELASTIC, PULL, Setting
-from ampsim.data_parallel.share import Share
-from ampsim.data_parallel.solver import Vector
+from ampsim.data_parallel.all_reduce import AllReduce
+from ampsim.data_parallel.batch_queue import Assignment, GroupQueue
+from ampsim.data_parallel.coroutine import Resume, all_of, run, until
+from ampsim.data_parallel.decisions import Vector
+from ampsim.data_parallel.model_copy import ModelCopy
+from ampsim.data_parallel.parameters import Parameters, shapes_of
+from ampsim.data_parallel.rank import Answer, Exchange, Rank, train
+from ampsim.data_parallel.setting import Setting
+from ampsim.hardware import HOST
+from ampsim.ir import Graph
+from ampsim.model_parallel import Job, PassTotals
+from ampsim.model_parallel.price import Charged
 from ampsim.optim import Optimizer
 from ampsim.trace import Cause
 
@@ -28,17 +35,17 @@ class Group(Rank):
     Args:
         number: as of `Rank`.
         members: its ranks.
-        share: deals out to them.
+        queue: assigns batches to them.
         settings: as of `Rank`, and what its ranks have in common.
         optimizer: as of `Rank`.
-        outer: makes the steps of a solver inside that steps from what its ranks' meeting gave.
+        outer: makes the steps of a solver inside that steps from what its ranks' all-reduce gave.
     """
 
     def __init__(
         self,
         number: int,
         members: Sequence[Rank],
-        share: Share,
+        queue: GroupQueue,
         settings: tuple[Setting, Setting],
         *,
         optimizer: Optimizer,
@@ -46,143 +53,175 @@ class Group(Rank):
     ) -> None:
         setting, self._inner = settings
         super().__init__(number, members[0].first, setting, optimizer)
-        self.members, self._share = members, share
-        self._meeting = Meeting(self._inner, members, outer, self)
-        for member in members:
-            member.exchange = self
-        self._left = self._applying = 0
-        self._shapes: dict[int, tuple[int, ...] | None] = {}
-        self._to_come: list[int] = []
+        self.members, self._queue = members, queue
+        self._rounds = AllReduce(self._inner, members, outer, self)
 
-    # what a rank is asked
+    async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
+        """Let the members train until they have reduced; `exchange` is told of no single vector."""
+        if batches.batches:
+            self._queue.offer(batches)
+            cause = await all_of([train(one, self._rounds, cause) for one in self.members])
+            self.rows += batches.rows
+            if self._inner.decisions.sends == "gradient":
+                self.touched = set(self._rounds.due)
+                for place in self.touched:
+                    self.counts[place] = self._rounds.counts[place]
+        self.ready_s = self._setting.clock.now
+        return cause
 
-    def _compute(self, deal: Deal, cause: Cause) -> None:
-        if not deal.batches:
-            self._ready(cause)
-            return
-        self._share.offer(deal)
-        self._left = len(self.members)
-        for member in self.members:
-            member.begin(cause)
+    async def apply(self, answer: Answer) -> Cause:
+        """Update all copies, each on its own device; the first to come works out the weights."""
+        step = answer.step
+        if step is None:
+            return answer.cause
+        shapes: dict[int, Charged] = {}
+
+        def once(_member: Rank, place: int, now_s: float) -> Charged:
+            if place not in shapes:
+                shapes[place] = step(self, place, now_s)
+            return shapes[place]
+
+        of_each = replace(answer, step=once)
+        return await all_of([one.apply(of_each) for one in self.members])
+
+    async def broadcast(self, cause: Cause) -> Cause:
+        """Send what came to the first member on to the others."""
+        if not self._rounds.columns:
+            return await self.members[0].broadcast(cause)
+        return await until(partial(self._spread, cause))
+
+    def _spread(self, cause: Cause, resume: Resume) -> None:
+        left = len(self.members)
+        to_come = [self._rounds.columns] * left
+
+        def has(cause: Cause) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                resume(cause)
+
+        def came(number: int, cause: Cause) -> None:
+            to_come[number] -= 1
+            if not to_come[number]:
+                run(self.members[number].broadcast(cause), has)
+
+        self._rounds.spread(cause, came)
+
+    def take(self, place: int, gradient: Vector) -> None:
+        """Have the mean gradient of one vector of all members."""
+        self.gradients[place] = gradient
 
     def vectors_on(self) -> dict[int, list[int]]:
-        """Those of the first."""
+        """For each worker of the first member, the places of the vectors that lie there."""
         return self.members[0].vectors_on()
 
     def theta(self, place: int) -> Vector:
-        """The weights that all have."""
+        """The weights that all members have, of one node."""
         return self._inner.centre.thetas[place]
 
     def adopt(self, place: int, theta: Vector | None) -> None:
-        """All do."""
+        """Give every member these weights."""
         if theta is not None:
             self._inner.centre.thetas[place] = theta
         for member in self.members:
             member.adopt(place, theta)
 
     def take_parameters(self) -> None:
-        """All do."""
+        """Let every member's parameters lie in memory."""
         for member in self.members:
             member.take_parameters()
 
     def forget_gradients(self) -> None:
-        """All do."""
+        """Let the group's gradients go, and those of every member."""
         super().forget_gradients()
         for member in self.members:
             member.forget_gradients()
 
     def stash_centre(self, vectors: list[Vector | None]) -> None:
-        """All do."""
+        """Let every member keep the centre's vectors."""
         super().stash_centre(vectors)
         for member in self.members:
             member.stash_centre(vectors)
 
     def forget_centre(self) -> None:
-        """All do."""
+        """Let every member forget the centre's vectors."""
         super().forget_centre()
         for member in self.members:
             member.forget_centre()
 
-    def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
-        """Let all copies be updated, each on its own device."""
-        self._shapes.clear()
-        self._applying = len(self.members)
-        for member in self.members:
-            member.apply(cause, places)
 
-    def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:
-        """Send what came from the first to the others."""
-        left = [len(self.members)]
+class RankMaker:
+    """Makes ranks, copy after copy.
 
-        def had(cause: Cause) -> None:
-            left[0] -= 1
-            if not left[0]:
-                then(cause)
+    Args:
+        job: the network and how a rank trains it.
+        make_graph: gives another graph of the network, without weights.
+        placement: for each node, its worker in the first copy.
+        blocks: for each copy, which block of `workers_per_rank` workers it lies on.
+        totals: takes what the losses say, by part of the training.
 
-        def came(number: int, cause: Cause) -> None:
-            self._to_come[number] -= 1
-            if not self._to_come[number]:
-                self.members[number].hand_out(cause, had)
+    Attributes:
+        copies: those that have been made.
+    """
 
-        parts = self._meeting.columns
-        if not parts:
-            self.members[0].hand_out(cause, had)
-            return
-        self._to_come = [parts] * len(self.members)
-        self._meeting.spread(cause, came)
+    def __init__(
+        self,
+        job: Job,
+        make_graph: Callable[[], Graph],
+        placement: Sequence[int],
+        blocks: Sequence[int],
+        totals: Callable[[int], PassTotals],
+    ) -> None:
+        self._job, self._make_graph, self._placement = job, make_graph, placement
+        self._blocks, self._totals = blocks, totals
+        self.copies: list[ModelCopy] = []
 
-    # what its own ranks ask
+    def make(self, number: int, setting: Setting) -> Rank:
+        """Make a rank of this number among those of `setting`."""
+        if setting.solver.group is None:
+            return self._copy(number, setting)
+        return self._group(number, setting)
 
-    def begun(self, rank: Rank, cause: Cause) -> None:
-        """As of `Exchange`."""
-        self._meeting.begun(rank, cause)
+    def _copy(self, number: int, setting: Setting) -> ModelCopy:
+        graph = self._make_graph()
+        for node, theta in zip(graph.parameterized, setting.centre.thetas, strict=True):
+            node.adopt(theta)
+        each = setting.solver.workers_per_rank
+        first = self._blocks[len(self.copies)] * each
+        made = ModelCopy(
+            (number, len(self.copies)),
+            replace(self._job, graph=graph),
+            range(first, first + each),
+            [worker if worker == HOST else first + worker for worker in self._placement],
+            setting,
+            totals=self._totals,
+        )
+        self.copies.append(made)
+        return made
 
-    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
-        """As of `Exchange`."""
-        self._meeting.computed(rank, place, cause)
-
-    def drained(self, rank: Rank, cause: Cause) -> None:
-        """As of `Exchange`."""
-        self._meeting.drained(rank, cause)
-
-    def ended(self, rank: Rank) -> None:
-        """As of `Exchange`: a rank of a group has something to do until it has met others."""
-        raise AssertionError(f"rank {rank.number} of a group has nothing to meet others with")
-
-    def updated(self, rank: Rank, cause: Cause) -> None:
-        """As of `Exchange`; of what the solver around asked for, when all have it."""
-        if not self._applying:
-            self._meeting.updated(rank, cause)
-            return
-        self._applying -= 1
-        if not self._applying:
-            self.exchange.updated(self, cause)
-
-    def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
-        """As of `Exchange`; what the solver around asks for is worked out by the first to come."""
-        if not self._applying:
-            return self._meeting.update(rank, place, now_s)
-        if place not in self._shapes:
-            shape = self.exchange.update(self, place, now_s)
-            is_pull = shape == ELASTIC and self._setting.solver.steps_inside
-            self._shapes[place] = PULL if is_pull else shape
-        return self._shapes[place]
-
-    # what their meeting tells
-
-    def take(self, place: int, gradient: Vector) -> None:
-        """Have the mean gradient of one vector."""
-        self.gradients[place] = gradient
-
-    def met(self, rank: Rank, cause: Cause) -> None:
-        """Note that a rank has what it met others for; with the last, the group has drained."""
-        self._left -= 1
-        if self._left:
-            return
-        assert self.deal is not None
-        self.rows += self.deal.rows
-        if self._inner.solver.sends == "gradient":
-            self.touched = set(self._meeting.due)
-            for place in self.touched:
-                self.counts[place] = self._meeting.counts[place]
-        self._ready(cause)
+    def _group(self, number: int, setting: Setting) -> Group:
+        solver = setting.solver.group
+        assert solver is not None
+        assert solver.ranks is not None
+        names = [node.name for node in setting.nodes]
+        thetas, optimizer = setting.centre.thetas, self._job.optimizer
+        queue = GroupQueue(solver.ranks, solver.batches_per_assignment)
+        inner = replace(
+            setting,
+            solver=solver,
+            decisions=solver.decisions,
+            pull=solver.pull(solver.ranks),
+            centre=Parameters(names, thetas, optimizer, shapes_of(setting.nodes)),
+            batches=queue,
+            around=setting,
+            level=setting.level + 1,
+        )
+        members = [self.make(one, inner) for one in range(solver.ranks)]
+        return Group(
+            number,
+            members,
+            queue,
+            (setting, inner),
+            optimizer=optimizer,
+            outer=Parameters(names, thetas, solver.outer()),
+        )

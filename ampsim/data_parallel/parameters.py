@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from ampsim.data_parallel.solver import Step, Vector
+from ampsim.data_parallel.decisions import Step, Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode
 from ampsim.optim import Optimizer

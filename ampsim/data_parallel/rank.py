@@ -1,50 +1,82 @@
-"""A rank: what takes part in an exchange, one copy of a model or a group of copies."""
+"""A rank trains: it takes batches, computes their gradient, exchanges and updates its weights.
+
+`train` is all that a rank does, whatever the solver; what it awaits there is its own (`ModelCopy`,
+or `Group`) and of what it exchanges with (`AllReduce`, `FirstRanks`, `PushPull`).
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from ampsim.data_parallel.calling_off import CallingOff
-from ampsim.data_parallel.dealer import Deal
+from ampsim.data_parallel.batch_queue import Assignment
+from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import Setting
-from ampsim.data_parallel.solver import Vector
+from ampsim.model_parallel.price import Charged
 from ampsim.optim import Optimizer
-from ampsim.trace import START, Cause
+from ampsim.trace import Cause
+
+VectorStep: TypeAlias = "Callable[[Rank, int, float], Charged]"
+"""``step(rank, place, now_s)`` changes the vector at `place`; it returns the shape that this is
+charged for."""
+
+
+async def train(rank: Rank, exchange: Exchange, cause: Cause) -> Cause:
+    """Train a rank, from `cause` on, until no batches are left for it."""
+    while (batches := rank.next_batches()) is not None:
+        exchange.begin(rank, cause)
+        cause = await rank.compute(batches, exchange, cause)
+        answer = await exchange.with_others(rank, cause)
+        cause = await rank.apply(answer)
+        exchange.finish(rank)
+    exchange.end(rank)
+    return cause
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a rank has to do with its weights before it takes its next batches.
+
+    Args:
+        cause: what brought the answer.
+        places: of the vectors that are updated, which takes the devices' time; perhaps none.
+        step: updates one of them.
+    """
+
+    cause: Cause
+    places: Collection[int] = ()
+    step: VectorStep | None = None
 
 
 class Exchange(Protocol):
-    """What a rank asks of whatever it exchanges with; it is told when to go on."""
+    """What a rank exchanges with."""
 
-    def begun(self, rank: Rank, cause: Cause) -> None:
-        """The rank has taken its deal and has read its weights."""
+    def begin(self, rank: Rank, cause: Cause) -> None:
+        """Note that the rank has taken its batches and has read its weights."""
         ...
 
     def computed(self, rank: Rank, place: int, cause: Cause) -> None:
-        """The rank has the gradient of the vector at `place`, where the solver asks for it."""
+        """Note that the rank has the gradient of one vector, where the solver asks for it."""
         ...
 
-    def drained(self, rank: Rank, cause: Cause) -> None:
-        """The rank has the gradient of its deal, or has no batch this time."""
+    async def with_others(self, rank: Rank, cause: Cause) -> Answer:
+        """Exchange the gradient, or the weights, of a rank that has computed its batches."""
         ...
 
-    def updated(self, rank: Rank, cause: Cause) -> None:
-        """The rank's own updates have ended."""
+    def finish(self, rank: Rank) -> None:
+        """Note that the rank has applied the answer."""
         ...
 
-    def ended(self, rank: Rank) -> None:
-        """There is no batch left for the rank."""
-        ...
-
-    def update(self, rank: Rank, place: int, now_s: float) -> tuple[int, ...] | None:
-        """Change the vector at `place`; return the shape that this is charged for."""
+    def end(self, rank: Rank) -> None:
+        """Note that no batches are left for the rank."""
         ...
 
 
 class Rank(ABC):
-    """What one rank has, and what is asked of it.
+    """What one rank has, and what it can do.
 
     Args:
         number: among those that it exchanges with, counted from 0.
@@ -53,58 +85,84 @@ class Rank(ABC):
         optimizer: makes its own steps.
 
     Attributes:
-        exchange: what it exchanges with.
-        deal: what it does now.
-        steps: deals that it has done.
-        rows: items that it has seen since it last met others.
-        gradients: of its deal, for each vector; None where there is none.
+        assignment: the batches that it trains now.
+        is_idle: whether it has no batches.
+        is_cancelled: whether its batches are to have no effect any more.
+        steps: assignments that it has finished since it last reduced with others.
+        rows: items that it has seen since then.
+        gradients: of its batches, for each vector; None where there is none.
         touched: the places of vectors that have a gradient, also in `sleep` mode.
         counts: gradients of each vector.
         own: the weights' optimizer, where the rank makes steps itself.
         centre: the centre's vectors, from an exchange to the step that needs them.
-        ready_s, ready_cause: when its gradient was there, and what brought the last of it.
-        calling_off: calls off its deal; None where nobody does.
+        ready_s: when its gradient was there.
     """
-
-    exchange: Exchange
 
     def __init__(self, number: int, first: int, setting: Setting, optimizer: Optimizer) -> None:
         self.number, self.first = number, first
         self._setting = setting
         names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
         self.own = Parameters(names, setting.centre.thetas, optimizer, shapes)
-        self._begin_empty(len(setting.nodes))
-
-    def _begin_empty(self, count: int) -> None:
-        """Have nothing of any deal, for so many vectors."""
-        self.deal: Deal | None = None
-        self.calling_off: CallingOff | None = None
-        self.is_idle = True
+        count = len(setting.nodes)
+        self.assignment: Assignment | None = None
+        self.is_idle, self.is_cancelled = True, False
         self.steps = self.rows = 0
-        self.gradients: list[Vector | None] = [None for _ in range(count)]
+        self.gradients: list[Vector | None] = [None] * count
         self.touched: set[int] = set()
-        self.counts = [0 for _ in range(count)]
+        self.counts = [0] * count
         self.centre: list[Vector | None] | None = None
         self.ready_s = 0.0
-        self.ready_cause: Cause = START
 
-    def begin(self, cause: Cause) -> None:
-        """Take what the dealer has."""
-        deal = self.deal = self._setting.dealer.take(self.number)
-        self.is_idle = deal is None
-        if deal is None:
-            self.exchange.ended(self)
-            return
-        self.exchange.begun(self, cause)
-        self._compute(deal, cause)
+    def next_batches(self) -> Assignment | None:
+        """Take the next batches from the queue; None where none are left."""
+        self.assignment = self._setting.batches.take(self.number)
+        self.is_idle, self.is_cancelled = self.assignment is None, False
+        return self.assignment
 
-    def close(self) -> None:
-        """Note that what its deal was for is done."""
-        assert self.deal is not None
-        self._setting.dealer.close(self.deal)
+    @abstractmethod
+    async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
+        """Compute the gradient of these batches; where the schedule inside steps, the steps.
+
+        `exchange` is told of single vectors where a collective begins before the last is there.
+        """
+
+    @abstractmethod
+    async def apply(self, answer: Answer) -> Cause:
+        """Update the vectors of an answer, which takes the devices' time."""
+
+    @abstractmethod
+    async def broadcast(self, cause: Cause) -> Cause:
+        """Give all of its copies what an exchange brought."""
+
+    async def serve(
+        self, cause: Cause, places: Collection[int], step: Callable[[int, float], Charged]
+    ) -> Cause:
+        """Do something else for each of these vectors, which takes the device's time.
+
+        Only ranks of one copy are asked: `step` does it for one vector, at a time, and returns the
+        shape that this is charged for.
+        """
+        raise AssertionError(f"rank {self.number} is a group, and sends whole gradients")
+
+    def step(self, place: int, now_s: float, centre: Vector | None) -> None:
+        """Step along its own gradient of one vector, pulled towards the centre's where given."""
+        setting, gradient = self._setting, self.gradients[place]
+        if not setting.is_abstract:
+            theta = self.theta(place)
+            if gradient is None:  # a rank without a batch: the spring alone
+                stepped = setting.solver.local(theta, theta, centre, setting.pull, lambda _g, w: w)
+            else:
+                assert self.assignment is not None
+                step = self.own.step(place, setting.rate_of(self.assignment), now_s)
+                stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
+                self.own.versions[place] += 1
+            self.adopt(place, stepped)
+        if place in self.touched:
+            row = (setting.places[place], now_s, self.counts[place], 0.0, 0)
+            setting.recorder.updates.append(row)
 
     def forget_gradients(self) -> None:
-        """Start its next deal anew."""
+        """Let the gradients go that it has sent or applied."""
         self.touched.clear()
         for place in range(len(self.gradients)):
             self.gradients[place] = None
@@ -114,17 +172,8 @@ class Rank(ABC):
         self.centre = vectors
 
     def forget_centre(self) -> None:
-        """Let go of them."""
+        """Let the centre's vectors go."""
         self.centre = None
-
-    def _ready(self, cause: Cause) -> None:
-        """Exchange, or go on, after what came of its deal."""
-        self.ready_s, self.ready_cause = self._setting.clock.now, cause
-        self.exchange.drained(self, cause)
-
-    @abstractmethod
-    def _compute(self, deal: Deal, cause: Cause) -> None:
-        """Work on its deal; `_ready` ends that."""
 
     @abstractmethod
     def vectors_on(self) -> dict[int, list[int]]:
@@ -141,25 +190,3 @@ class Rank(ABC):
     @abstractmethod
     def take_parameters(self) -> None:
         """Let its parameters lie in memory."""
-
-    @abstractmethod
-    def apply(self, cause: Cause, places: Sequence[int] | set[int]) -> None:
-        """Let these vectors be updated, which takes the device's time; then `exchange.updated`."""
-
-    def serve(
-        self,
-        cause: Cause,
-        places: Collection[int],
-        step: Callable[[int], tuple[int, ...]],
-        then: Callable[[Cause], None],
-    ) -> None:
-        """Do something for each of these vectors, which takes the device's time; then `then`.
-
-        Only ranks of one copy are asked: `step` does it for one vector, and returns the shape that
-        this is charged for.
-        """
-        raise AssertionError(f"rank {self.number} is a group, and sends whole gradients")
-
-    @abstractmethod
-    def hand_out(self, cause: Cause, then: Callable[[Cause], None]) -> None:
-        """Give what an exchange brought to all of its copies; then `then`."""

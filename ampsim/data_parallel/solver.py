@@ -1,4 +1,4 @@
-"""What a solver is: five decisions and three pure functions on flat vectors.
+"""Solvers: what they decide, by an exchange of all ranks or with a server.
 
 A schedule says what happens inside one copy of a model, a solver what happens between copies, which
 are called ranks: from "this rank has its gradient" to "it may take its next batch".
@@ -6,48 +6,42 @@ are called ranks: from "this rank has its gradient" to "it may take its next bat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal, TypeAlias
-
-import numpy as np
+from typing import Any, ClassVar, Final
 
 from ampsim.arguments import check_fields
-from ampsim.data_parallel.drawn_groups import FIXED, Levels, require_groups
-from ampsim.data_parallel.inner_fit import Meets, Sends, fault_of_group, fault_of_schedule
-from ampsim.data_parallel.inner_names import inner_named, make_known
-from ampsim.data_parallel.room import ranks_on
-from ampsim.errors import OptionError
+from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends, Step, Vector
+from ampsim.data_parallel.inside import (
+    FIXED,
+    Levels,
+    fault_of_group,
+    fault_of_schedule,
+    inner_named,
+    make_known,
+    ranks_on,
+    require_groups,
+)
+from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
+from ampsim.optim import Optimizer, sgd
 from ampsim.options import require_count
-from ampsim.shown import shown
-
-Vector: TypeAlias = np.ndarray
-"""The parameters of one node, or their gradient, flat."""
-
-Step: TypeAlias = Callable[[Vector, Vector], Vector]
-"""``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
-
-Waits: TypeAlias = Literal["all", "turn", "reply", "bound"]
-Locks: TypeAlias = Literal["exchange", "update", "nothing"]
+from ampsim.text import shown
 
 _VALUES: Final = ("admission", "order", "updates", "weights")  # of every schedule
+
+_FORMER: Final = {"exchange_period": "period", "bound": "staleness_bound"}
+"""Decisions by the names that they had in version 0.1; the next one ends them."""
 
 
 @dataclass(frozen=True)
 class Solver:
     """What all solvers have; `ampsim.data_parallel.solvers` has them.
 
-    The decisions are values of the class, or properties that options decide:
-
-    * `meets`: who exchanges: "all" ranks in a collective, or each with a "server";
-    * `sends`: what goes out: a "gradient", or the "weights" of the rank;
-    * `waits`: what holds up the next batch: "all" ranks, a "turn", a "reply", or, beside the reply,
-      a "bound" on how far a rank may be ahead of the slowest;
-    * `locks`: what a server excludes while a rank is served: other ranks from the whole "exchange",
-      or from the "update" alone, or "nothing";
-    * `period`: local steps from one exchange to the next.
+    A solver is a record of `decisions` and up to three functions: `local`, `merge` and `adopt`.
+    What it decides is a value of the class, an option or a property that bears the decision's name.
 
     Args:
         ranks: copies of the model, or groups of copies; None for as many as the workers have room
@@ -55,8 +49,8 @@ class Solver:
         inner: the schedule inside each copy. Where gradients are sent it must drain, for there is a
             gradient of a batch only then. One that does not, such as `Amp`, is let drain at each
             exchange; `period` then counts instances. Or a solver, with its `ranks`: each rank is
-            then a group of so many, which acts as one whenever they have met, and `period` counts
-            these meetings. Also a name, such as "amp", or with a colon and a schedule's
+            then a group of so many, which acts as one whenever they have reduced, and `period`
+            counts these rounds. Also a name, such as "amp", or with a colon and a schedule's
             `max_active_keys` or a solver's `ranks`, as "amp:8" or "sync-sgd:4/amp:8".
         workers_per_rank: workers that a copy is spread over; where ranks are groups, each copy in
             them.
@@ -70,18 +64,11 @@ class Solver:
     name: ClassVar[str]
     meets: ClassVar[Meets]
     sends: ClassVar[Sends]
-    waits: ClassVar[Waits]
     locks: ClassVar[Locks] = "nothing"
     is_elastic: ClassVar[bool] = False
-    """Whether a rank's step pulls it towards the centre."""
     overlaps: ClassVar[bool] = False
-    """Whether a rank sends when it takes a batch, beside computing the gradient."""
     steps_first: ClassVar[bool] = False
-    """Whether ranks meet after their own steps, instead of before."""
     reads_values: ClassVar[bool] = False
-    """Whether who exchanges what, or when, depends on weights or gradients."""
-    has_outer_step: ClassVar[bool] = False
-    """Whether what a collective gave is stepped from by an optimizer of the centre."""
 
     ranks: int | None = None
     inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
@@ -98,10 +85,20 @@ class Solver:
         require_groups(self.name, self.groups, self.inside.name if self.group is None else None)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Let it be named as what is inside another."""
+        """Let it be named as what is inside another, and take decisions by their former names."""
         super().__init_subclass__(**options)
+        for former, name in _FORMER.items():
+            if former in vars(cls) and name not in vars(cls):
+                told = f"{cls.__name__}.{former} is called {name} now; the former name goes soon"
+                warnings.warn(told, DeprecationWarning, stacklevel=2)
+                setattr(cls, name, vars(cls)[former])
         if "name" in vars(cls):
             make_known(cls)
+
+    @property
+    def decisions(self) -> Decisions:
+        """What it decides between ranks."""
+        return Decisions(**{one: getattr(self, one) for one in DECISIONS if hasattr(self, one)})
 
     def _require_inner(self) -> None:
         if isinstance(self.inner, str):
@@ -142,7 +139,7 @@ class Solver:
 
     @property
     def levels(self) -> Levels:
-        """As of `blocks_of`, where ranks are counted."""
+        """The ranks of all solvers whose ranks are groups, as `blocks_of` takes them."""
         group = self.group
         return [] if group is None else [(self.ranks or 1, self.groups), *group.levels]
 
@@ -159,18 +156,18 @@ class Solver:
 
     @property
     def admission(self) -> Admission:
-        """As of a schedule: how many instances are in flight at most; None for all workers."""
+        """How many instances are in flight at most; None for as many as all workers take."""
         inside = self.copies_per_rank * (self.inside.admission.in_flight_max or 1)
         return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
 
     @property
     def order(self) -> Order:
-        """As of the schedule inside."""
+        """What the schedule inside each copy serves first."""
         return self.inside.order
 
     @property
     def updates(self) -> Updates:
-        """As of the schedule inside."""
+        """When the schedule inside each copy updates."""
         return self.inside.updates
 
     weights = LATEST
@@ -185,74 +182,41 @@ class Solver:
     @property
     def server_count(self) -> int:
         """Workers that are servers."""
-        return 0
+        return self.decisions.servers
 
     @property
-    def exchange_period(self) -> int:
-        """Local steps from one exchange to the next."""
-        return 1
-
-    @property
-    def deals_per_exchange(self) -> int:
+    def assignments_per_exchange(self) -> int:
         """Times that a rank takes batches from one exchange to the next."""
-        is_dealt_at_once = self.group is None and self.steps_inside
-        return 1 if is_dealt_at_once else self.exchange_period
+        takes_all_at_once = self.group is None and self.steps_inside
+        return 1 if takes_all_at_once else self.decisions.period
 
     @property
-    def batches_per_deal(self) -> int:
+    def batches_per_assignment(self) -> int:
         """Batches that a rank takes at once: all up to an exchange, where it never drains.
 
-        Of a group, all up to the meeting of its ranks.
+        Of a group, all up to the all-reduce of its ranks.
         """
         if self.group is not None:
-            of_each = self.group.batches_per_deal * self.group.deals_per_exchange
+            of_each = self.group.batches_per_assignment * self.group.assignments_per_exchange
             return (self.group.ranks or 1) * of_each
         admission = self.inside.admission
-        return (admission.in_flight_max or 1) if admission.drains else self.exchange_period
-
-    @property
-    def asks_first(self) -> bool:
-        """Whether a rank asks a server for the centre, and sends a parcel made with the answer."""
-        return False
-
-    @property
-    def bound(self) -> int | None:
-        """How many batches a rank may be ahead of the slowest; None for any number."""
-        return None
-
-    @property
-    def collective_name(self) -> str:
-        """How ranks add up what they have, where they meet."""
-        return "ring"
-
-    @property
-    def group_size(self) -> int | None:
-        """Ranks in a group of a hierarchical collective."""
-        return None
-
-    @property
-    def bytes_per_bucket(self) -> int | None:
-        """How large a message of a collective is at least; None for one of all layers."""
-        return None
-
-    @property
-    def overlaps_backward(self) -> bool:
-        """Whether a collective begins while ranks still compute gradients of other layers."""
-        return False
-
-    @property
-    def sent_share(self) -> float | None:
-        """The share of each gradient's entries that is sent; None where all are, as they are."""
-        return None
-
-    @property
-    def spare_ranks(self) -> int:
-        """Ranks that a meeting does not wait for."""
-        return 0
+        return (admission.in_flight_max or 1) if admission.drains else self.decisions.period
 
     def pull(self, ranks: int) -> float:
         """Alpha of elastic averaging, the moving rate."""
         return 0.0
+
+    def optimizer(self, own: Optimizer) -> Optimizer:
+        """What steps by gradients: the model's `own` optimizer, unless the solver has another.
+
+        Raises:
+            OptionError: the solver's does not go with the model's.
+        """
+        return own
+
+    def outer(self) -> Optimizer:
+        """What makes the centre's own steps, where the solver has an outer step."""
+        return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
         """How many ranks there are on so many workers.
@@ -273,20 +237,20 @@ class Solver:
         Args:
             theta: its weights.
             gradient: of its batch.
-            centre: what it was told of the centre, or the parcel where it `asks_first`; None where
-                it does not exchange.
+            centre: what it was told of the centre, or what it pushed where the worker takes the
+                difference; None where it does not exchange.
             pull: alpha of elastic averaging.
             step: the optimizer.
         """
         return step(gradient, theta)
 
-    def parcel(self, theta: Vector, reply: Vector, pull: float) -> Vector:
-        """What a rank sends that `asks_first`, of its weights and the centre that it was told."""
+    def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
+        """What a rank sends that has asked for the centre, of its weights and the answer."""
         return theta
 
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
-        """The centre after a rank's parcel, or after the weighted mean of all ranks' parcels."""
-        return step(parcel, centre)
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
+        """The centre after what a rank pushed, or after the weighted mean of all ranks' vectors."""
+        return step(pushed, centre)
 
     def merge_rate(self, rate: float, staleness: int) -> float:
         """The learning rate with which a server applies a gradient of this staleness."""
@@ -295,3 +259,124 @@ class Solver:
     def adopt(self, theta: Vector, reply: Vector) -> Vector:
         """A rank's weights after the answer."""
         return reply
+
+
+@dataclass(frozen=True)
+class Served(Solver):
+    """A solver whose ranks exchange with servers.
+
+    Args:
+        servers: workers that are servers, the last of the cluster. Each has a part of the
+            parameters: whole nodes, about as many parameters as the others.
+    """
+
+    meets: ClassVar[Meets] = "server"
+
+    servers: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        require_count("servers", self.servers)
+
+
+@dataclass(frozen=True)
+class Sparsified(Solver):
+    """A solver of gradients that may be sent in part (`ampsim.data_parallel.top_k`).
+
+    In a collective, each rank gets the entries of all others by a ring all-gather and adds them up,
+    as a sum of sparse vectors is not as sparse as they are. A server is sent entries, and answers
+    with all weights.
+
+    Args:
+        compression: the share of each node's gradient that a rank sends, the entries of the largest
+            magnitude; it adds the others to its next gradient. None to send all as it is, without
+            indices.
+    """
+
+    compression: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        share = self.compression
+        if share is None:
+            return
+        if not 0 < share <= 1:
+            raise OptionError(
+                f"{self.name}: compression must be a number > 0 and <= 1, the share of entries "
+                f"that is sent, got {shown(share)}; try 0.01"
+            )
+        fault = self._fault_of_compression()
+        if fault is not None:
+            raise OptionError(f"{self.name}: {fault}, or leave compression out")
+
+    def _fault_of_compression(self) -> str | None:
+        """Why entries cannot be sent, and what to take; None if they can."""
+        decisions = self.decisions
+        if decisions.sends != "gradient":
+            return "compression is of gradients, but ranks send weights; take AsyncSGD or SyncSGD"
+        if decisions.collective != "ring":
+            return (
+                "compression gathers the entries of all ranks along a ring, and does not go with "
+                f"collective={decisions.collective!r}; take collective='ring'"
+            )
+        if decisions.overlap:
+            return (
+                "compression chooses entries when the backward pass is over, and does not go with "
+                "overlap; leave overlap out"
+            )
+        if decisions.backup_ranks:
+            return (
+                "compression keeps back what a rank that is cancelled would lose, and does not go "
+                "with backup_ranks; leave backup_ranks out"
+            )
+        if self.group is not None:
+            return (
+                "compression is of ranks that are one copy each, not of groups; give it to the "
+                f"solver inside, as inner={type(self.group).__name__}(ranks=4, compression=0.01)"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class Collected(Solver):
+    """A solver whose ranks exchange in a collective.
+
+    Args:
+        collective: "ring", "tree", "halving-doubling", "hierarchical" or "star".
+        ranks_per_group: ranks in a group of a hierarchical collective.
+        bucket_bytes: layers share a message, from the last layer on, until it has so many bytes; 0
+            for a message of each layer, None for one of all.
+    """
+
+    meets: ClassVar[Meets] = "all"
+
+    collective: str = field(default="ring", kw_only=True)
+    ranks_per_group: int | None = field(default=None, kw_only=True)
+    bucket_bytes: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.collective not in COLLECTIVES:
+            raise OptionError(one_of("collective", self.collective, COLLECTIVES))
+        if self.ranks_per_group is not None:
+            require_count("ranks_per_group", self.ranks_per_group)
+        if self.bucket_bytes:
+            require_count("bucket_bytes", self.bucket_bytes)
+        is_grouped = self.collective == "hierarchical"
+        if is_grouped != (self.ranks_per_group is not None):
+            said = "needs ranks_per_group, such as 4" if is_grouped else "has no groups"
+            raise OptionError(
+                f"collective {self.collective!r} {said}, got ranks_per_group="
+                f"{self.ranks_per_group}; ranks_per_group goes with collective='hierarchical'"
+            )
+        if self.ranks is not None:
+            COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
+
+    def ranks_on(self, workers: int) -> int:
+        """How many ranks there are on so many workers; the collective must fit them."""
+        ranks = super().ranks_on(workers)
+        COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
+        return ranks

@@ -1,4 +1,4 @@
-"""The collectives of one column of workers, one bucket after the other.
+"""Vectors that a collective sends in hops, one after the other.
 
 A bucket is a message that several layers share. Buckets go in the order in which they are offered,
 each when the one before it has ended: with e the end, r when all ranks have a bucket's gradients
@@ -17,12 +17,102 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES, Collective
-from ampsim.data_parallel.columns import uniform_way
-from ampsim.data_parallel.hop_run import HopRun
+from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.rank import Rank
 from ampsim.data_parallel.setting import Setting
-from ampsim.trace import Cause, of_transfer
+from ampsim.hardware import Way
+from ampsim.trace import Cause
+
+
+def columns_of(ranks: Sequence[Rank]) -> list[tuple[list[int], list[int]]]:
+    """The workers that host the same nodes, one of each rank, and the vectors that lie there."""
+    each = [rank.vectors_on() for rank in ranks]
+    first = list(each[0].items())
+    columns: list[tuple[list[int], list[int]]] = []
+    for position, (_worker, places) in enumerate(first):
+        columns.append(([list(one)[position] for one in each], places))
+    return columns
+
+
+def uniform_way(setting: Setting, workers: Sequence[int]) -> Way | None:
+    """The way between any two, where all are alike and nobody else's messages are on them.
+
+    None where they are not, and only messages tell how long a collective takes.
+    """
+    cluster = setting.cluster
+    if cluster.has_shared_bandwidth or cluster.messages is not None:
+        return None
+    if len(workers) == 1:
+        return Way(0.0, ())
+    chosen, pairs = set(workers), len(workers) * (len(workers) - 1)
+    own = [one.link for one in cluster.links if one.source in chosen and one.target in chosen]
+    is_uniform = not own or (len(own) == pairs and all(one == own[0] for one in own))
+    return cluster.way_between(workers[0], workers[1]) if is_uniform else None
+
+
+class HopRun:
+    """The hops of one collective.
+
+    Args:
+        hops: all of them.
+        workers: of each rank.
+        part_bytes: of one part of the vector.
+        setting: the machine.
+        done: called with a rank and a cause when the last hop has come to it.
+    """
+
+    def __init__(
+        self,
+        hops: Sequence[Hop],
+        workers: Sequence[int],
+        part_bytes: int,
+        setting: Setting,
+        done: Callable[[int, Cause], None],
+    ) -> None:
+        self._hops, self._workers, self._part_bytes = hops, workers, part_bytes
+        self._setting = setting
+        self._done = done
+        self._missing = [len(hop.after) for hop in hops]
+        self._next: list[list[int]] = [[] for _ in hops]
+        self._coming = [0] * len(workers)
+        for number, hop in enumerate(hops):
+            self._coming[hop.target] += 1
+            for before in hop.after:
+                self._next[before].append(number)
+        self._ready: deque[tuple[int, Cause]] = deque()
+        self._is_sending = False
+
+    def start(self, cause: Cause) -> None:
+        """Send what waits for nothing."""
+        for rank, coming in enumerate(self._coming):
+            if not coming:
+                self._done(rank, cause)
+        self._ready += [(number, cause) for number, left in enumerate(self._missing) if not left]
+        self._send_ready()
+
+    def _send_ready(self) -> None:
+        """Send what is ready; on free links that makes more ready, one after the other."""
+        if self._is_sending:
+            return
+        self._is_sending = True
+        while self._ready:
+            number, cause = self._ready.popleft()
+            hop = self._hops[number]
+            ends = (self._workers[hop.source], self._workers[hop.target])
+            size_bytes = round(hop.parts * self._part_bytes)
+            self._setting.send(ends, size_bytes, cause, partial(self._arrived, number))
+        self._is_sending = False
+
+    def _arrived(self, number: int, cause: Cause) -> None:
+        for following in self._next[number]:
+            self._missing[following] -= 1
+            if not self._missing[following]:
+                self._ready.append((following, cause))
+        target = self._hops[number].target
+        self._coming[target] -= 1
+        if not self._coming[target]:
+            self._done(target, cause)
+        self._send_ready()
 
 
 class _Offer(NamedTuple):
@@ -50,7 +140,7 @@ def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
 
     A bucket is full when it has `bucket_bytes`: 0 is one a layer, None one for all.
     """
-    limit = setting.solver.bytes_per_bucket
+    limit = setting.decisions.bucket_bytes
     if limit is None:
         return [list(places)]
     buckets: list[list[int]] = [[]]
@@ -85,8 +175,8 @@ class Stream:
         self.buckets = buckets_of(places, setting)
         self._sizes = [sum(map(setting.sent_bytes_of, one)) for one in self.buckets]
         self._whole_bytes = sum(map(setting.bytes_of, places))
-        is_whole = setting.share is None
-        self._collective = COLLECTIVES[setting.solver.collective_name] if is_whole else ALL_GATHER
+        is_whole = setting.decisions.compression is None
+        self._collective = COLLECTIVES[setting.decisions.collective] if is_whole else ALL_GATHER
         self._way = uniform_way(setting, workers)
         self._offers: deque[_Offer] = deque()
         self._is_busy = False
@@ -117,7 +207,8 @@ class Stream:
         self._run(offer if cause is None else offer._replace(cause=cause))
 
     def _run(self, offer: _Offer) -> None:
-        setting, count, group = self._setting, len(self._workers), self._setting.solver.group_size
+        setting, count = self._setting, len(self._workers)
+        group = setting.decisions.ranks_per_group
         size_bytes, collective = offer.size_bytes, offer.collective
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
         part_bytes = size_bytes
@@ -141,11 +232,11 @@ class Stream:
         if not formula_s:
             self._ended(offer.came, offer.cause)
             return
-        transfer = of_transfer(setting.recorder.transfers.count)
         pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
         times = (now_s, now_s + formula_s, now_s, now_s + held_s)
         places = (setting.centre_place, setting.centre_place)
-        setting.recorder.transfers.append((*places, size_bytes, *times, *pair, offer.cause))
+        sent = (*places, size_bytes, *times, *pair, offer.cause)
+        transfer = setting.fabric.transfers.add(sent)
 
         def end() -> None:
             self._ended(offer.came, transfer)

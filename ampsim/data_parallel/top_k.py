@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from ampsim.data_parallel.solver import Vector
+from ampsim.data_parallel.decisions import Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode, Work
 

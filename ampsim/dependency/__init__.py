@@ -1,11 +1,9 @@
 """The dependency engine: programs written in order, run as what they read and mutate allows."""
 
-from ampsim.dependency.array import Array
-from ampsim.dependency.arrays import Arrays, Named
-from ampsim.dependency.case_study import CaseStudy
+from ampsim.dependency.array import Array, Arrays, Named
+from ampsim.dependency.case_study import CaseStudy, fullc_backward, fullc_forward, loss_gradient
 from ampsim.dependency.engine import DependencyEngine
 from ampsim.dependency.expression import Expression, summed
-from ampsim.dependency.layers import fullc_backward, fullc_forward, loss_gradient
 from ampsim.dependency.operation import Variable
 from ampsim.dependency.policies import POLICIES, Naive, PerDevice, Policy, Pooled
 from ampsim.dependency.resources import Random, Workspace

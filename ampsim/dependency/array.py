@@ -1,22 +1,29 @@
-"""An array at one place, and the operations that expressions of arrays become."""
+"""Arrays on devices, and the operations that they push.
+
+``weight[gpu0]`` is the array of that name at that place. Assigning an expression to one pushes the
+operation that computes it there; what it needs from elsewhere is copied first. Statements may
+stand as the design notes of MXNet's engine write them (see `ampsim.dependency.CaseStudy`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ampsim.dependency.engine import DependencyEngine
 from ampsim.dependency.expression import Expression, Operand, Shape, not_possible, summed
 from ampsim.dependency.operation import Variable
-from ampsim.dependency.places import ARRAYS
+from ampsim.dependency.places import ARRAYS, Place
+from ampsim.dependency.refusals import require_ended
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST
 from ampsim.ir.work import NO_WORK, Work
-from ampsim.shown import shown
+from ampsim.text import shown
+from ampsim.user_code import place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +96,16 @@ class Array(Operand):
 
     @property
     def value(self) -> Any:
-        """Its numbers, as far as operations have run; None before any, or where none are kept."""
-        if self.whole is None:
-            return self._value
-        return None if self.whole.value is None else self.whole.value[self.rows]
+        """Its numbers, as far as operations have run; None before any, or where none are kept.
+
+        They cannot be written to: an operation assigns others.
+        """
+        held = self._value if self.whole is None else self.whole._value
+        if held is None:
+            return None
+        numbers = held.view() if self.whole is None else held[self.rows]
+        numbers.flags.writeable = False
+        return numbers
 
     def numpy(self) -> np.ndarray:
         """Wait for what was pushed until now, and return a copy of the numbers.
@@ -236,7 +249,14 @@ class Array(Operand):
             self.context.engine.memory(self.place).take(ARRAYS, self.size_bytes)
             self._held_bytes = self.size_bytes
         if self.context.is_numeric:
-            self._value = compute(*(one.value for one in inputs))
+            try:
+                given = compute(*(one.value for one in inputs))
+            except ValueError as error:
+                if "read-only" in str(error):
+                    raise _written_to(inputs, error) from error
+                raise
+            require_ended(given)
+            self._value = None if given is None else np.asarray(given)
 
     def _free(self) -> None:
         self.context.engine.memory(self.place).give(ARRAYS, self._held_bytes)
@@ -245,6 +265,15 @@ class Array(Operand):
     def __repr__(self) -> str:
         """Name it."""
         return f"Array({self.name!r}, shape={self.shape})"
+
+
+def _written_to(inputs: Sequence[Array], error: ValueError) -> OptionError:
+    """The line on a function that writes to what it reads."""
+    place = place_of(error)
+    return OptionError(
+        f"it writes to what it reads ({', '.join(one.name for one in inputs)}); return another "
+        "array instead, such as one of np.array(values)" + (f" ({place})" if place else "")
+    )
 
 
 def require_array(given: object, word: str) -> Array:
@@ -261,3 +290,70 @@ def require_array(given: object, word: str) -> Array:
 def place_word(place: int) -> str:
     """What names of arrays call a place."""
     return "cpu" if place == HOST else f"gpu{place}"
+
+
+_HOST: Final = "host"
+_DTYPES: Final = ("float16", "float32", "float64")
+
+
+class Arrays:
+    """The arrays of one engine.
+
+    Args:
+        engine: pushes their operations.
+        dtype: what their elements are.
+        is_numeric: whether numbers are computed; otherwise operations only take time and memory.
+
+    Raises:
+        OptionError: an argument is none of these.
+    """
+
+    def __init__(
+        self, engine: DependencyEngine, *, dtype: str = "float64", is_numeric: bool = True
+    ) -> None:
+        if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
+        self._context = Context(engine, np.dtype(_number_type(dtype)), is_numeric)
+
+    def new(self, *names: str) -> list[Named]:
+        """A name for arrays at any place, for each of these."""
+        return [Named(self._context, name) for name in names]
+
+
+class Named:
+    """Arrays of one name, at most one at each place.
+
+    Args:
+        context: what they have in common with others.
+        name: what records call them, with their place.
+    """
+
+    __slots__ = ("_at", "_context", "name")
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._context, self.name = context, name
+        self._at: dict[int, Array] = {}
+
+    def __getitem__(self, place: Place | slice) -> Array:
+        """The array at a place; with a slice, these rows of the host's."""
+        if isinstance(place, slice):
+            return self[_HOST][place]
+        index = self._context.engine.place(place)
+        if index not in self._at:
+            self._at[index] = Array(self._context, f"{self.name}[{place_word(index)}]", index)
+        return self._at[index]
+
+    def __setitem__(self, place: Place, value: Expression | Array | np.ndarray) -> None:
+        """Compute an expression, or copy an array, into the array at a place."""
+        self[place].assign(value)
+
+
+def _number_type(dtype: object) -> str:
+    """The name of a type of numbers.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
+        raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
+    return dtype

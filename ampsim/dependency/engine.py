@@ -13,7 +13,7 @@ from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
 from ampsim.dependency.log import variable_name
-from ampsim.dependency.operation import Copy, Cost, Deletion, Operation, Variable, Wait
+from ampsim.dependency.operation import CopyOperation, Cost, Deletion, Operation, Variable, Wait
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (
@@ -128,7 +128,7 @@ class DependencyEngine:
                 deleted, or is named twice.
         """
         lane = self._places.compute_lane(on)
-        if function is not None and not callable(function):
+        if function is not None:
             require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
@@ -174,7 +174,7 @@ class DependencyEngine:
             )
         require_function(function, is_optional=True)
         lane = self._places.copy_lane(*places)
-        operation = self._operation(function, reads, mutates, lane, Copy)
+        operation = self._operation(function, reads, mutates, lane, CopyOperation)
         operation.channel = self._places.channel(*places)
         operation.cost = Cost(bytes=size_of(size_bytes))
         if name is not None or priority:

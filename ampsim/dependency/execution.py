@@ -1,20 +1,170 @@
-"""Running: operations are numbered, start, end and fail; time passes while somebody waits."""
+"""Execution of operations: their turns on variables, their lanes, and the host.
+
+Each variable has a queue. What reads at its head may go all at once, what mutates goes alone, and
+no reader overtakes a mutation that was pushed before it. An operation counts the variables that
+have not given it its turn; at none it is ready. The rules are those of MXNet's engine
+(`src/engine/threaded_engine.cc`), which "Dependency Engine for Deep Learning" describes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from ampsim.clock import Clock, Signal
-from ampsim.dependency.host import Host
+from ampsim.dependency.lane import Gated
 from ampsim.dependency.log import OperationLog
-from ampsim.dependency.operation import Failure, Operation, Variable
+from ampsim.dependency.operation import Operation, OperationFailure, Variable
 from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
-from ampsim.dependency.tracking import enqueue, release
+from ampsim.dependency.refusals import require_ended
 from ampsim.errors import AmpsimError, OptionError, OutOfMemoryError, SimulationError
-from ampsim.machine import Processor
+from ampsim.machine import Begun, Processor
 from ampsim.trace import START, Cause
 from ampsim.user_code import told
+
+Ready: TypeAlias = Callable[[Operation], None]
+
+
+def enqueue(operation: Operation, ready: Ready) -> None:
+    """Put an operation into the queues of its variables; call `ready` if it need not wait.
+
+    One more than its variables is counted until it stands in all of the queues, so that it never
+    starts half registered.
+    """
+    used, reads = operation.used, operation.read_count
+    waits = len(used)
+    for variable in used[:reads]:
+        if variable.writer is not None or variable.queue:
+            variable.queue.append(operation)
+        else:
+            variable.readers += 1
+            waits -= 1
+    for variable in used[reads:]:
+        if variable.writer is not None or variable.readers or variable.queue:
+            variable.queue.append(None)
+            variable.queue.append(operation)
+        else:
+            variable.writer = operation
+            waits -= 1
+    operation.waits = waits
+    if not waits:
+        ready(operation)
+
+
+def release(operation: Operation, ready: Ready) -> None:
+    """Take an operation that has ended out of its queues, and give others their turn."""
+    used, reads = operation.used, operation.read_count
+    for variable in used[:reads]:
+        variable.readers -= 1
+        if variable.queue and not variable.readers:
+            _let_mutate(variable, operation, ready)
+    for variable in used[reads:]:
+        variable.version += 1
+        variable.writer = None
+        queue = variable.queue
+        while queue and (reader := queue[0]) is not None:
+            queue.popleft()
+            variable.readers += 1
+            reader.waits -= 1
+            if not reader.waits:
+                _note_ready(reader, operation, variable, ready)
+        if queue and not variable.readers:
+            _let_mutate(variable, operation, ready)
+
+
+def _let_mutate(variable: Variable, ended: Operation, ready: Ready) -> None:
+    """The first in the queue mutates, alone."""
+    mark, following = variable.queue.popleft(), variable.queue.popleft()
+    assert mark is None and following is not None, f"{variable}: its queue begins with a reader"
+    variable.writer = following
+    following.waits -= 1
+    if not following.waits:
+        _note_ready(following, ended, variable, ready)
+
+
+def _note_ready(operation: Operation, ended: Operation, variable: Variable, ready: Ready) -> None:
+    """The last variable has given an operation its turn."""
+    operation.waited_for = ended.number
+    operation.waited_variable = variable.number
+    ready(operation)
+
+
+class Host:
+    """Pushes, one after the other: the `Tasks` of the host's processor.
+
+    Args:
+        processor: the thread.
+        clock: whose time passes.
+        push_s: what a push costs.
+        enqueue: puts an operation into its queues.
+        is_synchronous: whether a push returns only when its operation has ended.
+
+    Attributes:
+        is_immediate: whether pushes take no time and never wait.
+        awaited: the operation whose end it waits for.
+    """
+
+    def __init__(
+        self,
+        processor: Processor,
+        clock: Clock,
+        push_s: float,
+        enqueue: Callable[[Operation], None],
+        *,
+        is_synchronous: bool,
+    ) -> None:
+        self._processor, self._clock = processor, clock
+        self._push_s, self._enqueue = push_s, enqueue
+        self._is_synchronous = is_synchronous
+        self.is_immediate = not push_s and not is_synchronous
+        self._pushes: deque[Operation] = deque()
+        self.awaited: Operation | None = None
+        self._since_s = -1.0
+        self._cause: Cause = START
+        self.queues: dict[Any, Any] = {0: Gated(self._pushes, self._is_free)}
+
+    def _is_free(self) -> bool:
+        return self.awaited is None
+
+    def put(self, operation: Operation) -> None:
+        """Take an operation to push; not called where that `is_immediate`."""
+        self._pushes.append(operation)
+        self._processor.wake()
+
+    def begin(self, kind: Any, queue: Any) -> Begun:
+        """Push the first; a wait costs nothing but the time that it lasts."""
+        operation = self._pushes.popleft()
+        operation.push_start_s = now_s = self._clock.now
+        if self._since_s == now_s:
+            operation.push_cause = self._cause
+        return (0.0 if operation.is_wait else self._push_s), operation
+
+    def end(self, task: Begun) -> None:
+        """The push has ended: the operation stands in its queues."""
+        operation: Operation = task[1]
+        operation.pushed_s = self._since_s = self._clock.now
+        self._cause = operation.push_row
+        if self._is_synchronous:
+            self.awaited = operation
+        self._enqueue(operation)
+
+    @property
+    def has_free(self) -> bool:
+        """Never."""
+        return False
+
+    def do_free(self, now_s: float) -> None:
+        """Nothing: pushes wait for each other even where they cost nothing."""
+
+    def go_on(self) -> None:
+        """Push the next: the operation has ended that the host waits for."""
+        assert self.awaited is not None, "the host waits for no operation"
+        self._since_s, self._cause = self._clock.now, self.awaited.row
+        self.awaited = None
+        if self._pushes:
+            self._processor.wake()
 
 
 class Execution:
@@ -37,7 +187,7 @@ class Execution:
     def __init__(self, clock: Clock, places: Places, policy: Policy, push_s: float) -> None:
         self.log = OperationLog()
         self.pending = 0
-        self.failures: list[Failure] = []
+        self.failures: list[OperationFailure] = []
         self.running: Operation | None = None
         self.after: Cause = START
         self._clock, self._places = clock, places
@@ -93,16 +243,18 @@ class Execution:
         operation.start_s = self._clock.now
         if self.failures and not operation.is_tolerant and _is_spoilt(operation):
             return False
-        function = operation.function
+        function: Callable[[], object] | None = operation.function
         if function is None:
             return True
         self.running = operation
         try:
-            function()
+            returned = function()
+            if returned is not None:
+                require_ended(returned)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a user's code may raise anything
-            failure = Failure(operation, operation.start_s, error)
+            failure = OperationFailure(operation, operation.start_s, error)
             self.failures.append(failure)
             _spoil(operation, failure)
             return False
@@ -171,7 +323,7 @@ class Execution:
             raise OptionError("this engine was interrupted; make a new one")
 
 
-def error_of(failure: Failure, *others: Failure) -> SimulationError:
+def error_of(failure: OperationFailure, *others: OperationFailure) -> SimulationError:
     """The line on a failure, and on how many others; all of them are told then."""
     failure.is_told = True
     for other in others:
@@ -202,7 +354,7 @@ def _is_spoilt(operation: Operation) -> bool:
     return False
 
 
-def _spoil(operation: Operation, failure: Failure) -> None:
+def _spoil(operation: Operation, failure: OperationFailure) -> None:
     """What a failed operation was to mutate has no value from now on."""
     operation.failure = failure
     for variable in operation.mutates:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.ir.work import NO_WORK, Work
-from ampsim.shown import shown
+from ampsim.text import shown
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -81,9 +81,7 @@ class Lane:
         self.free.append(operation)
         for processor in self.processors:
             if not processor.is_busy:
-                if not processor.is_listed:
-                    processor.is_listed = True
-                    self._instant.waiting.append(processor)
+                self._instant.add(processor)
                 return
 
 
@@ -111,6 +109,11 @@ class Computing:
     def end(self, task: Begun) -> None:
         """Finish it."""
         self._runs.finish(task[1])
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a ready operation waits that takes no time."""
+        return bool(self._lane.free)
 
     def do_free(self, now_s: float) -> None:
         """Do what takes no time, in the order in which it became ready."""
@@ -163,6 +166,11 @@ class Copying:
 
     def end(self, task: Begun) -> None:
         """Nothing: a copy ends when it has arrived."""
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a ready operation waits that takes no time."""
+        return bool(self._lane.free)
 
     def do_free(self, now_s: float) -> None:
         """Do copies over links that take no time."""

@@ -57,7 +57,7 @@ class Variable:
         self.readers = 0
         self.writer: Operation | None = None
         self.queue: deque[Operation | None] = deque()
-        self.failure: Failure | None = None
+        self.failure: OperationFailure | None = None
 
     def __repr__(self) -> str:
         """Name it."""
@@ -70,7 +70,7 @@ class Variable:
 
 
 @dataclass(slots=True)
-class Failure:
+class OperationFailure:
     """What the function of an operation raised.
 
     Attributes:
@@ -168,7 +168,7 @@ class Operation:
         self.priority: float = 0
         self.waited_for = self.waited_variable = START
         self.thread = lane.first_row
-        self.failure: Failure | None = None
+        self.failure: OperationFailure | None = None
         self.pushes: list[Operation] | None = None
 
     @property
@@ -202,7 +202,7 @@ class Operation:
         return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
 
 
-class Copy(Operation):
+class CopyOperation(Operation):
     """One that sends bytes from a place to another."""
 
     __slots__ = ("channel", "transfer")

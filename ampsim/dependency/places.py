@@ -1,27 +1,118 @@
-"""Places: lanes, threads and memory of each worker and of the host, and what work costs there."""
+"""Places where operations run: devices and the host, with their lanes and memory.
+
+A device whose file names `dispatch_s` issues its operations one by one, each when all its variables
+have given it its turn; so it never waits for that while it has work (docs/decisions/0014).
+"""
 
 from __future__ import annotations
 
 from array import array
+from heapq import heappop, heappush
 from numbers import Integral
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.dispatch import IssuedLane, Issuing
-from ampsim.dependency.lane import Computing, Copying, Lane, Runs
-from ampsim.dependency.operation import Cost
+from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runs, entry
+from ampsim.dependency.operation import Cost, Operation
 from ampsim.dependency.policies.base import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
 from ampsim.hardware.network import Share
 from ampsim.ir.work import Work
-from ampsim.machine import Channel, Fabric, Instant, Memory, Processor, paced
+from ampsim.machine import Begun, Channel, Fabric, Instant, Memory, Processor, paced
 from ampsim.machine.first_come import Holder, QueuedChannel
 from ampsim.machine.outages import has_outages
-from ampsim.shown import shown
+from ampsim.text import shown
 from ampsim.trace import Recorder
+
+
+class IssuedLane(Lane):
+    """A lane that computes, whose operations are issued before they wait for a thread.
+
+    Attributes:
+        issuing: takes what is to be issued; set when the lane is wired.
+    """
+
+    __slots__ = ("issuing",)
+
+    def __init__(self, place: int, kind: str, first_row: int, instant: Instant) -> None:
+        super().__init__(place, kind, first_row, instant)
+        self.issuing: Issuing
+
+    def put(self, operation: Operation) -> None:
+        """Take an operation that is ready; what takes no time needs not be issued."""
+        if operation.cost.seconds:
+            self.issuing.add(operation)
+        else:
+            super().put(operation)
+
+    def put_issued(self, operation: Operation) -> None:
+        """Take one that was issued."""
+        super().put(operation)
+
+
+class Issuing:
+    """Issues the operations of one lane: the `Tasks` of one processor.
+
+    Args:
+        lane: whose operations.
+        row: its number among all threads.
+        dispatch_s: what it takes to issue one.
+        runs: knows which will be skipped.
+        processor: does it.
+        clock: whose time passes.
+        records: gets (operation, row, start in s, end in s) of each, one after the other.
+    """
+
+    __slots__ = (
+        "_clock", "_dispatch_s", "_lane", "_processor", "_records", "_row", "_runs", "_waiting",
+        "queues",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lane: IssuedLane,
+        row: int,
+        dispatch_s: float,
+        runs: Runs,
+        *,
+        processor: Processor,
+        clock: Clock,
+        records: array[float],
+    ) -> None:
+        self._lane, self._row, self._dispatch_s, self._runs = lane, row, dispatch_s, runs
+        self._processor, self._clock, self._records = processor, clock, records
+        self._waiting: list[Entry] = []
+        self.queues: dict[Any, Any] = {0: self._waiting}
+
+    def add(self, operation: Operation) -> None:
+        """Let an operation wait until it is issued."""
+        heappush(self._waiting, entry(operation))
+        self._processor.wake()
+
+    def begin(self, kind: Any, queue: Any) -> Begun:
+        """Issue the most urgent; one that will be skipped takes no time."""
+        operation = heappop(self._waiting)[3]
+        seconds = 0.0 if self._runs.will_skip(operation) else self._dispatch_s
+        return seconds, (operation, self._clock.now)
+
+    def end(self, task: Begun) -> None:
+        """Hand it to the threads."""
+        operation, start_s = task[1]
+        if task[0]:
+            self._records.extend((operation.number, self._row, start_s, self._clock.now))
+        self._lane.put_issued(operation)
+
+    @property
+    def has_free(self) -> bool:
+        """Never."""
+        return False
+
+    def do_free(self, now_s: float) -> None:
+        """Nothing: what takes no time is not issued."""
+
 
 Place: TypeAlias = int | Literal["host"]
 """Where an operation runs: a worker's index, or the host, which is "host" or -1."""
@@ -37,7 +128,7 @@ _COSTS_MAX: Final = 1 << 14
 _WORK_FIELDS: Final = ("flop", "bytes", "operations", "weight_bytes")
 
 
-class Row(NamedTuple):
+class Thread(NamedTuple):
     """One thread: a row of a chart."""
 
     place: int
@@ -85,7 +176,7 @@ class Places:
         self._varying = cluster.model_copy(update={"host": host})
         self._clock, self._seed = clock, seed
         self.instant = Instant(clock)
-        self.rows: list[Row] = [Row(HOST, "push", 0)]
+        self.rows: list[Thread] = [Thread(HOST, "push", 0)]
         self.recorder = Recorder((), cluster.workers)
         self.fabric = Fabric(cluster, clock, self.recorder, self.instant.settle, seed=seed)
         self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
@@ -151,7 +242,7 @@ class Places:
             share = Share((*pair, "copy lane"), device.copy_bandwidth_bytes_per_s)
             self._copy_lanes[pair] = QueuedChannel(
                 Way(device.copy_latency_s, (share,)), [Holder()], pair, self._clock,
-                recorder=self.recorder, settle=self.instant.settle,
+                transfers=self.fabric.transfers, settle=self.instant.settle,
             )  # fmt: skip
         return self._copy_lanes[pair]
 
@@ -210,7 +301,7 @@ class Places:
     def _lane(self, place: int, kind: str, threads: int, runs: Runs) -> Lane:
         """A lane with its threads at work."""
         first = len(self.rows)
-        self.rows += [Row(place, kind, thread) for thread in range(threads)]
+        self.rows += [Thread(place, kind, thread) for thread in range(threads)]
         device = self._device(place) if kind == "compute" else None
         is_issued = device is not None and device.dispatch_s > 0
         lane = (IssuedLane if is_issued else Lane)(place, kind, first, self.instant)
@@ -236,7 +327,7 @@ class Places:
             lane, len(self.rows), dispatch_s, runs, processor=processor, clock=self._clock,
             records=self.dispatches,
         )  # fmt: skip
-        self.rows.append(Row(lane.place, "dispatch", 0))
+        self.rows.append(Thread(lane.place, "dispatch", 0))
         tasks = paced(
             lane.issuing, processor, self._clock, self._varying, seed=self._seed, computes=False
         )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from ampsim.arguments import as_float
 from ampsim.dependency.operation import Variable
 from ampsim.errors import OptionError
-from ampsim.shown import shown
+from ampsim.text import shown
 
 COUNT_MAX: Final = 10**18
 """Most bytes or FLOP of one operation: what a column of 64 bits adds up without care (chosen)."""
+
+_SUSPENDS: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_REMEDY: Final = "give a plain function, and push each of its steps"
 
 
 def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
@@ -64,14 +69,38 @@ def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[
 
 
 def require_function(function: object, *, is_optional: bool = False) -> None:
-    """A function is one.
+    """A function is one that runs to its end when it is called.
 
     Raises:
-        OptionError: it is not.
+        OptionError: it is none, or a generator or coroutine, which would not have run yet.
     """
-    if not callable(function) and not (is_optional and function is None):
+    if not callable(function):
+        if is_optional and function is None:
+            return
         options = "a function without arguments" + (" or None" if is_optional else "")
         raise OptionError(f"function must be {options}, got {shown(function)}")
+    plain: Any = function
+    while isinstance(plain, partial):
+        plain = cast("Any", plain).func
+    code = getattr(plain, "__code__", None) or getattr(type(plain).__call__, "__code__", None)
+    if code is not None and code.co_flags & _SUSPENDS:
+        raise OptionError(
+            f"function must run to its end when it is called, got {shown(plain)}, which is a "
+            f"generator or coroutine; {_REMEDY}"
+        )
+
+
+def require_ended(returned: object) -> None:
+    """What a function returned is no generator or coroutine, of which nothing has run yet.
+
+    Raises:
+        OptionError: it is.
+    """
+    if isinstance(returned, Generator | Coroutine | AsyncGenerator):
+        if not isinstance(returned, AsyncGenerator):
+            cast("Any", returned).close()  # else Python warns that nobody awaited it
+        kind = type(cast("object", returned)).__name__
+        raise OptionError(f"it returned a {kind}, of which nothing has run; {_REMEDY}")
 
 
 def require_name(name: object) -> None:

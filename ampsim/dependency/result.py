@@ -1,38 +1,240 @@
-"""What a program on the engine leaves behind: its operations, the path that bounds it, memory."""
+"""The result of a program: operations, queues, and the path that took the time.
+
+A push and an operation have a span each, in turn: those of operation n have the numbers 2n and
+2n + 1. Spans of what was issued on a lane of its own come behind all these. A copy that crossed a
+link is a transfer, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
 from ampsim.dependency.log import OperationLog, Uses, variable_name
-from ampsim.dependency.places import Places, Row
+from ampsim.dependency.places import CATEGORIES, Places, Thread
 from ampsim.dependency.policies import Policy
-from ampsim.dependency.queues import Use, Waiter, queues_at, text_of, uses_of
-from ampsim.dependency.records import (
-    TIMES,
-    behind_of,
-    busy_s_of,
-    columns_of,
-    dispatches_of,
-    memory_of,
-    path_kinds_of,
-    records_of,
-)
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST
-from ampsim.html_table import html_table
-from ampsim.shown import shown
-from ampsim.trace import PATH_KINDS, critical_path, read_only
+from ampsim.text import html_table, shown
+from ampsim.trace import PATH_KINDS, START, CausalRecords, critical_path, read_only
+from ampsim.trace.records import log_of
 from ampsim.trace.table import Columns
 from ampsim.units import format_percent, format_seconds
+
+
+class Use(NamedTuple):
+    """What one operation uses, as numbers of variables."""
+
+    reads: tuple[int, ...]
+    mutates: tuple[int, ...]
+
+
+class Waiter(NamedTuple):
+    """An operation in a queue.
+
+    Args:
+        operation: its number.
+        is_mutation: whether it mutates the variable.
+        is_running: whether it has started.
+    """
+
+    operation: int
+    is_mutation: bool
+    is_running: bool
+
+
+def uses_of(uses: Uses) -> tuple[Use, ...]:
+    """What each operation uses."""
+    variables, found, first = uses.variables.tolist(), list[Use](), 0
+    for reads, mutates in zip(uses.reads.tolist(), uses.mutates.tolist(), strict=True):
+        middle, last = first + reads, first + reads + mutates
+        found.append(Use(tuple(variables[first:middle]), tuple(variables[middle:last])))
+        first = last
+    return tuple(found)
+
+
+def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[int, list[Waiter]]:
+    """For each variable that is waited for or in use, its queue at an instant, in push order.
+
+    Args:
+        uses: of each operation.
+        times: of each operation (pushed, started, ended), three columns in seconds.
+        time_s: the instant, after what is pushed and starts in it and before what ends.
+    """
+    pushed_s, start_s, end_s = times
+    found: dict[int, list[Waiter]] = {}
+    for number in np.flatnonzero((pushed_s <= time_s) & (time_s < end_s)).tolist():
+        is_running = bool(start_s[number] <= time_s)
+        for is_mutation, variables in enumerate(uses[number]):
+            for variable in variables:
+                waiter = Waiter(number, bool(is_mutation), is_running)
+                found.setdefault(variable, []).append(waiter)
+    return {variable: found[variable] for variable in sorted(found)}
+
+
+def text_of(
+    queues: Mapping[int, Sequence[Waiter]], operations: Sequence[str], variables: Mapping[int, str]
+) -> str:
+    """The queues as lines, their heads on the left."""
+    if not queues:
+        return "no operation waits or runs"
+    width = max(len(variables[one]) for one in queues)
+    return "\n".join(
+        f"{variables[one]:{width}} | " + " ".join(_word(waiter, operations) for waiter in waiters)
+        for one, waiters in queues.items()
+    )
+
+
+def _word(waiter: Waiter, operations: Sequence[str]) -> str:
+    opening, closing = "[]" if waiter.is_mutation else "()"
+    return f"{opening}{operations[waiter.operation]}{'*' if waiter.is_running else ''}{closing}"
+
+
+TIMES: Final = ("pushed_s", "ready_s", "start_s", "end_s")
+MEMORY_COLUMNS: Final = ("place", "time_s", "bytes", *CATEGORIES)
+PUSH_ROW: Final = 0
+"""The row of the host's thread that pushes."""
+
+Known: TypeAlias = "dict[str, np.ndarray]"
+
+
+def dispatches_of(places: Places) -> Known:
+    """What was issued: operation, thread, start_s, end_s, in the order of the ends."""
+    rows = np.array(places.dispatches).reshape(-1, 4)
+    kinds = {"operation": np.int64, "thread": np.int64, "start_s": np.float64, "end_s": np.float64}
+    return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(kinds.items())}
+
+
+def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Thread]) -> Known:
+    """The columns of the operations' table, and those that the path needs.
+
+    Args:
+        log: what was kept of the operations.
+        names: of the variables, by number; None of those without one.
+        rows: every thread.
+    """
+    columns = log.columns()
+    number, waited_for = np.arange(log.count), columns["waited_for"]
+    places, kinds, _threads = zip(*rows, strict=True)
+    is_waiting = waited_for != START
+    variables = columns["variable"].tolist()
+    columns["number"] = number
+    columns["ready_cause"] = np.where(is_waiting, 2 * waited_for + 1, 2 * number)
+    columns["place"] = np.array(places, np.int64)[columns["thread"]]
+    columns["kind"] = np.array(kinds, dtype=object)[columns["thread"]]
+    columns["variable"] = np.array(
+        ["" if one == START else names[one] or variable_name(one) for one in variables],
+        dtype=object,
+    )
+    return columns
+
+
+def memory_of(places: Places) -> pd.DataFrame:
+    """The timelines of all places in which anything lay."""
+    rows = [
+        (place, sample.time_s, sum(sample.bytes), *sample.bytes)
+        for place, memory in places.memories.items()
+        for sample in memory.timeline
+        if any(sample.bytes)
+    ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(MEMORY_COLUMNS)
+    kinds = [np.float64 if name == "time_s" else np.int64 for name in MEMORY_COLUMNS]
+    return read_only(
+        {
+            name: np.array(values, kind)
+            for name, values, kind in zip(MEMORY_COLUMNS, columns, kinds, strict=True)
+        }
+    )
+
+
+def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
+    """For each operation that waited for a thread: which had it before; else `START`."""
+    start_s, end_s = columns["start_s"], columns["end_s"]
+    ready_s = columns["ready_s"].copy()
+    ready_s[dispatches["operation"]] = dispatches["end_s"]
+    behind = np.full(len(start_s), START)
+    last: dict[int, int] = {}
+    for one in np.lexsort((columns["number"], end_s, start_s)).tolist():
+        thread = int(columns["thread"][one])
+        if start_s[one] > ready_s[one]:
+            behind[one] = last.get(thread, START)
+        if end_s[one] > start_s[one]:
+            last[thread] = one
+    return behind
+
+
+def span_columns(columns: Known, dispatches: Known) -> Columns:
+    """Times, causes, threads and operations of all spans: pushes, operations, what was issued."""
+    count, number = len(columns["number"]), np.repeat(columns["number"], 2)
+    issued = dispatches["operation"]
+    cause = columns["ready_cause"].copy()
+    cause[issued] = 2 * count + np.arange(len(issued))
+    of_pushes = {
+        "start_s": _in_turn(columns["push_start_s"], columns["start_s"]),
+        "end_s": _in_turn(columns["pushed_s"], columns["end_s"]),
+        "cause": _in_turn(columns["push_cause"], cause),
+        "thread": _in_turn(np.full(count, PUSH_ROW), columns["thread"]),
+        "operation": number,
+    }
+    dispatched = {**dispatches, "cause": columns["ready_cause"][issued]}
+    return {name: np.concatenate([column, dispatched[name]]) for name, column in of_pushes.items()}
+
+
+def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalRecords:
+    """All as the spans and transfers that a critical path is read off.
+
+    The span of a copy that crossed a link is a moment at the transfer's end, and caused by that.
+    """
+    spans = span_columns(columns, dispatches)
+    (sent,) = np.nonzero(columns["transfer"] != START)
+    spans["start_s"][2 * sent + 1] = columns["end_s"][sent]
+    spans["cause"][2 * sent + 1] = columns["transfer"][sent]
+    spans["worker"], spans["node"] = spans["thread"], spans["operation"]
+    spans["instance"] = spans["operation"]
+    spans["direction"] = np.zeros(len(spans["operation"]), np.int8)
+    nobody: Columns = {name: np.zeros(0) for name in ("time_s", "cause", "is_limited")}
+    return CausalRecords(
+        log_of(spans, "spans"),
+        log_of(transfers, "transfers"),
+        log_of(nobody, "admissions"),
+        closures=(),
+    )
+
+
+def busy_s_of(columns: Known, dispatches: Known, rows: int) -> np.ndarray:
+    """For how long each thread was occupied, in seconds."""
+    spent_s = np.zeros(rows)
+    np.add.at(spent_s, columns["thread"], columns["end_s"] - columns["start_s"])
+    np.add.at(spent_s, dispatches["thread"], dispatches["end_s"] - dispatches["start_s"])
+    spent_s[PUSH_ROW] += float(np.sum(columns["pushed_s"] - columns["push_start_s"]))
+    return spent_s
+
+
+def path_kinds_of(path: Columns, rows: Sequence[Thread]) -> np.ndarray:
+    """What each part of a path is, in words."""
+    words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
+    kinds = np.array(words, dtype=object)[path["kind"]]
+    is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
+    kinds = np.where(is_push, "push", kinds)
+    issues = [number for number, row in enumerate(rows) if row.kind == "dispatch"]
+    is_issue = np.isin(path["worker"], issues) & (kinds == "compute")
+    return np.where(is_issue, "dispatch", kinds).astype(object)
+
+
+_WORDS: Final = {"device queue": "queue"}
+
+
+def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The elements of both, in turn."""
+    return np.stack([first, second], axis=1).ravel()
+
 
 _ON_LINKS: Final = (PATH_KINDS.index("transfer"), PATH_KINDS.index("link queue"))
 
@@ -63,7 +265,7 @@ class EngineResult:
     """
 
     policy: Policy
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[Thread, ...] = field(repr=False)
     _columns: dict[str, Any] = field(repr=False)
     _transfers: Columns = field(repr=False)
     _memory: pd.DataFrame = field(repr=False)
@@ -105,19 +307,59 @@ class EngineResult:
         return read_only(frame)
 
     @property
+    def spans(self) -> pd.DataFrame:
+        """Pushes, operations and what was issued, in the columns that all runs' spans have.
+
+        `node` is the operation's name and `operation` its number; `worker` is the place, -1 for the
+        host; `lane` is the thread, "compute", or "compute 1" of a second one; `direction` is the
+        kind: "push", "dispatch", or that of the operation. `cause` is the number of the span that
+        made this one possible, -1 where nothing did.
+        """
+        found = span_columns(self._columns, self._dispatches)
+        count, number, thread = len(self._columns["number"]), found["operation"], found["thread"]
+        kinds = np.array([row.kind for row in self.rows], dtype=object)[thread]
+        is_push = np.zeros(len(number), np.bool_)
+        is_push[0 : 2 * count : 2] = True
+        is_operation = ~is_push
+        is_operation[2 * count :] = False
+        nothing = np.full(len(number), -1)
+        return read_only(
+            {
+                "worker": np.array([row.place for row in self.rows])[thread],
+                "node": pd.Categorical(self._columns["name"][number]),
+                "direction": pd.Categorical(kinds),
+                "instance": nothing,
+                "start_s": found["start_s"],
+                "end_s": found["end_s"],
+                "flop": np.where(is_operation, self._columns["flop"][number], 0),
+                "bytes": np.where(is_operation, self._columns["bytes"][number], 0),
+                "staleness": nothing.copy(),
+                "state": pd.Categorical(np.where(is_operation, self._columns["state"][number], "")),
+                "operations": is_operation.astype(np.int64),
+                "cause": found["cause"],
+                "lane": pd.Categorical(np.array(list(map(_lane_name, self.rows)))[thread]),
+                "operation": number,
+            }
+        )
+
+    @property
     def transfers(self) -> pd.DataFrame:
         """One row a copy that took a link: operation, source, target, bytes, sent_s, start_s, ...
 
         It was sent at `sent_s`, waited for the link until `start_s`, held it until `held_s` and
-        arrived at `end_s`; places are workers, -1 is the host.
+        arrived at `end_s`; places are workers, -1 is the host. `node`, `source_worker`,
+        `target_worker` and `cause` are as in the transfers of any run.
         """
         sent = self._transfers
+        times = ("bytes", "sent_s", "start_s", "held_s", "end_s")
         return read_only(
             {
                 "operation": sent["target"],
                 "source": sent["source_worker"],
                 "target": sent["target_worker"],
-                **{name: sent[name] for name in ("bytes", "sent_s", "start_s", "held_s", "end_s")},
+                **{name: sent[name] for name in times},
+                "node": self._columns["name"][sent["target"]],
+                **{name: sent[name] for name in ("source_worker", "target_worker", "cause")},
             }
         )
 
@@ -158,7 +400,8 @@ class EngineResult:
 
     @cached_property
     def _path(self) -> Columns:
-        return critical_path(records_of(self._columns, self._transfers, self._dispatches))
+        records = records_of(self._columns, self._transfers, self._dispatches)
+        return critical_path(records).columns()
 
     @property
     def critical_path(self) -> pd.DataFrame:
@@ -263,11 +506,14 @@ class EngineResult:
         return html_table(f"dependency engine, {self.policy.name}", rows, note=note)
 
 
-def row_name(row: Row) -> str:
+def row_name(row: Thread) -> str:
     """What charts and tables call a thread."""
     place = "host" if row.place == HOST else f"worker {row.place}"
-    thread = f" {row.thread}" if row.thread else ""
-    return f"{place}: {row.kind.replace('-', ' ')}{thread}"
+    return f"{place}: {_lane_name(row)}"
+
+
+def _lane_name(row: Thread) -> str:
+    return f"{row.kind} {row.thread}" if row.thread else row.kind
 
 
 def result_of(

@@ -1,22 +1,29 @@
 """What a device, a link and a cluster are and what they cost, read from files that users edit."""
 
-from ampsim.hardware.checkpoints import Checkpoints
-from ampsim.hardware.cluster import HOST, Cluster, Route
-from ampsim.hardware.cluster_words import host_text, variations
+from ampsim.hardware.cluster import Cluster, MemoryRemedy, host_text, variations
 from ampsim.hardware.cost import (
     Charge,
     charges,
     light_is_free,
     occupancy_s,
 )
-from ampsim.hardware.device import Device, Source
-from ampsim.hardware.events import Event, Failures, Messages
-from ampsim.hardware.link import FREE_LINK, Link
+from ampsim.hardware.device import Device
+from ampsim.hardware.events import Checkpoints, Event, Failures, Messages
 from ampsim.hardware.load import load_cluster, load_device
-from ampsim.hardware.memory_remedy import MemoryRemedy
 from ampsim.hardware.network import Network, Share, Way
 from ampsim.hardware.plausible import implausible
-from ampsim.hardware.topology import Edge, HostPorts, Level, Ports, Topology
+from ampsim.hardware.record import Source
+from ampsim.hardware.topology import (
+    FREE_LINK,
+    HOST,
+    Edge,
+    HostPorts,
+    Level,
+    Link,
+    Ports,
+    Route,
+    Topology,
+)
 
 __all__ = [
     "FREE_LINK",

@@ -1,4 +1,4 @@
-"""A cluster: one device for each worker, and the links between them."""
+"""A cluster: devices, links, events and checkpoints, and a sentence on it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,63 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
-from ampsim.hardware.checkpoints import Checkpoints, fault_of_checkpoints
 from ampsim.hardware.device import Device
 from ampsim.hardware.edges import edges_of
-from ampsim.hardware.events import Event, Failures, Messages, fault_of_events
-from ampsim.hardware.link import FREE_LINK, Link
-from ampsim.hardware.memory_remedy import MemoryRemedy
+from ampsim.hardware.events import (
+    Checkpoints,
+    Event,
+    Failures,
+    Messages,
+    checkpoints_in_words,
+    fault_of_checkpoints,
+    fault_of_events,
+    variations_of,
+)
 from ampsim.hardware.network import Network, Share, Way
-from ampsim.hardware.record import digest_of
-from ampsim.hardware.route import Route, fault_of_route
-from ampsim.hardware.topology import HOST, WORKERS_MAX, Edge, Ports, Sharing, Topology
-from ampsim.html_table import html_table
+from ampsim.hardware.record import BYTES_MAX, Source, digest_of
+from ampsim.hardware.topology import (
+    FREE_LINK,
+    HOST,
+    WORKERS_MAX,
+    Edge,
+    Link,
+    Ports,
+    Route,
+    Sharing,
+    Topology,
+    fault_of_route,
+)
+from ampsim.text import html_table
 from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_flop, format_seconds
+
+
+class MemoryRemedy(Record):
+    """What is done so that activations fit into the workers' memories.
+
+    Args:
+        remedy: "offload" moves the activations of heavy nodes to the host and back over the lanes
+            of their device; "recompute" lets heavy nodes keep their inputs alone, and compute the
+            rest again.
+        above_bytes: an activation is moved only where more than this lies in its device's memory.
+    """
+
+    remedy: Literal["offload", "recompute"]
+    above_bytes: Annotated[int, Field(ge=0, le=BYTES_MAX)] = 0
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        """No key is without effect."""
+        if self.above_bytes and self.remedy != "offload":
+            text = f"above_bytes has no effect on remedy {self.remedy!r}; leave it out"
+            raise PydanticCustomError("memory", "{text}", {"text": text})
+        return self
 
 
 class Cluster(Record):
@@ -298,3 +336,21 @@ def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
         if network.has_host or HOST not in (route.source, route.target):
             return f"links[{index}] has no effect where edges join its places; leave it out"
     return None
+
+
+def host_text(cluster: Cluster) -> str:
+    """What the host's steps take, in a few words."""
+    host = cluster.host
+    if host is None or cluster.is_host_free:
+        return "acts at once"
+    return (
+        f"{format_seconds(host.step_overhead_s)} a step and "
+        f"{format_seconds(host.message_overhead_s)} a message"
+    )
+
+
+def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
+    """What varies on a cluster while a run goes on: of what, what, and on what authority."""
+    found = variations_of(cluster.events, cluster.failures, cluster.messages)
+    kept = cluster.checkpoints
+    return found if kept is None else [*found, checkpoints_in_words(kept)]

@@ -11,26 +11,27 @@ from pydantic_core import PydanticCustomError
 
 from ampsim import assets
 from ampsim.errors import AmpsimError, FileFormatError
-from ampsim.hardware.checkpoints import Checkpoints
-from ampsim.hardware.cluster import HOST, WORKERS_MAX, Cluster
-from ampsim.hardware.device import Device
-from ampsim.hardware.device_file import device_of
-from ampsim.hardware.events import Event, Failures, Messages
-from ampsim.hardware.link import FREE_LINK, Link
-from ampsim.hardware.memory_remedy import MemoryRemedy
+from ampsim.files import expanded
+from ampsim.hardware.cluster import Cluster, MemoryRemedy
+from ampsim.hardware.device import Device, device_of
+from ampsim.hardware.events import Checkpoints, Event, Failures, Messages
 from ampsim.hardware.record import HARDWARE, Rate, Seconds, Source
-from ampsim.hardware.route import Place, Route
 from ampsim.hardware.topology import (
+    FREE_LINK,
+    HOST,
+    WORKERS_MAX,
     Edge,
+    EdgeCost,
     HostPorts,
     Junction,
+    Link,
+    Place,
     Ports,
+    Route,
     Sharing,
     Topology,
-    Wire,
     pair_of,
 )
-from ampsim.paths import expanded
 from ampsim.toml_file import Record, Text, read_table, validate
 
 
@@ -131,14 +132,14 @@ def _pairs(value: Any) -> list[Any]:
     return [pair_of(pair) for pair in pairs]
 
 
-class _EdgesEntry(Wire):
+class _EdgesEntry(EdgeCost):
     """Edges that cost the same: one, or as many as `between` has pairs."""
 
     between: Annotated[list[tuple[Junction, Junction]], BeforeValidator(_pairs)]
 
     def edges(self) -> list[Edge]:
         """Each of them."""
-        cost = {key: getattr(self, key) for key in Wire.model_fields}
+        cost = {key: getattr(self, key) for key in EdgeCost.model_fields}
         named = [
             tuple("host" if place == HOST else place for place in pair) for pair in self.between
         ]
@@ -230,7 +231,7 @@ def _route(entry: _RouteEntry, label: str) -> Route:
     return Route(source=entry.source_place, target=entry.target_place, link=link)
 
 
-def _check_source(part: Link | Wire | HostPorts, label: str) -> None:
+def _check_source(part: Link | EdgeCost | HostPorts, label: str) -> None:
     """What costs something says where its numbers come from."""
     if part.source is None and not part.is_free:
         raise _unsourced(label)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ampsim.hardware.device import Device
+from ampsim.hardware.device import REMARKS, Device
 from ampsim.hardware.efficiency import CURVES, fraction_at
 from ampsim.hardware.surface import SURFACES, fraction_on
 from ampsim.ir.work import NO_WORK, Work
@@ -112,7 +112,8 @@ def charges(device: Device) -> list[Charge]:
     rows = [_heavy_rule(device), _light_rule(device)]
     for key, value in device.numbers.items():
         source = device.source(key)
-        rows.append(Charge(f"{key} = {_told(key, value)}", source.kind, source.text))
+        what = f"{key} = {_told(key, value)}{_remark(device, key)}"
+        rows.append(Charge(what, source.kind, source.text))
     return rows
 
 
@@ -199,6 +200,13 @@ def _told(key: str, value: Any) -> str:
         fractions = [fraction for _rows, _elements, fraction in value]
         return f"{min(fractions):g} to {max(fractions):g} at {len(value)} rows and elements"
     return _number(value)
+
+
+def _remark(device: Device, key: str) -> str:
+    """What kind of number it is, as far as the device says."""
+    said = getattr(device, REMARKS[key]) if key in REMARKS else None
+    words = {None: "", "peak": ", a peak", "measured": ", measured"}
+    return words.get(said, f", in {said}")
 
 
 def _number(value: float) -> str:

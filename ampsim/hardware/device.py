@@ -1,12 +1,15 @@
-"""A device: how fast it computes, and where each of its numbers comes from."""
+"""A device: what it computes, moves, holds, draws and costs, from its file."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
 
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
+from ampsim.errors import FileFormatError
 from ampsim.hardware.efficiency import Efficiency, MatrixEfficiency
 from ampsim.hardware.record import (
     UNSOURCED,
@@ -21,7 +24,8 @@ from ampsim.hardware.record import (
     digest_of,
 )
 from ampsim.hardware.surface import SURFACES, Surface
-from ampsim.toml_file import Record, Text
+from ampsim.toml_file import Record, Text, validate
+from ampsim.units import format_bytes, format_flop
 
 
 class Sources(Record):
@@ -58,6 +62,22 @@ _ALWAYS_IN_DIGEST: Final = NUMBERS[: NUMBERS.index("efficiency") + 1]
 """Keys that count in a digest even where they are not set, as they did in published manifests."""
 
 
+_IN_REPR: Final = {"flop_per_s", "memory_bandwidth_bytes_per_s", "memory_bytes"}
+"""Numbers that a device's short text has; of the others it has the count."""
+
+FlopFormat = Literal["float64", "float32", "tf32", "bfloat16", "float16", "float8"]
+"""Formats of numbers that a FLOP rate may be of."""
+
+Basis = Literal["peak", "measured"]
+"""Whether a rate is what the hardware could do at best, or what somebody measured."""
+
+REMARKS: Final = {
+    "flop_per_s": "flop_format",
+    "memory_bandwidth_bytes_per_s": "memory_bandwidth_basis",
+}
+"""By number: the key that says what kind of number it is, and changes no time."""
+
+
 class Device(Record):
     """What one worker computes on.
 
@@ -67,9 +87,13 @@ class Device(Record):
         name: as users type it; the file's name without its suffix.
         description: what it is, in a sentence.
         flop_per_s: sustained rate of floating-point operations, multiply and add counted as two.
+        flop_format: the format of the numbers that it computes at that rate; None where nobody
+            says.
         operation_overhead_s: what each operation of a step costs before it computes anything.
         memory_bandwidth_bytes_per_s: sustained rate at which a step's bytes are read and written;
             None where memory is free.
+        memory_bandwidth_basis: whether that bandwidth is the hardware's peak or was measured; None
+            where nobody says.
         cache_bytes: what stays near the device: if the weights that a worker hosts are no more,
             its steps read them at the cache's bandwidth. None where there is no cache.
         cache_bandwidth_bytes_per_s: that bandwidth, at least the memory's.
@@ -112,8 +136,10 @@ class Device(Record):
     name: Text
     description: str = ""
     flop_per_s: Rate
+    flop_format: FlopFormat | None = None
     operation_overhead_s: Seconds = 0.0
     memory_bandwidth_bytes_per_s: Rate | None = None
+    memory_bandwidth_basis: Basis | None = None
     cache_bytes: Bytes | None = None
     cache_bandwidth_bytes_per_s: Rate | None = None
     efficiency: Efficiency = None
@@ -155,10 +181,15 @@ class Device(Record):
 
     @model_validator(mode="after")
     def _check_memory(self) -> Self:
-        """A cache is no larger than its memory, and a way beside the memory needs one."""
+        """A cache is no larger than its memory, and what is said of a memory needs one."""
         size, cache = self.memory_bytes, self.cache_bytes
         if size is not None and cache is not None and cache > size:
             raise _wrong(f"cache_bytes must be <= {size}, memory_bytes, got {cache}")
+        if self.memory_bandwidth_basis and self.memory_bandwidth_bytes_per_s is None:
+            raise _wrong(
+                "memory_bandwidth_basis has no effect without memory_bandwidth_bytes_per_s; add "
+                "memory_bandwidth_bytes_per_s"
+            )
         light = self.light_bandwidth_bytes_per_s
         if light is not None and self.memory_bandwidth_bytes_per_s is None:
             raise _wrong(
@@ -210,6 +241,23 @@ class Device(Record):
             )
         return self
 
+    def __repr__(self) -> str:
+        """Name the device, its rate, and its memory as far as it names one."""
+        parts = [f"{format_flop(self.flop_per_s)}/s"]
+        if self.flop_format is not None:
+            parts[0] += f" in {self.flop_format}"
+        if self.memory_bandwidth_bytes_per_s is not None:
+            parts.append(f"memory {format_bytes(self.memory_bandwidth_bytes_per_s)}/s")
+        if self.memory_bytes is not None:
+            parts.append(format_bytes(self.memory_bytes))
+        others = len(self.numbers.keys() - _IN_REPR)
+        if others:
+            parts.append(f"{others} more number{'' if others == 1 else 's'}")
+        return f"Device({self.name!r}: {', '.join(parts)})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def copy_s(self, size_bytes: int) -> float:
         """Seconds for which a copy of so many bytes occupies a lane to the host or from it."""
         assert self.copy_bandwidth_bytes_per_s is not None, f"{self.name} copies nothing"
@@ -230,8 +278,11 @@ class Device(Record):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the device says, 64 hexadecimal digits; independent of its file."""
-        content = self.model_dump(mode="json")
+        """SHA-256 of what the device says, 64 hexadecimal digits; independent of its file.
+
+        What kind of number a number is, as `REMARKS` lists, does not count: no run depends on it.
+        """
+        content = self.model_dump(mode="json", exclude=set(REMARKS.values()))
         given = {*_ALWAYS_IN_DIGEST, *self.numbers}
         sources = {
             key: None if told is None else getattr(self.sources, key).plain()
@@ -274,3 +325,24 @@ class Device(Record):
 
 def _wrong(text: str) -> PydanticCustomError:
     return PydanticCustomError("device", "{text}", {"text": text})
+
+
+def device_of(table: Mapping[str, Any], path: Path, label: str) -> Device:
+    """The device that a file's table describes; its name is the file's where none is given.
+
+    Raises:
+        FileFormatError: a key or value is wrong, or a number and its source do not pair.
+    """
+    device = validate(Device, {"name": path.stem, **table}, label)
+    for key in NUMBERS:
+        has_source = getattr(device.sources, key) is not None
+        if key in table and not has_source:
+            raise FileFormatError(
+                f"{label}: missing key 'sources.{key}'; say where the number comes from, "
+                f'as in sources.{key} = {{kind = "assumed", text = "..."}}'
+            )
+        if has_source and key not in table:
+            raise FileFormatError(
+                f"{label}: sources.{key} belongs to no number; add {key} or remove its source"
+            )
+    return device

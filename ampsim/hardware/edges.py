@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from ampsim.hardware.topology import Edge, Topology, Wire
+from ampsim.hardware.topology import Edge, EdgeCost, Topology
 
 EDGES_MAX: Final = 100_000
 """Most edges that a topology may have; chosen: more take longer to build than a run does."""
@@ -36,7 +36,7 @@ def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
 
 def _alike(topology: Topology, workers: int) -> Iterator[Edge]:
     """Edges that all cost the same."""
-    cost = {key: getattr(topology, key) for key in Wire.model_fields}
+    cost = {key: getattr(topology, key) for key in EdgeCost.model_fields}
     for between in _PAIRS[topology.kind](topology, workers):
         yield Edge(between=between, **cost)
 
@@ -122,7 +122,7 @@ def _hierarchy(topology: Topology, workers: int) -> Iterator[Edge]:
     """A switch for so many workers, one for so many of these, up to one for all."""
     below: list[int | str] = list(range(workers))
     for number, level in enumerate(topology.levels):
-        cost = {key: getattr(level, key) for key in Wire.model_fields}
+        cost = {key: getattr(level, key) for key in EdgeCost.model_fields}
         for index, place in enumerate(below):
             switch = f"level-{number}-{index // level.members}"
             yield Edge(between=(place, switch), **cost)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ampsim.shown import short
+from ampsim.text import short
 
 COUNT_MAX = 1_000_000_000
 """Most rows or elements that a point of a curve may name; chosen, to catch a slip."""

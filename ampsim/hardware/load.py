@@ -10,13 +10,13 @@ from pydantic import ValidationError
 from ampsim import assets
 from ampsim.arguments import checked
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.hardware.cluster import WORKERS_MAX, Cluster
+from ampsim.hardware.cluster import Cluster
 from ampsim.hardware.cluster_file import cluster_of, is_cluster
-from ampsim.hardware.device import Device
-from ampsim.hardware.device_file import device_of
-from ampsim.hardware.link import Link
+from ampsim.hardware.device import Device, device_of
 from ampsim.hardware.notation import groups_of, is_groups, topology_of
 from ampsim.hardware.record import HARDWARE, UNSOURCED
+from ampsim.hardware.topology import WORKERS_MAX, Link
+from ampsim.text import short
 from ampsim.toml_file import explain, read_table
 
 WORKERS_DEFAULT = 16
@@ -90,8 +90,8 @@ def _named(name_or_path: str | os.PathLike[str], workers: int | None) -> Cluster
         cluster, what = cluster_of(table, path, label), f"the cluster file {label}"
     if workers not in (None, cluster.workers):
         raise OptionError(
-            f"workers must be {cluster.workers}, as in {what}, got {workers}; leave it out or "
-            f"edit the {'groups' if what == label else 'file'}"
+            f"workers must be {cluster.workers}, as in {what}, got {short(workers)}; leave it out "
+            f"or edit the {'groups' if what == label else 'file'}"
         )
     return cluster
 
@@ -126,7 +126,7 @@ def _check_workers(workers: int | None) -> None:
     if not isinstance(workers, int) or isinstance(workers, bool):  # pyright: ignore[reportUnnecessaryIsInstance] # unchecked callers
         raise OptionError(f"workers must be a whole number, got {workers!r}")
     if not 1 <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
 
 
 def _with_topology(cluster: Cluster, text: str) -> Cluster:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from ampsim.errors import OptionError, one_of
-from ampsim.hardware.link import Link
-from ampsim.hardware.topology import WORKERS_MAX, Level, Topology
-from ampsim.paths import expanded
+from ampsim.files import expanded
+from ampsim.hardware.topology import DIMENSIONS_MAX, WORKERS_MAX, Level, Link, Topology
+from ampsim.text import short
 from ampsim.toml_file import explain
 
 TOPOLOGIES: Final = (
@@ -22,7 +22,7 @@ TOPOLOGIES: Final = (
 _GROUPS: Final = re.compile(r",|:[^/\\]*$")
 
 
-class Group(NamedTuple):
+class DeviceGroup(NamedTuple):
     """So many equal devices.
 
     Args:
@@ -43,13 +43,13 @@ def is_groups(text: str) -> bool:
     return _GROUPS.search(text) is not None and not os.path.exists(expanded(text))
 
 
-def groups_of(text: str) -> list[Group]:
+def groups_of(text: str) -> list[DeviceGroup]:
     """The groups of a text such as "p100:8,cpu-core:1"; one device where no count stands.
 
     Raises:
         OptionError: a group is none; the message shows one.
     """
-    groups: list[Group] = []
+    groups: list[DeviceGroup] = []
     for part in text.split(","):
         name, colon, count = part.strip().rpartition(":")
         if not colon:
@@ -58,9 +58,9 @@ def groups_of(text: str) -> list[Group]:
         if not name or not is_count:
             raise OptionError(
                 f"a group of devices must be NAME:COUNT with a count of 1 to {WORKERS_MAX}, such "
-                f"as p100:8, got {part!r}"
+                f"as p100:8, got {short(part)}"
             )
-        groups.append(Group(name, int(count)))
+        groups.append(DeviceGroup(name, int(count)))
     return groups
 
 
@@ -81,7 +81,11 @@ def topology_of(text: str, link: Link) -> Topology:
     numbers = tuple(int(one) for one in re.findall("[0-9]{1,7}", tail))
     is_like_example = bool(colon) == (":" in example) and tail == "x".join(map(str, numbers))
     if not is_like_example or (kind == "fat-tree" and len(numbers) != 1):
-        raise OptionError(f"topology {kind} must be given as {example}, got {text!r}")
+        raise OptionError(f"topology {kind} must be given as {example}, got {short(text)}")
+    if len(numbers) > DIMENSIONS_MAX:
+        raise OptionError(
+            f"topology {kind} must have at most {DIMENSIONS_MAX} numbers, got {len(numbers)}"
+        )
     cost = link.model_dump(exclude={"source"})
     try:
         if kind == "hierarchy":

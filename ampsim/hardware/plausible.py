@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ampsim.hardware.cluster import HOST, Cluster
+from ampsim.hardware.cluster import Cluster
 from ampsim.hardware.device import Device
+from ampsim.hardware.topology import HOST
 
 FLOP_PER_J_MAX: Final = 2.2e12
 """FLOP/s per watt: four times the best shipped file, `tpu-v3`, 123 TFLOP/s at 220 W."""

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from ampsim.hardware.efficiency import COUNT_MAX
-from ampsim.shown import short
+from ampsim.text import short
 
 Points: TypeAlias = tuple[tuple[int, int, float], ...]
 Parts: TypeAlias = list[tuple[int, float]]

@@ -1,6 +1,6 @@
-"""A topology: which places of a cluster are joined by edges, and what crossing one costs.
+"""Links, routes and topologies: what a file says of the ways between workers.
 
-Records of what a file says. `ampsim.hardware.edges` makes edges of them, and
+`ampsim.hardware.edges` makes edges of them, and
 `ampsim.hardware.network` finds the ways over the edges.
 """
 
@@ -12,8 +12,33 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ampsim.hardware.record import Rate, Seconds, Source
-from ampsim.shown import short
+from ampsim.text import short
 from ampsim.toml_file import Record
+
+
+class Link(Record):
+    """One direction between two workers; the default costs nothing.
+
+    Args:
+        latency_s: from the last byte sent to the message's arrival; it occupies nothing.
+        bandwidth_bytes_per_s: rate at which bytes enter, one message after the other; None where
+            it is infinite.
+        source: where the numbers come from; a file must say.
+    """
+
+    latency_s: Seconds = 0.0
+    bandwidth_bytes_per_s: Rate | None = None
+    source: Source | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every message arrives at the moment it is sent."""
+        return self.latency_s == 0 and self.bandwidth_bytes_per_s is None
+
+
+FREE_LINK = Link()
+"""The link of a message that stays within its worker."""
+
 
 HOST: Final = -1
 """The place of the controller: a host outside the devices, linked to each of them."""
@@ -32,6 +57,10 @@ Duplex = Literal["full", "half"]
 Sharing = Literal["fair", "first-come"]
 """How those who want the same bandwidth at the same time divide it: in max-min fair shares, or
 one message after the other."""
+
+DIMENSIONS_MAX: Final = 20
+"""Most dimensions of a mesh and most levels of a hierarchy; chosen: of two members each, they have
+`WORKERS_MAX` workers."""
 
 _Extent = Annotated[int, Field(ge=1, le=WORKERS_MAX)]
 
@@ -63,7 +92,7 @@ def _tuple(value: Any) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
-class Wire(Record):
+class EdgeCost(Record):
     """What crossing an edge costs; the default costs nothing.
 
     Args:
@@ -85,18 +114,18 @@ class Wire(Record):
         return self.latency_s == 0 and self.bandwidth_bytes_per_s is None
 
 
-class Edge(Wire):
+class Edge(EdgeCost):
     """An edge between two places.
 
     Args:
         between: the two places, in either order.
-        latency_s, bandwidth_bytes_per_s, duplex, source: as of a `Wire`.
+        latency_s, bandwidth_bytes_per_s, duplex, source: as of a `EdgeCost`.
     """
 
     between: Annotated[tuple[Junction, Junction], BeforeValidator(pair_of)]
 
 
-class Level(Wire):
+class Level(EdgeCost):
     """A level of a hierarchy: a switch for each so many members of the level below.
 
     Args:
@@ -107,7 +136,7 @@ class Level(Wire):
     members: _Extent
 
 
-class Topology(Wire):
+class Topology(EdgeCost):
     """The edges between all workers, by the name of their shape.
 
     Args:
@@ -119,9 +148,13 @@ class Topology(Wire):
     """
 
     kind: Kind
-    shape: Annotated[tuple[_Extent, ...], BeforeValidator(_tuple)] = ()
+    shape: Annotated[
+        tuple[_Extent, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(_tuple)
+    ] = ()
     radix: Annotated[int, Field(ge=2, le=RADIX_MAX)] | None = None
-    levels: Annotated[tuple[Level, ...], BeforeValidator(_tuple)] = ()
+    levels: Annotated[
+        tuple[Level, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(_tuple)
+    ] = ()
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -135,7 +168,7 @@ class Topology(Wire):
         if self.radix is not None and self.radix % 2:
             raise _wrong(f"expected an even radix, half up and half down, got {self.radix}")
         if self.kind == "hierarchy":
-            for key in Wire.model_fields:
+            for key in EdgeCost.model_fields:
                 if key in self.model_fields_set:
                     raise _wrong(f"{key} has no effect on a hierarchy; give it in each level")
         return self
@@ -194,3 +227,32 @@ class Ports(HostPorts):
         """What a place may send and receive in a second, in bytes."""
         own = self.host if place == HOST else self
         return (None, None) if own is None else (own.egress_bytes_per_s, own.ingress_bytes_per_s)
+
+
+Place = Annotated[int, Field(ge=HOST, lt=WORKERS_MAX)]
+
+
+class Route(Record):
+    """A link of its own from one place to another; the way back is another route.
+
+    Args:
+        source: index of the sending worker, or `HOST`.
+        target: index of the receiving worker, or `HOST`.
+        link: what a message on this way waits for.
+    """
+
+    source: Place
+    target: Place
+    link: Link
+
+
+def fault_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
+    """What is wrong with a route, if anything."""
+    for key, place in zip(("from", "to"), pair, strict=True):
+        if place >= workers:
+            return f"{key} must be a worker below {workers} or 'host', got {place}"
+    if pair[0] == pair[1]:
+        return f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
+    if twin is not None:
+        return f"repeats from and to of links[{twin}]; keep one of the two"
+    return None

@@ -31,7 +31,7 @@ class Foretold(Tasks, Protocol):
         """
         ...
 
-    def only_waited(self, what: Any) -> bool:
+    def only_waited(self, task: Begun) -> bool:
         """Whether a task that has begun only waits for others."""
         ...
 
@@ -143,6 +143,11 @@ class Checkpointed:
         self._free_s = 0.0
         self._copying: _Copying | None = None
 
+    @property
+    def has_free(self) -> bool:
+        """Whether one of the tasks takes no time."""
+        return self._tasks.has_free
+
     def up_at_s(self, now_s: float) -> float:
         """When the device can begin a task: now, or after a checkpoint, or when it is up again."""
         self._advance(now_s)
@@ -158,12 +163,13 @@ class Checkpointed:
         foretold_s = self._tasks.foretold_s(kind, queue)
         losses = pace.losses_within(now_s, foretold_s, jitters=True) if foretold_s else []
         lost = kept.go_back() if losses else None
-        seconds, what = self._tasks.begin(kind, queue)
-        if lost is not None and self._tasks.only_waited(what):
+        task = self._tasks.begin(kind, queue)
+        seconds, what = task
+        if lost is not None and self._tasks.only_waited(task):
             lost.undo()
             lost, foretold_s = None, 0.0
         if not seconds:
-            return seconds, what
+            return task
         lasting_s = pace.lasting_s(now_s, seconds)
         if foretold_s and pace.losses != losses:
             raise SimulationError(

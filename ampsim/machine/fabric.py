@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable
 
 from ampsim.clock import Clock
 from ampsim.hardware import Cluster
-from ampsim.machine.channel import Channel, Flight
+from ampsim.machine.channel import Channel, Flight, Transfers, Unreliable
 from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.first_come import Holder, QueuedChannel
-from ampsim.machine.loss import Unreliable
 from ampsim.trace import Recorder
 
 
@@ -22,6 +21,9 @@ class Fabric:
         recorder: takes a record of each transfer.
         settle: called after each arrival, to do at once what has become possible.
         seed: of what befalls messages; None lets all of them arrive in time.
+
+    Attributes:
+        transfers: number and record what is sent, also beside these links.
     """
 
     def __init__(
@@ -37,10 +39,10 @@ class Fabric:
         self._seed = seed
         self._settle = settle
         self._clock = clock
-        self._recorder = recorder
+        self.transfers = Transfers(recorder)
         self._channels: dict[tuple[int, int], Channel | None] = {}
         self._holders: dict[Hashable, Holder] = {}
-        self._fair = FairShares(clock, recorder, settle)
+        self._fair = FairShares(clock, self.transfers, settle)
 
     def channel(self, source: int, target: int) -> Channel | None:
         """The way from one worker, or the host, to another; None where it takes no time."""
@@ -51,14 +53,14 @@ class Fabric:
 
     def note_unfinished(self) -> None:
         """Record what is still under way, as when a run has failed; none is after a whole pass."""
-        self._fair.note_unfinished()
+        self.transfers.record(self._fair.rows_under_way(), overtaken_only=False)
 
     def note_overtaken(self) -> None:
-        """Record what is under way and was sent before something that has arrived.
+        """Record what is under way and was sent before something that has its row already.
 
-        As when a run is cut: the rows of transfers are then as many as their numbers say.
+        As when a run is cut: what a later one led to is recorded, and names it by its row.
         """
-        self._fair.note_overtaken()
+        self.transfers.record(self._fair.rows_under_way(), overtaken_only=True)
 
     def _made(self, pair: tuple[int, int]) -> Channel | None:
         """The way itself, or what stands around one that loses or delays messages."""
@@ -78,8 +80,8 @@ class Fabric:
         if is_fair and not way.is_free:
             return FairChannel(self._fair, way, pair)
         holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
-        recorder, settle = self._recorder, self._settle
-        return QueuedChannel(way, holders, pair, self._clock, recorder=recorder, settle=settle)
+        transfers, settle = self.transfers, self._settle
+        return QueuedChannel(way, holders, pair, self._clock, transfers=transfers, settle=settle)
 
     @property
     def _loses(self) -> bool:

@@ -1,4 +1,4 @@
-"""Shared bandwidth in max-min fair shares: messages under way at the same time all go on.
+"""Links shared by messages, max-min fair; and a message on its way.
 
 A message in flight has a rate, which changes when another one starts or ends on bandwidth that
 decides it. Between two changes its bytes enter at that rate; the last byte's entry ends it.
@@ -11,13 +11,54 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ampsim.clock import Clock
 from ampsim.hardware import Way
-from ampsim.machine.fair_message import FairMessage
+from ampsim.machine.channel import Row, Transfers
 from ampsim.machine.max_min import ROUNDING, Capacity, Flow, shares_of, undisturbed
-from ampsim.trace import Cause, Recorder, of_transfer
+from ampsim.trace import Cause, of_transfer
+
+
+class FairMessage:
+    """What is sent.
+
+    Attributes:
+        workers: from which worker to which; the host is -1.
+        number: its place in the order of sending, among all transfers of the run.
+        latency_s: from its last byte sent to its arrival.
+    """
+
+    __slots__ = (
+        "arrive", "cause", "latency_s", "nodes", "number", "sent_s", "size_bytes", "start_s",
+        "workers",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        size_bytes: int,
+        nodes: tuple[int, int],
+        cause: Cause,
+        arrive: Callable[[Cause], None],
+        workers: tuple[int, int],
+        *,
+        latency_s: float,
+    ) -> None:
+        self.size_bytes, self.nodes, self.cause, self.arrive = size_bytes, nodes, cause, arrive
+        self.workers, self.latency_s = workers, latency_s
+        self.number = 0
+        self.sent_s = self.start_s = 0.0
+
+    @property
+    def row(self) -> Row:
+        """Its record, if it leaves as soon as it starts."""
+        return self.row_of(self.start_s)
+
+    def row_of(self, held_s: float) -> Row:
+        """Its record, if its last byte leaves then."""
+        times = (self.start_s, held_s + self.latency_s, self.sent_s, held_s)
+        return (*self.nodes, self.size_bytes, *times, *self.workers, self.cause)
+
 
 _TICK_S: Final = 1e-18  # to which the clock rounds
 
@@ -31,7 +72,7 @@ class FairChannel(Flow):
         workers: from which worker to which; the host is -1.
 
     Attributes:
-        latency_s: that of the next message; the way's, unless somebody sets it.
+        latency_s: the way's.
         queue: what was sent and has not left, the first of it entering.
         remaining_bytes: what of it had not entered at `since_s`.
         entry: when it ends at its present rate, for the heap of ends.
@@ -55,9 +96,12 @@ class FairChannel(Flow):
         nodes: tuple[int, int],
         cause: Cause,
         arrive: Callable[[Cause], None],
+        latency_s: float | None = None,
     ) -> None:
-        """Send so many bytes, as `Channel.send`; the transfer has its number from now on."""
-        self._shares.send(self, FairMessage(size_bytes, nodes, cause, arrive))
+        """Send so many bytes, as `Flight.send`; the transfer has its number from now on."""
+        latency_s = self.latency_s if latency_s is None else latency_s
+        message = FairMessage(size_bytes, nodes, cause, arrive, self.workers, latency_s=latency_s)
+        self._shares.send(self, message)
 
 
 class FairShares:
@@ -65,20 +109,18 @@ class FairShares:
 
     Args:
         clock: whose time passes.
-        recorder: takes a record of each transfer, in the order of sending.
+        transfers: number and record what is sent.
         settle: called after each arrival.
     """
 
-    def __init__(self, clock: Clock, recorder: Recorder, settle: Callable[[], None]) -> None:
-        self._clock, self._recorder, self._settle = clock, recorder, settle
+    def __init__(self, clock: Clock, transfers: Transfers, settle: Callable[[], None]) -> None:
+        self._clock, self._transfers, self._settle = clock, transfers, settle
         self._capacities: dict[Hashable, Capacity] = {}
         self._channels: list[FairChannel] = []
         self._ends: list[tuple[float, int, FairChannel]] = []
         self._entries = self._divisions = 0
         self._alarm_s = math.inf
         self._take_back: Callable[[], None] | None = None
-        self._sent: deque[FairMessage] = deque()
-        self._count = 0
 
     def add(self, channel: FairChannel) -> None:
         """Take in another way."""
@@ -93,11 +135,8 @@ class FairShares:
     def send(self, channel: FairChannel, message: FairMessage) -> None:
         """Let a message follow what its channel has to send."""
         now_s = self._clock.now
-        message.sent_s = now_s
-        message.latency_s = channel.latency_s
-        message.number = self._count
-        self._count += 1
-        self._sent.append(message)
+        message.sent_s = message.start_s = now_s
+        message.number = self._transfers.number(message)
         channel.queue.append(message)
         if len(channel.queue) > 1:
             return
@@ -122,57 +161,26 @@ class FairShares:
         return False
 
     def _leave(self, channel: FairChannel, now_s: float) -> None:
-        """The last byte of a channel's first message has entered: record it, and let it arrive.
-
-        Rows are added in the order of sending, each when no earlier one is missing, so that a
-        transfer's number is that of its row.
-        """
-        message, sent = channel.queue.popleft(), self._sent
-        row = message.row_of(channel.workers, now_s)
-        if message.is_noted:
-            pass
-        elif message is sent[0]:
-            sent.popleft()
-            self._recorder.transfers.append(row)
-            while sent and sent[0].row is not None:
-                self._recorder.transfers.append(sent.popleft().row)  # pyright: ignore[reportArgumentType]  # asked just now
-        else:
-            message.row = row
+        """The last byte of a channel's first message has entered: record it, and let it arrive."""
+        message = channel.queue.popleft()
+        self._transfers.complete(message.number, message.row_of(now_s))
         self._clock.call_later(message.latency_s, partial(self._deliver, message))
 
-    def note_unfinished(self) -> None:
-        """Record what has not left yet, with the times that its channel's rate would give it."""
-        rows = self._rows_under_way()
-        for message in self._sent:
-            self._recorder.transfers.append(rows.get(message.number, message.row))  # pyright: ignore[reportArgumentType]  # all have one
-        self._sent.clear()
+    def rows_under_way(self) -> dict[int, Row]:
+        """The rows of what has not left, by number, with the times that present rates give.
 
-    def note_overtaken(self) -> None:
-        """Record likewise what later messages have overtaken that have left, and these.
-
-        For a run that is cut while messages are under way: what a later one led to is recorded, and
-        names it by its row. What was recorded as under way is not recorded again when it leaves.
+        A channel that was interrupted before its first message began to enter is left out.
         """
-        sent, rows = self._sent, self._rows_under_way()
-        while any(message.row is not None for message in sent):
-            message = sent.popleft()
-            if message.row is None:
-                message.row, message.is_noted = rows[message.number], True
-            self._recorder.transfers.append(message.row)
-
-    def _rows_under_way(self) -> dict[int, tuple[Any, ...]]:
-        """The rows of what has not left, by number, as things are."""
-        rows: dict[int, tuple[Any, ...]] = {}
+        rows: dict[int, Row] = {}
         for channel in self._channels:
-            end_s = 0.0
-            for message in channel.queue:
-                if message is channel.queue[0]:
-                    assert channel.entry is not None, "the first of a queue is entering"
-                    end_s = channel.entry[0]
-                else:
+            if channel.entry is None:
+                continue
+            end_s = channel.entry[0]
+            for place, message in enumerate(channel.queue):
+                if place:
                     message.start_s = end_s
                     end_s += message.size_bytes / channel.limit_bytes_per_s
-                rows[message.number] = message.row_of(channel.workers, end_s)
+                rows[message.number] = message.row_of(end_s)
         return rows
 
     def _deliver(self, message: FairMessage) -> None:

@@ -8,7 +8,8 @@ from typing import Final
 
 from ampsim.clock import Clock
 from ampsim.hardware import Way
-from ampsim.trace import Cause, Recorder, of_transfer
+from ampsim.machine.channel import Transfers
+from ampsim.trace import Cause
 
 _ROUNDING: Final = 1 + 1e-12  # of one sum of times, added up in another order
 
@@ -36,14 +37,14 @@ class QueuedChannel:
         holders: who has each of its bandwidths; those of other ways, too, where they share them.
         workers: from which worker to which; the host is -1.
         clock: whose time passes.
-        recorder: takes a record of each transfer.
+        transfers: number and record what is sent.
         settle: called after each arrival.
 
     Attributes:
-        latency_s: that of the next message; the way's, unless somebody sets it.
+        latency_s: the way's.
     """
 
-    __slots__ = ("_clock", "_holders", "_rate", "_recorder", "_settle", "_workers", "latency_s")
+    __slots__ = ("_clock", "_holders", "_rate", "_settle", "_transfers", "_workers", "latency_s")
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class QueuedChannel:
         workers: tuple[int, int],
         clock: Clock,
         *,
-        recorder: Recorder,
+        transfers: Transfers,
         settle: Callable[[], None],
     ) -> None:
         self._settle = settle
@@ -61,7 +62,7 @@ class QueuedChannel:
         self._rate = way.narrowest_bytes_per_s
         self._workers = workers
         self._clock = clock
-        self._recorder = recorder
+        self._transfers = transfers
 
     def send(
         self,
@@ -69,8 +70,9 @@ class QueuedChannel:
         nodes: tuple[int, int],
         cause: Cause,
         arrive: Callable[[Cause], None],
+        latency_s: float | None = None,
     ) -> None:
-        """Send so many bytes, as `Channel.send`; all times are known at once."""
+        """Send so many bytes, as `Flight.send`; all times are known at once."""
         now = self._clock.now
         wait_s = 0.0
         for holder in self._holders:
@@ -80,11 +82,10 @@ class QueuedChannel:
         for holder in self._holders:
             assert holder.free_at_s <= free_at_s * _ROUNDING, "two messages on one edge or port"
             holder.free_at_s = free_at_s
-        delay_s = wait_s + held_s + self.latency_s
+        delay_s = wait_s + held_s + (self.latency_s if latency_s is None else latency_s)
         start_s = now + wait_s
         times = (start_s, now + delay_s, now, start_s + held_s)
-        transfer = of_transfer(self._recorder.transfers.count)
-        self._recorder.transfers.append((*nodes, size_bytes, *times, *self._workers, cause))
+        transfer = self._transfers.add((*nodes, size_bytes, *times, *self._workers, cause))
         self._clock.call_later(delay_s, lambda: self._deliver(arrive, transfer))
 
     def _deliver(self, arrive: Callable[[Cause], None], transfer: Cause) -> None:

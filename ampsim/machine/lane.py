@@ -82,5 +82,10 @@ class Lane:
             job, start_s = task[1]
             job.done(start_s)
 
+    @property
+    def has_free(self) -> bool:
+        """Never."""
+        return False
+
     def do_free(self, now_s: float) -> None:
         """Do nothing: every job waits for its lane."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -111,6 +111,8 @@ class Pace:
     Args:
         outages: when the device is not as usual, by their starts.
         jitter: factors of mean 1, one for each task; None where a task takes what it is priced.
+        known: outages that have begun and are not over.
+        up_s: when the device can begin a task at the earliest.
 
     Attributes:
         losses: when outages began that take weights, of those that it has met; for whoever asks,
@@ -119,12 +121,19 @@ class Pace:
 
     __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s", "losses")
 
-    def __init__(self, outages: Iterator[Outage], jitter: Iterator[float] | None) -> None:
+    def __init__(
+        self,
+        outages: Iterator[Outage],
+        jitter: Iterator[float] | None,
+        *,
+        known: Iterable[Outage] = (),
+        up_s: float = 0.0,
+    ) -> None:
         self._coming = outages
         self._jitter = jitter
-        self._known: list[Outage] = []
+        self._known = list(known)
         self._next = next(outages, None)
-        self._up_s = 0.0
+        self._up_s = up_s
         self.losses: list[float] = []
 
     def up_at_s(self, now_s: float) -> float:
@@ -140,13 +149,16 @@ class Pace:
         return self.held_up_s(now_s, seconds)
 
     def held_up_s(self, now_s: float, seconds: float) -> float:
-        """The same of what has no jitter."""
+        """How long a task lasts with slow-downs and stops, without jitter.
+
+        An outage that begins as the task ends does not hold it up.
+        """
         at_s, left_s = max(now_s, self._up_s), seconds
         while True:
             slowness, until_s, is_lost = self._state(at_s)
             if slowness == math.inf:
                 left_s = seconds if is_lost else left_s
-            elif left_s * slowness <= until_s - at_s:
+            elif has_come(at_s + left_s * slowness, until_s):
                 return (at_s - now_s) + left_s * slowness
             else:
                 left_s -= (until_s - at_s) / slowness
@@ -164,12 +176,13 @@ class Pace:
             jitters: whether it takes a factor of jitter as long.
         """
         assert isinstance(self._coming, Ahead)
-        ahead = Pace(iter(()), None)
-        ahead._coming, ahead._known = self._coming.look(), list(self._known)
-        ahead._next, ahead._up_s = self._next, self._up_s
+        soon = () if self._next is None else (self._next,)
+        jitter = None
         if jitters and self._jitter is not None:
             assert isinstance(self._jitter, Ahead)
-            ahead._jitter = self._jitter.look()
+            jitter = self._jitter.look()
+        outages = chain(soon, self._coming.look())
+        ahead = Pace(outages, jitter, known=self._known, up_s=self._up_s)
         ahead.lasting_s(now_s, seconds)
         return ahead.losses
 
@@ -235,6 +248,11 @@ class Paced:
         self._clock = clock
         self._is_waiting = False
 
+    @property
+    def has_free(self) -> bool:
+        """Whether a task waits that takes no time."""
+        return self._tasks.has_free
+
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         """Take a task, or wait until the device is up and leave it in its queue."""
         now_s = self._clock.now
@@ -253,6 +271,8 @@ class Paced:
 
     def do_free(self, now_s: float) -> None:
         """Do what takes no time, now or when the device is up again."""
+        if not self._tasks.has_free:
+            return
         up_s = self._pace.up_at_s(now_s)
         if up_s == now_s:
             self._tasks.do_free(now_s)
@@ -263,8 +283,6 @@ class Paced:
     def _resume(self) -> None:
         """Do what came for free while the device was down; a busy one does it after its task."""
         self._is_waiting = False
-        processor = self._processor
-        if not processor.is_busy and not processor.is_listed:
-            processor.is_listed = True
-            processor.instant.waiting.append(processor)
-        processor.instant.settle()
+        instant = self._processor.instant
+        instant.add(self._processor)
+        instant.settle()

@@ -31,6 +31,11 @@ class Tasks(Protocol):
         """One queue for each kind of task; the dictionary itself never changes."""
         ...
 
+    @property
+    def has_free(self) -> bool:
+        """Whether a task waits that takes no time."""
+        ...
+
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         """Take a task from a queue that is not empty; it then occupies the device."""
         ...
@@ -51,8 +56,7 @@ class Instant:
         clock: says when that is.
 
     Attributes:
-        waiting: idle processors to which free tasks have come, in that order. Whoever brings such
-            a task puts the processor here and notes that it `is_listed`, unless it is.
+        waiting: processors to which free tasks have come, in that order.
     """
 
     __slots__ = ("_clock", "_is_settling", "waiting")
@@ -63,8 +67,17 @@ class Instant:
         self.waiting: deque[Processor] = deque()
         self._is_settling = False
 
+    def add(self, processor: Processor) -> None:
+        """Let a processor to which a free task has come do it when this instant settles.
+
+        A busy one does it after the task that occupies it.
+        """
+        if not processor.is_busy and not processor.is_listed:
+            processor.is_listed = True
+            self.waiting.append(processor)
+
     def settle(self) -> None:
-        """Let all of them do their free tasks, and those that these lead to."""
+        """Let all processors that wait do their free tasks, and those that these lead to."""
         if self._is_settling:
             return
         self._is_settling = True
@@ -87,7 +100,7 @@ class Processor:
     Attributes:
         is_busy: whether a task occupies the device.
         is_idle: whether it waits for `wake`.
-        is_listed: whether `instant` knows that it has free tasks.
+        is_listed: whether it waits in `instant`.
         tasks: what it has to do.
     """
 

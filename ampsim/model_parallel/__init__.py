@@ -1,21 +1,20 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
 from ampsim.model_parallel.controller import Controller
-from ampsim.model_parallel.engine import Engine
-from ampsim.model_parallel.job import Job
-from ampsim.model_parallel.observer import Observer
-from ampsim.model_parallel.passes import PassReport, PassTotals
+from ampsim.model_parallel.engine import Engine, Observer
+from ampsim.model_parallel.job import Job, PassReport, PassTotals, Pump, RunSettings
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
     Placement,
     Probe,
+    Search,
+    Settled,
     Situation,
+    Trial,
     paper_placement,
     placement_of,
     probe,
 )
-from ampsim.model_parallel.pump import Pump
-from ampsim.model_parallel.run_settings import RunSettings
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
     Admission,
@@ -62,8 +61,11 @@ __all__ = [
     "Pump",
     "RunSettings",
     "Schedule",
+    "Search",
     "Sequential",
+    "Settled",
     "Situation",
+    "Trial",
     "Updates",
     "Weights",
     "ZeroBubbleH1",

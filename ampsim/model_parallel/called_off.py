@@ -2,7 +2,8 @@
 
 The step that occupies the device is cut short. All other steps of the pass are still served, so
 that every node is as it was before and the controller learns that nothing is in flight any more,
-but they cost nothing and are in no record. What is on its way over a link arrives when it does.
+but they cost nothing and are in no record, and what they send crosses no link
+(`PlacedNode.leave_links`). What is on its way over a link arrives when it does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ampsim.ir import Direction, Sends
 from ampsim.machine import Begun, StoppableProcessor
 from ampsim.model_parallel.placed_node import Message
 from ampsim.model_parallel.step import NO_STALENESS
-from ampsim.model_parallel.worker import Shared, Worker
+from ampsim.model_parallel.worker import Inbox, Shared, Worker
 
 UPDATE, BACKWARD, FORWARD = Direction
 
@@ -23,11 +24,12 @@ class StoppableWorker(Worker):
 
     Args:
         processor: the device.
+        inbox: where its messages wait.
         shared: what it has in common with other workers.
     """
 
-    def __init__(self, processor: StoppableProcessor, shared: Shared) -> None:
-        super().__init__(processor, shared)
+    def __init__(self, processor: StoppableProcessor, inbox: Inbox, shared: Shared) -> None:
+        super().__init__(processor, inbox, shared)
         self._device = processor
         self._is_off = False
 

@@ -9,26 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, Protocol
 
 from ampsim.clock import Clock
 from ampsim.errors import DivergenceError, SimulationError
-from ampsim.ir import (
-    SINGLE_BYTES,
-    LossReport,
-    Node,
-    ParameterizedNode,
-    Send,
-    Sends,
-    State,
-)
+from ampsim.ir import LossReport, Node, ParameterizedNode, Send, Sends, State
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
-from ampsim.model_parallel.passes import PassTotals
+from ampsim.model_parallel.job import PassTotals, Pump, by_number
 from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, Routes, send
-from ampsim.model_parallel.pump import Pump, by_number
-from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.schedules.turns import Admitted
 from ampsim.trace import START, Cause, Recorder, of_admission
 from ampsim.user_code import user_code
@@ -49,45 +40,65 @@ class Between(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitting:
+    """When a controller admits instances, and what it does around that.
+
+    Args:
+        in_flight_max: instances in flight at most.
+        drains: whether all in flight finish, and all nodes are updated, before it admits others.
+        budget: says in training whether another instance may come; None where only the number of
+            those in flight matters.
+        look_ahead: how many instances of training it knows of before they may come.
+        admitted: takes what has been admitted to training, for schedules that ask.
+        between: takes over whenever a mini-batch has drained or its updates have ended; None where
+            the controller itself sends updates and admits others.
+        send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
+    """
+
+    in_flight_max: int
+    drains: bool
+    budget: Budget | None = None
+    look_ahead: int = 1
+    admitted: Admitted = field(default_factory=Admitted)
+    between: Between | None = None
+    send: Callable[[Routes, int, Sends, Cause], None] = send
+
+
 class Controller:
-    """Admits instances by a schedule; the engine gives it its routes.
+    """Admits instances.
+
+    Args:
+        node: the graph's controller node, of whose ports and precision are the messages.
+        pump: brings an instance into the graph.
+        admitting: when.
+        clock: whose time passes.
+        recorder: takes a record of admissions.
 
     Attributes:
         ports: names of the ports of the graph's controller node.
-        budget: says in training whether another instance may come; None where only the number of
-            those in flight matters.
-        between: takes over whenever a mini-batch has drained or its updates have ended; None where
-            the controller itself sends updates and admits others.
-        routes: for each port of the graph's controller node, where its messages go.
-        send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
-        update_routes: the nodes that learn, and how an update message reaches each.
-        in_flight_max: instances in flight at most.
-        admitted: what has been admitted to training, for schedules that ask.
+        admitted: as of `Admitting`.
         on_finish: called with the number of items of each finished instance.
-        element_bytes: of a number in every array of floats that is pumped.
         last_received: the cause of the last message to the controller, and when it came.
     """
 
     def __init__(
-        self, ports: Sequence[str], schedule: Schedule, pump: Pump, clock: Clock, recorder: Recorder
+        self, node: Node, pump: Pump, admitting: Admitting, clock: Clock, recorder: Recorder
     ) -> None:
-        """Pump instances with `pump`, to the `ports` of these names, as `schedule` allows."""
-        self.ports = ports
-        self._places: dict[Any, Any] = {name: place for place, name in enumerate(ports)}
+        self.ports = node.outputs
+        self._places: dict[Any, Any] = {name: place for place, name in enumerate(self.ports)}
+        self._element_bytes = node.element_bytes
         self._pump = pump
         self._clock = clock
         self._recorder = recorder
-        self.budget: Budget | None = None
-        self.between: Between | None = None
-        self.routes: Routes = ()
-        self.send: Callable[[Routes, int, Sends, Cause], None] = send
-        self.update_routes: list[tuple[PlacedNode, Route]] = []
+        self._budget, self._between = admitting.budget, admitting.between
+        self._send, self._drains = admitting.send, admitting.drains
+        self._in_flight_max, self._look_ahead = admitting.in_flight_max, admitting.look_ahead
+        self.admitted = admitting.admitted
+        self._routes: Routes = ()
+        self._update_routes: Sequence[tuple[PlacedNode, Route]] = ()
         self.on_finish: Callable[[int], None] = lambda _items: None
-        self.element_bytes = SINGLE_BYTES
         self.totals = PassTotals()
-        self.in_flight_max = schedule.admission.in_flight_max or 1
-        self._drains = schedule.admission.drains
-        self.admitted = Admitted()
         self._alive: dict[int, int] = {}
         self._items: dict[int, int] = {}
         self._next_instance = 0
@@ -97,6 +108,15 @@ class Controller:
         self._ahead: list[Any] = []
         self._was_closed = False
         self.last_received: tuple[Cause, float] = (START, 0.0)
+
+    def connect(self, routes: Routes, updates: Sequence[tuple[PlacedNode, Route]]) -> None:
+        """Send messages by these routes.
+
+        Args:
+            routes: for each port of the graph's controller node.
+            updates: the nodes that learn, and how an update message reaches each.
+        """
+        self._routes, self._update_routes = routes, updates
 
     @property
     def unfinished(self) -> list[int]:
@@ -137,11 +157,11 @@ class Controller:
         """Pump as many instances as may come; `is_limited` if the limit kept them out so far."""
         admission = of_admission(self._recorder.admissions.count)
         before = self._next_instance
-        if self.budget is None or not self._is_training:
-            self._let_in(self.in_flight_max - len(self._alive), admission)
+        if self._budget is None or not self._is_training:
+            self._let_in(self._in_flight_max - len(self._alive), admission)
         else:
-            while len(self._alive) < self.in_flight_max:
-                if self._alive and self._ahead and not self.budget.has_room:
+            while len(self._alive) < self._in_flight_max:
+                if self._alive and self._ahead and not self._budget.has_room:
                     break
                 if not self._let_in(1, admission):
                     break
@@ -158,9 +178,9 @@ class Controller:
             sends = self._pumped(instance, batch)
             self._alive[instance] = len(sends)
             self._items[instance] = batch.rows
-            if self.budget is not None and self._is_training:
-                self.budget.pumped(instance)
-            self.send(self.routes, 0, sends, cause)
+            if self._budget is not None and self._is_training:
+                self._budget.pumped(instance)
+            self._send(self._routes, 0, sends, cause)
         return bool(batches)
 
     @property
@@ -175,10 +195,12 @@ class Controller:
             self._recorder.note_closure(self._clock.now, self.is_closed)
 
     def _taken(self, room: int) -> list[Any]:
-        """Take `room` batches, look for one more, and note what was found."""
-        found = self._ahead + list(islice(self._batches, room + 1 - len(self._ahead)))
+        """Take `room` batches, look for more, and note what was found."""
+        ahead = self._look_ahead if self._is_training else 1
+        found = self._ahead + list(islice(self._batches, max(room + ahead - len(self._ahead), 0)))
         taken, self._ahead = found[:room], found[room:]
         if self._is_training:
+            self.admitted.known_until = self._next_instance + len(found)
             self.admitted.count += len(taken)
             self.admitted.is_complete = self._drains or not self._ahead
         return taken
@@ -192,7 +214,7 @@ class Controller:
         with user_code(f"the model's pump failed for instance {instance}"):
             pumped = self._pump(instance, batch)
         sends = by_number(pumped, self._places)
-        fault = fault_of(sends, self.ports) or misfit_of(sends, self.element_bytes)
+        fault = fault_of(sends, self.ports) or misfit_of(sends, self._element_bytes)
         if fault is None and not sends:
             fault = "expected at least one message, got none"
         elif fault is None and any(state[0] != instance for _port, state, _payload in sends):
@@ -222,19 +244,19 @@ class Controller:
     def _finish(self, instance: int, cause: Cause) -> None:
         del self._alive[instance]
         items = self._items.pop(instance)
-        if self.budget is not None and self._is_training:
-            self.budget.finished(instance)
+        if self._budget is not None and self._is_training:
+            self._budget.finished(instance)
         self.totals.instances += items
         self._recorder.flush_if_full()
         self.on_finish(items)
         if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
-            if self.between is not None and not self._alive:
-                self.between.drained(cause)
+            if self._between is not None and not self._alive:
+                self._between.drained(cause)
         elif self._alive:
             return
-        elif self.between is not None:
-            self.between.drained(cause)
+        elif self._between is not None:
+            self._between.drained(cause)
         else:
             self.send_updates(cause)
             if not self._updating:
@@ -244,12 +266,12 @@ class Controller:
         """Tell every node that holds gradients, or those at these `places`, to update itself."""
         due = [
             (placed, route)
-            for placed, route in self.update_routes
+            for placed, route in self._update_routes
             if (_holds_gradients(placed) if places is None else placed.index in places)
         ]
         self._updating = len(due)
         for _placed_node, route in due:
-            self.send([route], 0, ((0, BY_CONTROLLER, None),), cause)
+            self._send([route], 0, ((0, BY_CONTROLLER, None),), cause)
 
     def acknowledged(self, message: Message) -> None:
         """Note that an update has ended, and admit after the last."""
@@ -257,8 +279,8 @@ class Controller:
         self._updating -= 1
         if self._updating:
             return
-        if self.between is not None:
-            self.between.updated(message[4])
+        if self._between is not None:
+            self._between.updated(message[4])
         else:
             self._admit(message[4])
 

@@ -1,20 +1,21 @@
-"""The engine: a graph on a cluster under a schedule, which makes passes over data."""
+"""The engine of model-parallel training, and watching one run of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ampsim.errors import StuckError
-from ampsim.hardware import Cluster
-from ampsim.model_parallel.assembly import Assembly
-from ampsim.model_parallel.diagnosis import why_stuck
+from ampsim.hardware import HOST, Cluster, load_cluster
+from ampsim.ir import ParameterizedNode
+from ampsim.model_parallel.assembly import assemble
+from ampsim.model_parallel.faults import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
-from ampsim.model_parallel.job import Job
-from ampsim.model_parallel.passes import PassReport
-from ampsim.model_parallel.peaks import note_peaks
-from ampsim.model_parallel.run_settings import RunSettings
+from ampsim.model_parallel.job import Job, PassReport, RunSettings
+from ampsim.model_parallel.memories import note_peaks, own_machine
+from ampsim.model_parallel.schedules import Sequential
 from ampsim.model_parallel.schedules.base import Schedule
+from ampsim.model_parallel.update import Updater
 from ampsim.trace import MEMORY_CATEGORIES, Cause, Recorder
 
 
@@ -46,15 +47,20 @@ class Engine:
         settings: RunSettings,
     ) -> None:
         """Put everything together; no time passes yet."""
-        assembly = Assembly(job, cluster, placement, schedule, recorder=recorder, settings=settings)
+        averages = schedule.updates.averages
+        self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
+        machine = own_machine(cluster, settings, recorder, self.updater)
+        assembly = assemble(
+            job, cluster, placement, schedule, recorder=recorder, settings=settings, shared=machine
+        )
         self._graph = job.graph
         self._clock = clock = settings.clock
         self._recorder = recorder
-        self._instant, self._fabric = assembly.instant, assembly.fabric
+        self._instant, self._fabric = machine.instant, machine.fabric
         self._barrier = assembly.barrier
-        self.controller, self.updater = assembly.controller, assembly.updater
+        self.controller = assembly.controller
         self.workers, self.placed_nodes = assembly.workers, assembly.placed_nodes
-        self.memories = assembly.memories.all
+        self.memories = machine.memories.all
         self._checkpointed = assembly.checkpointed
         self._has_parameters = False
         for processor, tasks in assembly.tasks:
@@ -74,11 +80,6 @@ class Engine:
         """
         for node in self._graph.nodes:
             node.is_training = is_training
-        for placed in self.placed_nodes:
-            if placed.is_loss:
-                placed.forward_routes = (
-                    placed.gradient_routes if is_training else placed.report_routes
-                )
         start_s = self._clock.now
         try:
             self._take_parameters()
@@ -140,3 +141,38 @@ class Engine:
                 assert not left, (
                     f"worker {worker}: {left} bytes are left of {MEMORY_CATEGORIES[category]}"
                 )
+
+
+class Observer:
+    """Measures a graph's weights on a clock and a device of its own.
+
+    Args:
+        job: the network; nothing of it is trained.
+        is_abstract: `sleep` mode.
+    """
+
+    def __init__(self, job: Job, is_abstract: bool) -> None:
+        self._learners = job.graph.parameterized
+        nodes = [node.name for node in job.graph.nodes]
+        self._engine = Engine(
+            job,
+            load_cluster("tflops-1", workers=1),
+            [HOST, *[0] * (len(nodes) - 1)],
+            Sequential(),
+            recorder=Recorder(nodes, 1, 0),
+            settings=RunSettings(is_abstract=is_abstract),
+        )
+
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """Call `on_items` with the number of items of each instance that finishes."""
+        self._engine.controller.on_finish = on_items
+
+    def adopt(self, learners: Sequence[ParameterizedNode]) -> None:
+        """Measure the weights that these nodes have now, in the graph's order."""
+        for own, learner in zip(self._learners, learners, strict=True):
+            own.adopt(learner.theta)
+
+    def validate(self, batches: Iterable[Any], now_s: float) -> PassReport:
+        """Measure; the report begins and ends at `now_s`."""
+        report = self._engine.run_pass(batches, is_training=False)
+        return PassReport(now_s, now_s, report.totals)

@@ -19,27 +19,54 @@ WEIGHTS, GRADIENTS, OPTIMIZER, STASHES, ACTIVATIONS, MESSAGES = range(len(MEMORY
 _UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
 
+class Activations:
+    """What the forward steps of one node keep for its backward steps, counted.
+
+    Attributes:
+        held: forward steps whose backward step has not run.
+        held_max: the most there have been.
+    """
+
+    __slots__ = ("held", "held_max")
+
+    def __init__(self) -> None:
+        self.held = self.held_max = 0
+
+    def keep(self) -> None:
+        """Count a forward step of training."""
+        self.held = held = self.held + 1
+        if held > self.held_max:
+            self.held_max = held
+
+    def free(self, name: str) -> None:
+        """Count the backward step that frees them, of the node of this name."""
+        self.held -= 1
+        assert self.held >= 0, f"{name} freed an activation twice"
+
+
 class Footprint:
     """The memory of one placed node's messages and activations.
 
     Args:
         node: the operation.
         memory: that of its worker.
+        frees: whether a backward step frees what its forward step kept.
         first: the footprint of the first half of a split backward step, whose second half this is.
 
     Attributes:
-        frees: whether a backward step frees what its forward step kept.
         joins: says, before a step, what its message waits for; None where that is its state.
     """
 
-    __slots__ = ("_gradients", "_inputs", "_kept", "frees", "joins", "memory", "node")
+    __slots__ = ("_frees", "_gradients", "_inputs", "_kept", "joins", "memory", "node")
 
-    def __init__(self, node: Node, memory: Memory, *, first: Footprint | None = None) -> None:
+    def __init__(
+        self, node: Node, memory: Memory, *, frees: bool = True, first: Footprint | None = None
+    ) -> None:
         self.node, self.memory = node, memory
         self._inputs: dict[State, int] = {}  # bytes of messages that wait for others
         self._gradients: dict[State, int] = {}
         self._kept: dict[State, int] = {} if first is None else first._kept
-        self.frees = True
+        self._frees = frees
         self.joins = None if type(node).joins is Node.joins else node.joins
 
     def ended(
@@ -62,7 +89,7 @@ class Footprint:
         if waiting:
             taken_bytes += waiting.pop(name, 0)
         if direction is BACKWARD:
-            return taken_bytes, -self._kept.pop(state, 0) if self.frees else 0, state
+            return taken_bytes, -self._kept.pop(state, 0) if self._frees else 0, state
         kept_bytes = self._kept_bytes(state, taken_bytes) if self.node.is_training else 0
         if kept_bytes and not self._keep(sends, kept_bytes):
             return taken_bytes, 0, state

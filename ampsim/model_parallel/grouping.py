@@ -20,9 +20,9 @@ from typing import NamedTuple, TypeAlias
 from ampsim.ir import Direction, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.placed_node import Message, PlacedNode
-from ampsim.model_parallel.price import WAITS, Needed, Price
+from ampsim.model_parallel.price import WAITS, Charge, Extents, Price
 from ampsim.model_parallel.step import Served
-from ampsim.model_parallel.worker import Shared, Worker
+from ampsim.model_parallel.worker import Inbox, Shared, Worker
 from ampsim.trace import START, Cause
 from ampsim.user_code import OURS_TO_PASS
 
@@ -31,11 +31,11 @@ _Part: TypeAlias = "tuple[float, float, int, int, int]"
 
 
 class _Member(NamedTuple):
-    """A step of a group: whose it is, what came of it, which gradients it needs, its cause."""
+    """A step of a group: whose it is, what came of it, the shape it is charged for, its cause."""
 
     state: State
     served: Served
-    needed: Needed
+    shape: Extents
     cause: Cause
 
 
@@ -57,12 +57,13 @@ class GroupingWorker(Worker):
 
     Args:
         processor: the device.
+        inbox: where its messages wait.
         shared: as of `Worker`; its order says how many members a group has at most, and how long
             to wait for them.
     """
 
-    def __init__(self, processor: Processor, shared: Shared) -> None:
-        super().__init__(processor, shared)
+    def __init__(self, processor: Processor, inbox: Inbox, shared: Shared) -> None:
+        super().__init__(processor, inbox, shared)
         self._summary = shared.recorder.summary
         self._size_max = shared.order.max_group
         self._wait_s = shared.order.group_wait_s
@@ -81,7 +82,7 @@ class GroupingWorker(Worker):
             return 0.0, None
         self._has_waited = False
         try:
-            shapes, needed = zip(*((one.served.shape, one.needed) for one in members), strict=True)
+            shapes, needed = zip(*((one.shape, one.served.needed) for one in members), strict=True)
             price = placed.prices.price_of_group(kind, shapes, needed)
             own_flop = [self._own_flop(placed, kind, member) for member in members]
         except OURS_TO_PASS:
@@ -116,8 +117,7 @@ class GroupingWorker(Worker):
 
     def _own_flop(self, placed: PlacedNode, direction: Direction, member: _Member) -> int:
         """FLOP that a member would be charged for alone."""
-        placed.prices.needed = member.needed
-        return placed.prices.price(direction, member.served.shape).flop
+        return placed.prices.price(direction, member.shape, member.served.needed).flop
 
     def _is_short(self, queue: deque[Message]) -> bool:
         """Whether fewer messages than a group may have wait for the node at the head."""
@@ -145,10 +145,10 @@ class GroupingWorker(Worker):
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
         placed, _port, state, _payload, cause = message
         served = self.served(direction, message)
-        member = _Member(state, served, placed.prices.needed, cause)
-        if served.shape is not WAITS:
-            return [member]
-        now = self._clock.now
+        if not isinstance(served.charged, Charge):
+            return [_Member(state, served, served.charged, cause)]
+        assert served.charged is WAITS, f"a group cannot be charged for {served.charged}"
+        now, member = self._clock.now, _Member(state, served, None, cause)
         number = self._record_part(placed, direction, member, (now, now, 0, 0, 0))
         self.send_on(placed, direction, state, served.sends, number)
         return []

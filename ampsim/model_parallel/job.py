@@ -1,13 +1,109 @@
-"""What an engine runs."""
+"""A job: a graph to train, its pump and settings, and what a pass over data gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
-from ampsim.ir import Graph
-from ampsim.model_parallel.pump import Pump
+import numpy as np
+
+from ampsim.clock import Clock, SimClock
+from ampsim.errors import OptionError
+from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
 from ampsim.optim import Optimizer
+from ampsim.trace import OnRows
+
+Pump: TypeAlias = Callable[[int, Any], "Sequence[Pumped]"]
+"""``pump(instance, batch)`` gives the messages that bring one instance into the graph; each names
+the controller's port that it goes to."""
+
+
+def by_number(pumped: Sequence[Pumped], places: Mapping[Any, Any]) -> Any:
+    """The messages with ports by their places; as they are where they are not what they should be.
+
+    Args:
+        pumped: what a pump gave.
+        places: of the controller's ports, by their names.
+    """
+    try:
+        return [(places.get(port, port), *rest) for port, *rest in pumped]
+    except (TypeError, ValueError):
+        return pumped
+
+
+def without_numbers(pump: Pump) -> Pump:
+    """Return a pump whose float payloads are stand-ins; integers, which are control, stay."""
+
+    def pump_standins(instance: int, batch: Any) -> list[Pumped]:
+        return [(port, state, _standin(payload)) for port, state, payload in pump(instance, batch)]
+
+    return pump_standins
+
+
+def _standin(payload: Any) -> Any:
+    if not isinstance(payload, np.ndarray):
+        return payload
+    array = cast("np.ndarray[Any, np.dtype[Any]]", payload)
+    return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array
+
+
+@dataclass(slots=True)
+class PassTotals:
+    """What the losses reported during one pass over a split."""
+
+    instances: int = 0
+    rows: int = 0
+    loss_sum: float = 0.0
+    correct: float = 0
+    absolute_error_sum: float = 0.0
+
+    @property
+    def loss(self) -> float:
+        """Mean loss per row; NaN where nothing was reported."""
+        return self.loss_sum / self.rows if self.rows else math.nan
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of rows classified rightly; NaN where nothing was reported."""
+        return self.correct / self.rows if self.rows else math.nan
+
+    @property
+    def absolute_error(self) -> float:
+        """Mean absolute error per row of a regression; NaN where nothing was reported."""
+        return self.absolute_error_sum / self.rows if self.rows else math.nan
+
+    def include(self, other: PassTotals) -> None:
+        """Add another part of the same pass."""
+        self.instances += other.instances
+        self.rows += other.rows
+        self.loss_sum += other.loss_sum
+        self.correct += other.correct
+        self.absolute_error_sum += other.absolute_error_sum
+
+    def add(self, report: LossReport) -> None:
+        """Add what a loss reported; what it does not know is NaN in the sum."""
+        self.loss_sum += report.loss_sum
+        self.correct += math.nan if report.correct is None else report.correct
+        error = report.absolute_error
+        self.absolute_error_sum += math.nan if error is None else error
+        self.rows += report.rows
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """One pass over a split: virtual times, and what the losses said."""
+
+    start_s: float
+    end_s: float
+    totals: PassTotals
+
+    @property
+    def per_s(self) -> float:
+        """Items per virtual second; NaN where the pass took no time."""
+        seconds = self.end_s - self.start_s
+        return self.totals.instances / seconds if seconds else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +121,65 @@ class Job:
     pump: Pump
     optimizer: Optimizer
     min_update_interval: Callable[[str], int]
+
+
+def require_mode(node: Node, *, is_abstract: bool) -> None:
+    """Check that a node can run with numbers, or without.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    if is_abstract and node.reads_values:
+        raise OptionError(
+            f"mode 'sleep' has no numbers, but {node.describe()} decides by them; "
+            "use mode 'numeric'"
+        )
+    if node.is_shape_only and not is_abstract:
+        raise OptionError(
+            f"mode 'numeric' computes with weights, but {node.describe()} has shapes alone; "
+            "use mode 'sleep'"
+        )
+
+
+def require_rows(node: ParameterizedNode, optimizer: Optimizer) -> None:
+    """Check that an optimizer can step some rows of a table alone.
+
+    Raises:
+        OptionError: it takes all of the table.
+    """
+    if node.is_sparse and optimizer.touches_all:
+        raise OptionError(
+            f"{node.describe()} updates the rows of its table that were looked up, and "
+            f"{optimizer.name} as given, with all of it at once, cannot; take no weight decay and "
+            "another optimizer than lars, or is_sparse=False"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What all parts of one run know of it beside the model, the cluster and the method.
+
+    Args:
+        clock: whose time passes; a new virtual clock unless given.
+        is_abstract: `sleep` mode: shapes instead of numbers.
+        counts_memory: whether what lies in the workers' memories is counted.
+        seed: of what varies on the cluster; None for a run in which nothing does.
+        times_validation: whether validation takes its time on the cluster; under a solver it never
+            does.
+        spans_kept: how many records of each kind to keep, from the first; None for all.
+        on_rows: takes the records chunk by chunk, as of `Recorder`.
+    """
+
+    clock: Clock = field(default_factory=SimClock)
+    is_abstract: bool = False
+    counts_memory: bool = False
+    seed: int | None = None
+    times_validation: bool = True
+    spans_kept: int | None = None
+    on_rows: OnRows | None = None
+
+    @classmethod
+    def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:
+        """Those of a trial: in `sleep` mode, unless control flow reads values."""
+        is_abstract = not any(node.reads_values for node in graph.nodes)
+        return cls(is_abstract=is_abstract, spans_kept=spans_kept)

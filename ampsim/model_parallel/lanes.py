@@ -1,24 +1,80 @@
-"""The lanes of all devices beside the one that computes, and what passes through them."""
+"""Lanes of a device beside its compute lane, and dispatch on its host.
+
+A message that takes device time is issued first, in the order in which the worker would serve it:
+the lane is busy for the device's `dispatch_s`, and the message then lies in the worker's inbox, or
+waits for its turn. So a device whose steps are longer hides it, but for the first.
+`docs/decisions/0014-lanes-and-the-host.md` has the reasons.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, Node
-from ampsim.machine import Instant, Lane, Memory, Processor
-from ampsim.model_parallel.dispatch import DispatchLane
+from ampsim.machine import Instant, Job, Lane, Memory, Processor
 from ampsim.model_parallel.footprint import Footprint
 from ampsim.model_parallel.offload import CopyLanes, OffloadedFootprint
-from ampsim.model_parallel.placed_node import Accept, PlacedNode
-from ampsim.model_parallel.recompute import (
-    RecomputingFootprint,
-    keeps_more,
-    require_same_weights,
-)
+from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode
+from ampsim.model_parallel.recompute import RecomputingFootprint, keeps_more, require_same_weights
 from ampsim.model_parallel.schedules.base import Schedule
-from ampsim.model_parallel.worker import Worker
-from ampsim.trace import Recorder
+from ampsim.model_parallel.step import NO_STALENESS
+from ampsim.trace import DISPATCH_LANE, Recorder
+
+
+class DispatchLane(Lane):
+    """What a worker's steps wait for before they are in its inbox.
+
+    Args:
+        processor: the lane's own.
+        clock: whose time passes.
+        kinds: directions, the most urgent first.
+        dispatch_s: what it takes to issue a step.
+        recorder: takes a record of each.
+    """
+
+    __slots__ = ("_dispatch_s", "_recorder")
+
+    def __init__(
+        self,
+        processor: Processor,
+        clock: Clock,
+        kinds: Sequence[Direction],
+        dispatch_s: float,
+        recorder: Recorder,
+    ) -> None:
+        super().__init__(processor, clock, kinds)
+        self._dispatch_s, self._recorder = dispatch_s, recorder
+
+    def acceptor(self, accept: Accept, direction: Direction, wakes: Processor | None) -> Accept:
+        """Return who issues the messages of `direction` that `accept` takes afterwards.
+
+        Args:
+            accept: the inbox.
+            direction: of the messages.
+            wakes: the processor that is told of them; None where `accept` sees to that.
+        """
+
+        def issue(message: Message) -> None:
+            def done(start_s: float) -> None:
+                accept(self._issued(message, direction, start_s))
+                if wakes is not None:
+                    wakes.wake()
+
+            self.add(Job(self._dispatch_s, done), direction)
+
+        return issue
+
+    def _issued(self, message: Message, direction: Direction, start_s: float) -> Message:
+        """Record that a message was issued, which is from then on its cause."""
+        placed, port, state, payload, cause = message
+        recorder = self._recorder
+        key = (self.processor.index, placed.index, direction, 0, 0, 0)
+        kind = recorder.kinds.number(key, DISPATCH_LANE)
+        recorder.spans.append((kind, start_s, self._clock.now, NO_STALENESS, state, cause))
+        return (placed, port, state, payload, recorder.span_number())
 
 
 class Lanes:
@@ -81,24 +137,22 @@ class Lanes:
         return self._recomputes and keeps_more(node)
 
     def footprint(
-        self, node: Node, place: int, worker: int, memory: Memory | None
-    ) -> Footprint | None:
-        """What a node holds of its worker's memory; None where nobody counts."""
-        if memory is None:
-            return None
+        self, node: Node, place: int, worker: int, memory: Memory, *, frees: bool
+    ) -> Footprint:
+        """What a node holds of its worker's memory; `frees` as of `Footprint`."""
         if self.recomputes(node):
-            return RecomputingFootprint(node, memory)
+            return RecomputingFootprint(node, memory, frees=frees)
         lanes = self._copies.get(worker)
         if lanes is None or not node.is_parameterized:
-            return Footprint(node, memory)
-        return OffloadedFootprint(node, memory, place, lanes)
+            return Footprint(node, memory, frees=frees)
+        return OffloadedFootprint(node, memory, place, lanes, frees=frees)
 
-    def update_acceptor(self, worker: Worker) -> Accept:
-        """Who accepts the updates that a worker's own nodes ask for."""
-        dispatch = self._dispatch.get(worker.index)
+    def update_acceptor(self, processor: Processor, accept: Accept) -> Accept:
+        """Who accepts the updates that a worker's own nodes ask for, past its dispatch lane."""
+        dispatch = self._dispatch.get(processor.index)
         if dispatch is None:
-            return worker.accept_update
-        return dispatch.acceptor(worker.accept_update, Direction.UPDATE, worker.processor)
+            return accept
+        return dispatch.acceptor(accept, Direction.UPDATE, processor)
 
     def issued(
         self, placed: PlacedNode, accept: Accept, wakes: Processor | None, direction: Direction

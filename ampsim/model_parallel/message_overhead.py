@@ -8,18 +8,14 @@ for which a processor is engaged in sending or receiving a message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from ampsim.ir import Direction, Graph, Sends
 from ampsim.machine import Begun
 from ampsim.model_parallel.controller import BY_CONTROLLER
-from ampsim.model_parallel.placed_node import Message, PlacedNode, Routes
+from ampsim.model_parallel.placed_node import FarPorts, Message
 from ampsim.model_parallel.worker import Worker
-
-FarPorts: TypeAlias = "Mapping[Direction, Sequence[bool]]"
-"""For each port of a node, by the direction of what it takes, whether that is from another place.
-"""
 
 UPDATE, BACKWARD, FORWARD = Direction
 
@@ -39,43 +35,32 @@ class WithMessageOverhead:
     Args:
         worker: the tasks themselves; it serves messages one by one.
         overhead_s: of its device, for each message.
-        far: by placed node; one that is not there takes nothing from another place.
     """
 
-    __slots__ = (
-        "_begin", "_far", "_foretold_s", "_overhead_s", "do_free", "end", "only_waited", "queues",
-    )  # fmt: skip
+    __slots__ = ("_begin", "_overhead_s", "_worker", "do_free", "end", "queues")
 
-    def __init__(
-        self, worker: Worker, overhead_s: float, far: Mapping[PlacedNode, FarPorts]
-    ) -> None:
+    def __init__(self, worker: Worker, overhead_s: float) -> None:
         self.queues: dict[Any, deque[Any]] = worker.queues
         self._begin, self.end, self.do_free = worker.begin, worker.end, worker.do_free
-        self._foretold_s, self.only_waited = worker.foretold_s, worker.only_waited
-        self._overhead_s, self._far = overhead_s, far
+        self._overhead_s, self._worker = overhead_s, worker
+
+    @property
+    def has_free(self) -> bool:
+        """As of the worker."""
+        return self._worker.has_free
 
     def begin(self, kind: Direction, queue: deque[Message]) -> Begun:
         """Take a task; its messages come on top."""
         seconds, what = self._begin(kind, queue)
         direction, message, served = what[:3]
-        return seconds + self._overhead_s * self._messages(direction, message, served.sends), what
+        return seconds + self._overhead_s * messages(direction, message, served.sends), what
 
-    def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:
-        """As of the worker, where a step sends one message by each of its ports."""
-        seconds, message = self._foretold_s(kind, queue), queue[0]
-        placed = message[0]
-        if placed.learner is None:
-            return seconds
-        routes: Routes = placed.backward_routes if kind is BACKWARD else placed.forward_routes
-        sends = [(port, message[2], None) for port in range(len(routes))]
-        return seconds + self._overhead_s * self._messages(kind, message, sends)
 
-    def _messages(self, direction: Direction, message: Message, sends: Sends) -> int:
-        """How many a step takes from another place, and sends to one."""
-        placed, port, state, _payload, _cause = message
-        if direction is UPDATE:  # the controller's order and its acknowledgement, or nothing
-            return 2 if state is BY_CONTROLLER else 0
-        routes: Routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
-        far = self._far.get(placed)
-        taken = far is not None and far[direction][port]
-        return taken + sum(routes[to][1].worker != placed.worker for to, _state, _sent in sends)
+def messages(direction: Direction, message: Message, sends: Sends) -> int:
+    """How many messages a step takes from another place, and sends to one."""
+    placed, port, state, _payload, _cause = message
+    if direction is UPDATE:  # the controller's order and its acknowledgement, or nothing
+        return 2 if state is BY_CONTROLLER else 0
+    routes, far = placed.routes(direction), placed.far
+    taken = far is not None and far[direction][port]
+    return taken + sum(routes[to][1].worker != placed.worker for to, _state, _sent in sends)

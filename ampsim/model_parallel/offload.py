@@ -16,9 +16,9 @@ from typing import Final, Literal
 from ampsim.hardware import Device
 from ampsim.ir import Direction, Node, State
 from ampsim.machine import Job, Lane, Memory, Processor
-from ampsim.model_parallel.footprint import ACTIVATIONS, Ended, Footprint
+from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message
-from ampsim.model_parallel.step import NO_STALENESS
+from ampsim.model_parallel.step import NO_STALENESS, Ended
 from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause, Recorder
 
 _DIRECTIONS: Final = {COPY_OUT_LANE: Direction.FORWARD, COPY_IN_LANE: Direction.BACKWARD}
@@ -82,12 +82,15 @@ class OffloadedFootprint(Footprint):
         memory: that of its worker.
         place: the node's place in the graph.
         lanes: of its worker's device.
+        frees: as of `Footprint`.
     """
 
     __slots__ = ("_copies", "_lanes", "_place")
 
-    def __init__(self, node: Node, memory: Memory, place: int, lanes: CopyLanes) -> None:
-        super().__init__(node, memory)
+    def __init__(
+        self, node: Node, memory: Memory, place: int, lanes: CopyLanes, *, frees: bool = True
+    ) -> None:
+        super().__init__(node, memory, frees=frees)
         self._place, self._lanes = place, lanes
         self._copies: dict[State, _Copy] = {}
 

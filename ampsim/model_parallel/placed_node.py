@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from ampsim.ir import (
 )
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
-from ampsim.model_parallel.price import WAITS, Extents, Prices, largest
+from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import Cause
@@ -28,7 +28,7 @@ UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than 
 
 Message: TypeAlias = "tuple[PlacedNode, int, State, Payload, Cause]"
 """A message that has arrived: (placed node, port, state, payload, cause). The queue where it lies
-says its direction; the cause is what brought it there, a number of `ampsim.trace.causes`. It is a
+says its direction; the cause is what brought it there, a number of `ampsim.trace.kinds`. It is a
 plain tuple because one is made for every message: a class of its own takes three times as long."""
 
 Accept: TypeAlias = Callable[[Message], Any]
@@ -78,6 +78,15 @@ def plain(routes: Iterable[Route]) -> Routes:
     ]
 
 
+RouteTable: TypeAlias = "tuple[Routes, Routes, Routes]"
+"""For each direction, where what a step that serves such a message sends goes: a `Route` for each
+port. An update sends the controller word that it has ended."""
+
+FarPorts: TypeAlias = "Mapping[Direction, Sequence[bool]]"
+"""For each port of a node, by the direction of what it takes, whether that is from another place.
+"""
+
+
 class PlacedNode:
     """One node on one worker.
 
@@ -87,29 +96,25 @@ class PlacedNode:
         worker: the worker's index; -1 for the host.
         steps: what serves its messages.
         prices: what they cost.
-        is_free: whether no step of the node ever takes device time.
         footprint: what it holds of the worker's memory; None where nobody counts.
+        far: which of its messages come from other places, where that costs; else None.
+        has_turns: whether its steps have turns in training.
 
     Attributes:
         learner: the node, where it is one that learns.
         is_loss: whether the node is a loss.
-        has_turns: whether its steps have turns in training.
-        forward_routes: for each output port, where its messages go. A loss has none: this is in
-            training `gradient_routes`, in validation `report_routes`.
-        gradient_routes: for each input of a loss, where its gradient goes.
-        backward_routes: for each input port, where its gradients go.
-        report_routes: to the controller, where word goes that an update of the controller's, or in
-            validation a loss, has ended.
+        is_free: whether no step of the node ever takes device time.
+        training, validation: where its messages go; the node's `is_training` says which counts.
         optimizer_state: what the optimizer remembers of this node's parameters.
+        stash: keeps versions of its weights; None where all steps read the latest.
         forward, backward: serve a message.
         free_kinds: for each direction, the number of the kind of a span that costs nothing.
     """
 
     __slots__ = (
-        "_backward", "_joins", "backward", "backward_routes", "footprint", "forward",
-        "forward_routes", "free_kinds", "gradient_routes", "has_turns", "index", "is_free",
-        "is_loss", "learner", "node", "optimizer_state", "prices", "report_routes", "steps",
-        "worker",
+        "_asks_need", "_backward", "_frees", "_joins", "_keeps", "_linked", "backward", "far",
+        "footprint", "forward", "free_kinds", "has_turns", "index", "is_free", "is_loss", "learner",
+        "node", "optimizer_state", "prices", "stash", "steps", "training", "validation", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -120,32 +125,33 @@ class PlacedNode:
         steps: Steps,
         prices: Prices,
         *,
-        is_free: bool,
         footprint: Footprint | None,
+        far: FarPorts | None = None,
+        has_turns: bool = False,
     ) -> None:
         self.node, self.index, self.worker = node, place, worker
         self.is_loss = node.is_loss
         self.learner = node if isinstance(node, ParameterizedNode) else None
         self.steps, self.prices = steps, prices
-        self.is_free, self.footprint = is_free, footprint
+        self.footprint, self.far, self.has_turns = footprint, far, has_turns
+        self.is_free = prices.is_free and far is None
         self.free_kinds = tuple(price.kind for price in prices.free)
-        self.has_turns = False
-        self.forward_routes: Routes = ()
-        self.backward_routes: Routes = ()
-        self.gradient_routes: Routes = ()
-        self.report_routes: Routes = ()
+        self.training: RouteTable = ((), (), ())
+        self.validation: RouteTable = ((), (), ())
         self.optimizer_state: Any = None
+        self.stash, self._keeps, self._frees = steps.stash, steps.keeps, steps.frees
         self.forward = steps.forward
         self.backward = self._backward = steps.backward
-        if node.heeds_need and any(node.decided_by):
+        self._asks_need = node.heeds_need and any(node.decided_by)
+        if self._asks_need:
             self.backward = self._backward_as_needed
         self._joins = None if footprint is None else footprint.joins
-        if footprint is not None and is_free:
+        if footprint is not None and self.is_free:
             self.forward, self.backward = footprint.around(self.forward, self.backward)
 
     def _backward_as_needed(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a backward message of a node that gets messages which need no gradient."""
-        self.prices.needed = self.node.gradients_needed(state)
+        self.node.input_needs_gradient = self.node.gradients_needed(state)
         step = self._backward
         return step(port, state, payload)
 
@@ -159,37 +165,58 @@ class PlacedNode:
         name = state if self._joins is None else self._joins(direction, state)
         staleness, report = NO_STALENESS, None
         if self.is_loss:
-            sends, shape, report = self._evaluated(port, state, payload)
+            sends, charged, report = self._evaluated(port, state, payload)
         elif learner is None:
             step = self.backward if direction is BACKWARD else self.forward
             sends = step(port, state, payload)
-            shape = largest(payload, sends) if sends else WAITS
+            charged = largest(payload, sends) if sends else WAITS
         else:
-            step = self.backward if direction is BACKWARD else self.forward
             gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
-            sends = step(port, state, payload)
+            if direction is BACKWARD:
+                if self._frees is not None:
+                    self._frees.free(learner.name)
+                step = self.backward
+                sends = step(port, state, payload)
+            else:
+                step = self.forward
+                sends = step(port, state, payload)
+                if sends and self._keeps is not None and learner.is_training:
+                    self._keeps.keep()
             if learner.gradient_count > gradients:
                 staleness = learner.staleness_sum - staleness_sum
                 assert staleness >= 0, f"{learner.name}: its version has fallen"
-            shape = WAITS if not sends else None if payload is None else payload.shape
+            charged = WAITS if not sends else None if payload is None else payload.shape
         ended = None
         if footprint is not None:
             ended = footprint.ended(direction, name, state, payload, sends)
-        return Served(sends, shape, staleness, report, ended)
+        needed = self.node.input_needs_gradient if self._asks_need else None
+        return Served(sends, charged, staleness, report, ended, needed)
 
-    def foretold_shape(self, direction: Direction, state: State, payload: Payload) -> Extents:
-        """The shape that a step of a node with parameters will be charged for, unless it waits."""
-        if direction is UPDATE:
-            assert self.learner is not None
-            rows = self.learner.rows_touched
-            return None if rows is None else (rows,)
-        if direction is BACKWARD and self.node.heeds_need and any(self.node.decided_by):
-            self.prices.needed = self.node.gradients_needed(state)
-        return None if payload is None else payload.shape
+    def needed(self, direction: Direction, state: State) -> Needed | None:
+        """Where a step will send gradients; None where that is always the same."""
+        is_asked = direction is BACKWARD and self._asks_need
+        return self.node.gradients_needed(state) if is_asked else None
+
+    def routes(self, direction: Direction) -> Routes:
+        """Where a step that serves such a message sends now."""
+        return (self.training if self.node.is_training else self.validation)[direction]
+
+    def connect(self, training: RouteTable, validation: RouteTable) -> None:
+        """Send messages by these routes."""
+        self.training, self.validation = training, validation
+
+    def leave_links(self) -> None:
+        """Let what steps of training send cross no link until `rejoin_links`."""
+        self._linked = word, backward, forward = self.training
+        self.training = word, _without_links(backward), _without_links(forward)
+
+    def rejoin_links(self) -> None:
+        """Send by the same routes as before `leave_links`."""
+        self.training = self._linked
 
     def _evaluated(
         self, port: int, state: State, payload: Payload
-    ) -> tuple[Sends, Extents, LossReport | None]:
+    ) -> tuple[Sends, Charged, LossReport | None]:
         """Evaluate a loss: what it sends, what it is charged for, what it reports.
 
         In validation its one message tells the controller that it has ended.
@@ -202,6 +229,10 @@ class PlacedNode:
         prediction, gradients, report = evaluated
         sends = gradients if node.is_training else ((0, state, None),)
         return sends, None if prediction is None else prediction.shape, report
+
+
+def _without_links(routes: Routes) -> Routes:
+    return plain(Route(*route)._replace(channel=None) for route in routes)
 
 
 def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
@@ -230,7 +261,7 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
             if processor.is_idle:
                 processor.wake()
         elif not processor.is_busy and not processor.is_listed:
-            processor.is_listed = True
+            processor.is_listed = True  # as `Instant.add`, without the call
             processor.instant.waiting.append(processor)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import reduce
 from operator import add
 from typing import Final, NamedTuple, TypeAlias
 
+from ampsim.arguments import as_float
+from ampsim.errors import SimulationError
 from ampsim.hardware import Device, light_is_free, occupancy_s
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
+from ampsim.text import shown
 from ampsim.trace import Kinds
 
 Extents: TypeAlias = "tuple[int, ...] | None"
@@ -21,8 +25,32 @@ Needed: TypeAlias = "tuple[bool, ...]"
 WorkOf: TypeAlias = "Callable[[Direction, Extents], Work]"
 """``work(direction, shape)`` says what a step on a payload of that shape does."""
 
-WAITS: Final = (-1,)
-"""In place of a shape: the step only waited, which costs nothing."""
+
+class Charge(NamedTuple):
+    """What a step is charged for where no payload's shape says so.
+
+    Args:
+        kind: its name; `WorkOfCharge` says what it costs.
+        counts: how many of what the step works on, as its kind has them.
+    """
+
+    kind: str
+    counts: tuple[int, ...] = ()
+
+
+WAITS: Final = Charge("waits")
+"""The step only waited, which costs nothing."""
+
+Charged: TypeAlias = "Extents | Charge"
+"""What a step is charged for: a payload of this shape, or something else that has a name."""
+
+WorkOfCharge: TypeAlias = "Callable[[Charge], Work]"
+"""``work(charge)`` says what an update does that is charged so."""
+
+COUNT_MAX: Final = 10**18
+"""Most bytes or FLOP of one step: what a column of 64 bits adds up without care (chosen)."""
+
+_COUNTS: Final = tuple(one.name for one in fields(Work))
 
 
 class Price(NamedTuple):
@@ -53,6 +81,7 @@ class Prices:
         device: whose rates count; None for the host, where nothing costs anything.
         kinds: numbers of kinds of spans.
         work: what a step does: the node's own method, or what stands for it.
+        work_of_charge: what an update does that has a `Charge`; None where none has.
         resident_bytes: weights that the worker hosts; they stay in a cache that has room.
 
     Attributes:
@@ -61,8 +90,8 @@ class Prices:
     """
 
     __slots__ = (
-        "_by_need", "_device", "_elements", "_kinds", "_node", "_place", "_prices",
-        "_resident_bytes", "_work", "_worker", "free", "is_free",
+        "_device", "_elements", "_kinds", "_node", "_place", "_prices", "_resident_bytes", "_work",
+        "_work_of_charge", "_worker", "free", "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -74,41 +103,38 @@ class Prices:
         kinds: Kinds,
         *,
         work: WorkOf,
+        work_of_charge: WorkOfCharge | None = None,
         resident_bytes: int = 0,
     ) -> None:
         self._node, self._place, self._worker, self._device = node, place, worker, device
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
+        self._work_of_charge = work_of_charge
         self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
         self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
-        self._prices: dict[tuple[Direction, Extents], Price] = {}
-        self._by_need = {node.input_needs_gradient: self._prices}
-
-    @property
-    def needed(self) -> Needed:
-        """For each input, whether backward steps are to send a gradient, and are charged for it."""
-        return self._node.input_needs_gradient
-
-    @needed.setter
-    def needed(self, needed: Needed) -> None:
-        self._node.input_needs_gradient = needed
-        self._prices = self._by_need.setdefault(needed, {})
+        self._prices: dict[tuple[Direction, Charged, Needed | None], Price] = {}
 
     def kind(self, direction: Direction, flop: int, moved: int, operations: int) -> int:
         """The number of the kind of span of a step that is charged so much."""
         key = (self._worker, self._place, direction, flop, moved, operations)
         return self._kinds.number(key)
 
-    def price(self, direction: Direction, shape: Extents) -> Price:
-        """What a step on a payload of `shape` costs; nothing, where it only waited."""
-        key = (direction, shape)
+    def price(self, direction: Direction, charged: Charged, needed: Needed | None = None) -> Price:
+        """What a step costs that is charged for this; nothing, where it only waited.
+
+        Args:
+            direction: of the message that it served.
+            charged: as `Charged`.
+            needed: where it sent gradients; None where a node always sends the same ones.
+        """
+        key = (direction, charged, needed)
         price = self._prices.get(key)
         if price is None:
-            price = self._prices[key] = self._work_out(direction, shape)
+            price = self._prices[key] = self._work_out(direction, charged, needed)
         return price
 
     def price_of_group(
-        self, direction: Direction, shapes: Sequence[Extents], needed: Sequence[Needed]
+        self, direction: Direction, shapes: Sequence[Extents], needed: Sequence[Needed | None]
     ) -> Price:
         """What one step costs that is charged for payloads of all these `shapes`.
 
@@ -117,26 +143,40 @@ class Prices:
         step, and so are those whose gradients other inputs need. The device is as efficient as with
         all rows together.
         """
-        alike: dict[Needed, list[Extents]] = {}
+        if len(shapes) == 1:
+            return self.price(direction, shapes[0], needed[0])
+        alike: dict[Needed | None, list[Extents]] = {}
         for shape, inputs in zip(shapes, needed, strict=True):
             alike.setdefault(inputs, []).append(shape)
         works: list[Work] = []
         rows: list[int] = []
-        for self.needed, group in alike.items():
-            if len(shapes) == 1:
-                return self.price(direction, shapes[0])
+        for inputs, group in alike.items():
             whole = _by_rows(group)
-            works += [self._work(direction, shape) for shape in whole]
+            works += [self._required(direction, shape, inputs) for shape in whole]
             rows += [self._rows(direction, shape) for shape in whole if shape is not None]
         return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
 
-    def _work_out(self, direction: Direction, shape: Extents) -> Price:
-        if shape == WAITS:
+    def _work_out(self, direction: Direction, charged: Charged, needed: Needed | None) -> Price:
+        if charged == WAITS:
             return self.free[direction]
+        if isinstance(charged, Charge):
+            assert self._work_of_charge is not None, f"nobody says what {charged} costs"
+            work = required_work(self._node, direction, None, self._work_of_charge(charged))
+            return self._occupancy(direction, work, None)
         rows = None
-        if direction is not Direction.UPDATE and shape is not None:
-            rows = self._rows(direction, shape)
-        return self._occupancy(direction, self._work(direction, shape), rows)
+        if direction is not Direction.UPDATE and charged is not None:
+            rows = self._rows(direction, charged)
+        return self._occupancy(direction, self._required(direction, charged, needed), rows)
+
+    def _required(self, direction: Direction, shape: Extents, needed: Needed | None) -> Work:
+        """What a step does that sends these gradients; the node says so, set to send them."""
+        node = self._node
+        usually = node.input_needs_gradient
+        node.input_needs_gradient = usually if needed is None else needed
+        try:
+            return required_work(node, direction, shape, self._work(direction, shape))
+        finally:
+            node.input_needs_gradient = usually
 
     def _rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
         """Rows of the matrix that a step on a payload of `shape` multiplies."""
@@ -158,6 +198,25 @@ class Prices:
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)
         return Price(seconds, flop, moved, kind, operations)
+
+
+def required_work(node: Node, direction: Direction, shape: Extents, work: object) -> Work:
+    """What a node says that a step does, if that can be.
+
+    Raises:
+        SimulationError: it is no `Work`, or has a count that is no number, negative or without end.
+    """
+    expected, got = "an ampsim.Work", work
+    if isinstance(work, Work):
+        wrong = [name for name in _COUNTS if not 0 <= as_float(getattr(work, name)) <= COUNT_MAX]
+        if not wrong:
+            return work
+        expected, got = f"{wrong[0]} from 0 to {COUNT_MAX:g}", getattr(work, wrong[0])
+    of = "no payload" if shape is None else f"a payload of shape {shape}"
+    raise SimulationError(
+        f"{node.describe()}: work of a {direction.name.lower()} step on {of} must give {expected}, "
+        f"got {shown(got)}; correct its method work, such as return Work(flop=2 * rows * columns)"
+    )
 
 
 def largest(payload: Payload, sends: Sends) -> Extents:

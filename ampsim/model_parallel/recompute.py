@@ -11,9 +11,10 @@ from __future__ import annotations
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
 from ampsim.machine import Memory
-from ampsim.model_parallel.footprint import ACTIVATIONS, Ended, Footprint
+from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.price import Extents, WorkOf
 from ampsim.model_parallel.schedules.base import Schedule
+from ampsim.model_parallel.step import Ended
 from ampsim.nodes.accumulate import MatrixNode
 
 BACKWARD, FORWARD = Direction.BACKWARD, Direction.FORWARD
@@ -61,12 +62,13 @@ class RecomputingFootprint(Footprint):
     Args:
         node: the operation.
         memory: that of its worker.
+        frees: as of `Footprint`.
     """
 
     __slots__ = ("_again",)
 
-    def __init__(self, node: Node, memory: Memory) -> None:
-        super().__init__(node, memory)
+    def __init__(self, node: Node, memory: Memory, *, frees: bool = True) -> None:
+        super().__init__(node, memory, frees=frees)
         self._again: dict[State, int] = {}
 
     def ended(

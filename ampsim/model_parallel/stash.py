@@ -8,7 +8,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.ir import ParameterizedNode, Payload, Sends, State
-from ampsim.model_parallel.schedules.values import PickVersion
+from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.step import Step
 
 
@@ -16,18 +16,18 @@ class Stash:
     """Steps of a node that read the weights which a rule picks for an instance.
 
     The backward step of an instance reads what its forward step read. An update replaces a node's
-    weights and never writes them, so that to keep a version is to keep a reference.
+    weights and never writes them, so that to keep a version is to keep a reference. It is kept from
+    the update that replaces it to the end of the last step that reads it.
 
     Args:
         node: whose steps they are.
         forward, backward: the steps.
-        pick: which version a forward step reads. It never picks one older than before.
-        note: told how many bytes versions other than the latest take, whenever that has changed
-            by the start of a step.
+        rule: which version a forward step reads.
+        note: told how many bytes versions other than the latest take, whenever that changes.
 
     Attributes:
-        versions: the weights, by the number of their version.
-        bytes_max: the most bytes that versions other than the latest took.
+        versions: weights that are kept beside the latest, by the number of their version.
+        bytes_max: the most bytes that these took.
 
     Raises:
         OptionError: the node's updates write its weights.
@@ -38,7 +38,7 @@ class Stash:
         node: ParameterizedNode,
         forward: Step,
         backward: Step,
-        pick: PickVersion,
+        rule: VersionRule,
         note: Callable[[int], None],
     ) -> None:
         if node.is_sparse:
@@ -50,10 +50,9 @@ class Stash:
         self._bytes = 0
         self._note = note
         self._node, self._forward, self._backward = node, forward, backward
-        self._pick = pick
+        self._rule = rule
         self.versions: dict[int, np.ndarray] = {}
         self._read: dict[int, int] = {}
-        self._picked = 0
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a forward message with the version that the rule picks; in validation, the last."""
@@ -61,10 +60,9 @@ class Stash:
         if not node.is_training:
             return self._forward(port, state, payload)
         latest, theta = node.version, node.theta
-        self.versions[latest] = theta
-        self._picked = self._read[state[0]] = self._pick(state[0], latest)
+        picked = self._read[state[0]] = self._rule.pick(state[0], latest)
         self._forget()
-        self._use(self.versions[self._picked], self._picked)
+        self._use(theta if picked == latest else self.versions[picked], picked)
         try:
             return self._forward(port, state, payload)
         finally:
@@ -72,15 +70,29 @@ class Stash:
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Serve a backward message with the version that its forward step read."""
-        node = self._node
-        latest, theta = node.version, node.theta
-        self.versions[latest] = theta
-        self._forget()
-        self._use(self.versions[self._read.pop(state[0])], latest)
+        latest, theta = self._node.version, self._node.theta
+        read = self._read[state[0]]
+        self._use(theta if read == latest else self.versions[read], latest)
         try:
             return self._backward(port, state, gradient)
         finally:
             self._use(theta, latest)
+
+    def ended(self, instance: int) -> None:
+        """Note that the time of an instance's backward step has passed: it reads no more."""
+        del self._read[instance]
+        self._forget()
+
+    def replaced(self, theta: np.ndarray) -> None:
+        """Keep weights that an update has just replaced, if a step is to read them.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+        """
+        latest = self._node.version
+        self.versions = {**self.versions, latest - 1: theta}
+        self._rule.updated(latest)
+        self._forget()
 
     def _use(self, theta: np.ndarray, version: int) -> None:
         if self._node.theta is not theta:
@@ -89,13 +101,15 @@ class Stash:
 
     def _forget(self) -> None:
         """Drop the versions that nobody will read, and measure what is left."""
-        needed = {*self._read.values(), self._node.version}
+        if not self.versions:
+            return
+        needed, rule = set(self._read.values()), self._rule
         self.versions = {
             version: theta
             for version, theta in self.versions.items()
-            if version in needed or version >= self._picked
+            if version in needed or rule.awaits(version)
         }
-        kept_bytes = (len(self.versions) - 1) * self._node.theta.nbytes
+        kept_bytes = len(self.versions) * self._node.theta.nbytes
         self.bytes_max = max(self.bytes_max, kept_bytes)
         if kept_bytes != self._bytes:
             self._bytes = kept_bytes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.ir import LossReport, Payload, Sends, State
-from ampsim.model_parallel.price import Extents
+from ampsim.model_parallel.price import Charged, Needed
 
 NO_STALENESS: Final = -1
 """Staleness of what is not a gradient."""
@@ -24,14 +24,16 @@ class Served(NamedTuple):
 
     Args:
         sends: what the step returned.
-        shape: of the payload that it is charged for, or `price.WAITS`.
+        charged: what it is charged for, as of `Prices`.
         staleness: of its gradient, in updates; `NO_STALENESS` where it brought none.
         report: what a loss says.
         ended: what its end changes in memory; None where nobody counts.
+        needed: where it was to send gradients, as of `Prices`.
     """
 
     sends: Sends
-    shape: Extents
+    charged: Charged
     staleness: int = NO_STALENESS
     report: LossReport | None = None
     ended: Ended | None = None
+    needed: Needed | None = None

@@ -1,8 +1,8 @@
-"""The pipeline of a step: a node's own, and what a schedule asks for around it.
+"""Steps of a node: its backward step split or not, with the weights that a schedule asks for.
 
-It is built here once, from the inside out, and nothing is changed afterwards: the node's step, the
-activations that it stashes, the version of the weights that it reads, what it owes to a staleness
-budget, the weights that are predicted for it. `PlacedNode.serve` charges for the whole.
+A step is built here once, from the inside out, and nothing is changed afterwards: the node's step,
+the version of the weights that it reads, what it owes to a staleness budget, the weights that are
+predicted for it. `PlacedNode.serve` counts the activations that it keeps, and charges for it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,59 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ampsim.ir import Node, ParameterizedNode
+from ampsim.errors import OptionError
+from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
 from ampsim.model_parallel.budget import Debt, Owed
+from ampsim.model_parallel.footprint import Activations
 from ampsim.model_parallel.prediction import Prediction
-from ampsim.model_parallel.price import WorkOf
-from ampsim.model_parallel.schedules.values import PickVersion
-from ampsim.model_parallel.split_backward import SplitBackward
+from ampsim.model_parallel.price import Extents, WorkOf
+from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.stash import Stash
-from ampsim.model_parallel.stashed_activations import StashedActivations
 from ampsim.model_parallel.step import Step
+from ampsim.nodes import Conv2d, Linear
+
+
+class SplitBackward:
+    """The two halves of a node's backward step.
+
+    The first half sends the input's gradient, and to one port more than the node has inputs the
+    message that the second half serves later. An instance is done when both have run. Each half is
+    a backward step in the trace; the second is the one with a staleness.
+
+    Args:
+        node: a `Linear` or a `Conv2d`.
+
+    Raises:
+        OptionError: the node is neither.
+    """
+
+    def __init__(self, node: Node) -> None:
+        if not isinstance(node, Linear | Conv2d):
+            raise OptionError(
+                "zb-h1 splits the backward steps of Linear and Conv2d nodes, and has no rule for "
+                f"{node.describe()}; take 1f1b"
+            )
+        self._node = node
+        self._second_half = len(node.inputs)
+
+    def of_input(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve the first half: the gradient of the input."""
+        return [*self._node.backward_input(state, gradient), (self._second_half, state, gradient)]
+
+    def of_weight(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve the second half: the gradient of the weight; word of it goes to the controller."""
+        self._node.backward_weight(state, gradient)
+        return ((0, state, None),)
+
+    def work_of_input(self, direction: Direction, shape: Extents) -> Work:
+        """What a step costs whose backward is the first half."""
+        if direction is not Direction.BACKWARD:
+            return self._node.work(direction, shape)
+        return self._node.work_of_halves(shape)[0]
+
+    def work_of_weight(self, direction: Direction, shape: Extents) -> Work:
+        """What the second half costs."""
+        return self._node.work_of_halves(shape)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +71,16 @@ class Asked:
     """What a schedule asks of the steps of one node.
 
     Args:
-        pick: which version of the weights a forward step reads; None for the latest.
-        note_stash: told how many bytes of other versions are kept, where there is `pick`.
+        versions: which version of the weights a forward step reads; None for the latest.
+        note_stash: told how many bytes of other versions are kept, where there is `versions`.
         debt: counts the gradients that instances owe to the node; None where nobody asks.
         predicts: whether forward steps read predicted weights.
-        work_of: what steps cost, by the node and what they cost otherwise; None for just that.
     """
 
-    pick: PickVersion | None = None
+    versions: VersionRule | None = None
     note_stash: Callable[[int], None] | None = None
     debt: Debt | None = None
     predicts: bool = False
-    work_of: Callable[[ParameterizedNode, WorkOf], WorkOf] | None = None
 
 
 class Steps(NamedTuple):
@@ -48,15 +90,18 @@ class Steps(NamedTuple):
         forward: serves a forward message.
         backward: serves a backward message.
         work: says what a step costs.
-        activations: counts what a node with parameters stashes.
-        stash: keeps versions of the weights.
+        keeps: counts what forward steps of a node with parameters keep.
+        frees: the same, where backward steps free it.
+        stash: keeps versions of the weights; to be told of each update, and of the end of each
+            backward step.
         prediction: is told of each update.
     """
 
     forward: Step
     backward: Step
     work: WorkOf
-    activations: StashedActivations | None = None
+    keeps: Activations | None = None
+    frees: Activations | None = None
     stash: Stash | None = None
     prediction: Prediction | None = None
 
@@ -70,12 +115,10 @@ def steps_of(node: Node, asked: Asked) -> Steps:
     forward, backward, work = node.forward, node.backward, node.work
     if not isinstance(node, ParameterizedNode):
         return Steps(forward, backward, work)
-    activations = StashedActivations(node, forward, backward)
-    forward, backward = activations.forward, activations.backward
     stash = prediction = None
-    if asked.pick is not None:
+    if asked.versions is not None:
         assert asked.note_stash is not None
-        stash = Stash(node, forward, backward, asked.pick, asked.note_stash)
+        stash = Stash(node, forward, backward, asked.versions, asked.note_stash)
         forward, backward = stash.forward, stash.backward
     if asked.debt is not None:
         owed = Owed(node, forward, backward, asked.debt)
@@ -83,9 +126,8 @@ def steps_of(node: Node, asked: Asked) -> Steps:
     if asked.predicts and not node.is_sparse:
         prediction = Prediction(node, forward)
         forward, work = prediction.forward, prediction.work
-    if asked.work_of is not None:
-        work = asked.work_of(node, work)
-    return Steps(forward, backward, work, activations, stash, prediction)
+    activations = Activations()
+    return Steps(forward, backward, work, activations, activations, stash, prediction)
 
 
 def split_steps_of(node: Node) -> tuple[Steps, Steps]:
@@ -95,7 +137,7 @@ def split_steps_of(node: Node) -> tuple[Steps, Steps]:
         OptionError: there is no rule for splitting the node's backward steps.
     """
     split = SplitBackward(node)
-    assert isinstance(node, ParameterizedNode)
-    activations = StashedActivations(node, node.forward, split.of_weight)
-    first = Steps(activations.forward, split.of_input, split.work_of_input, activations)
-    return first, Steps(node.forward, activations.backward, split.work_of_weight, activations)
+    activations = Activations()
+    first = Steps(node.forward, split.of_input, split.work_of_input, keeps=activations)
+    second = Steps(node.forward, split.of_weight, split.work_of_weight, frees=activations)
+    return first, second

@@ -10,6 +10,7 @@ import numpy as np
 from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
+from ampsim.model_parallel.price import Charged
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.trace import Recorder
 
@@ -20,8 +21,8 @@ BLOCK: Final = 1 << 17
 class Applies(Protocol):
     """What a worker does when it is a node's turn to be updated."""
 
-    def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
-        """Change the parameters of `placed`; return the shape that the cost depends on."""
+    def update(self, placed: PlacedNode, now_s: float) -> Charged:
+        """Change the parameters of `placed`; return what that is charged for."""
         ...
 
 
@@ -82,6 +83,7 @@ class Updater:
         """
         node = placed.node
         assert isinstance(node, ParameterizedNode)
+        before = node.theta
         touched = node.take_rows()
         if not node.is_abstract:
             if self._is_within_epochs:
@@ -97,6 +99,8 @@ class Updater:
             (placed.index, now_s, count, node.staleness_sum / max(count, 1), node.staleness_max)
         )
         node.updated()
+        if placed.stash is not None:
+            placed.stash.replaced(before)
         return None if touched is None else (len(touched[0]),)
 
     def _update_all(self, placed: PlacedNode, node: ParameterizedNode, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Wiring: the routes between placed nodes, and from and to the controller."""
+"""Routes of messages between nodes, and barriers that wait for all of them."""
 
 from __future__ import annotations
 
@@ -8,27 +8,82 @@ from dataclasses import dataclass
 from ampsim.hardware import HOST
 from ampsim.ir import Direction, Graph
 from ampsim.machine import Fabric, Processor
-from ampsim.model_parallel.barrier import Barrier
 from ampsim.model_parallel.controller import Controller
+from ampsim.model_parallel.footprint import MESSAGES
 from ampsim.model_parallel.host import HostLane
 from ampsim.model_parallel.lanes import Lanes
-from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, Route, plain
+from ampsim.model_parallel.memories import WorkerMemories
+from ampsim.model_parallel.placed_node import (
+    Accept,
+    Message,
+    PlacedNode,
+    Route,
+    Routes,
+    RouteTable,
+    plain,
+    send,
+)
 from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.model_parallel.worker import Worker
-from ampsim.model_parallel.worker_memories import WorkerMemories
+from ampsim.trace import Cause
+
+
+class Barrier:
+    """Holds what losses send, until it is told to let go.
+
+    It lets go when nothing else is left to do: then all in flight have ended their forward steps,
+    whatever the loops and branches of the graph, and not a moment later. Where activations are
+    still on their way to the host, something else is left, and it is the count of messages that
+    says so.
+
+    Args:
+        note_held: told after each message how many are held; None where nobody asks.
+    """
+
+    def __init__(self, note_held: Callable[[int], None] | None = None) -> None:
+        self._held: list[tuple[Route, int, Message]] = []
+        self._note_held = note_held
+
+    def before(self, route: Route, source: int) -> Route:
+        """Return a route from node `source` that ends here instead of where `route` does.
+
+        What is held lies in the memory of its sender.
+        """
+
+        def accept(message: Message) -> None:
+            self._held.append((route, source, message))
+            if self._note_held is not None:
+                self._note_held(len(self._held))
+
+        memories = None if route.memories is None else (None, route.memories[0])
+        return Route(accept, route.placed, route.port, None, False, None, memories)
+
+    @property
+    def last_cause(self) -> Cause:
+        """What brought the message that came last, of those that are held."""
+        return self._held[-1][2][4]
+
+    def let_go(self, cause: Cause) -> bool:
+        """Send what is held, the last first, after `cause`; tell whether there was anything."""
+        held, self._held = self._held, []
+        for route, source, (_placed_node, _port, state, payload, _cause) in reversed(held):
+            memory = None if route.memories is None else route.memories[0]
+            if memory is not None and payload is not None:
+                memory.give(MESSAGES, payload.nbytes)
+            send([route], source, ((0, state, payload),), cause)
+        return bool(held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What routes lead past; `wire` gives every placed node its own.
+    """What routes lead past; `connect` gives every placed node its own.
 
     Args:
         graph: what is wired.
         placed_nodes: every node where it runs, in the graph's order.
         seconds: of split backward steps, the second half of a node, by its place.
         stages: the stage of each node that has one, by its place.
-        workers: one for each device.
-        first: the number of the first of them.
+        workers: by their numbers.
         controller: admits instances, and takes back what returns.
         host: what the controller runs on; None where it acts at once.
         fabric: the links.
@@ -41,8 +96,7 @@ class Wiring:
     placed_nodes: Sequence[PlacedNode]
     seconds: Mapping[int, PlacedNode]
     stages: Mapping[int, int]
-    workers: Sequence[Worker]
-    first: int
+    workers: Mapping[int, Worker]
     controller: Controller
     host: HostLane | None
     fabric: Fabric
@@ -50,41 +104,54 @@ class Wiring:
     lanes: Lanes
     barrier: Barrier | None
 
-    def wire(self) -> None:
-        """Give every placed node its routes."""
-        graph, placed_nodes = self.graph, self.placed_nodes
-        for placed, targets, sources in zip(
-            placed_nodes, graph.targets, graph.sources, strict=True
-        ):
-            placed.forward_routes = plain(
-                self._route(placed.worker, placed_nodes[target], port, Direction.FORWARD)
-                for target, port in targets
-            )
-            backward_routes = [
-                self._route(placed.worker, placed_nodes[source], port, Direction.BACKWARD)
-                for source, port in sources
-            ]
-            placed.backward_routes = plain(backward_routes)
-            if placed.is_loss:  # it turns the message around: what it sends goes to its inputs
-                placed.gradient_routes = plain(self._held(backward_routes, placed.index))
-                placed.report_routes = [
-                    self._to_controller(placed, self.controller.receive, Direction.FORWARD)
-                ]
-            elif placed.learner is not None:
-                placed.report_routes = [
-                    self._to_controller(placed, self.controller.acknowledged, Direction.UPDATE)
-                ]
+    def connect(self) -> None:
+        """Give every placed node its routes, and the controller those of its node."""
+        tables = [self._tables(placed) for placed in self.placed_nodes]
         for place, second in self.seconds.items():
-            self._wire_second(placed_nodes[place], second)
-        self.controller.routes = placed_nodes[0].forward_routes
-        self.controller.update_routes = [
+            hand_on = self._hand_on(self.placed_nodes[place], second)
+            word, backward, forward = tables[place][0]
+            with_second = word, [*backward, *plain([hand_on])], forward
+            tables[place] = with_second, with_second
+            receive = self.controller.receive
+            ended = (), plain([Route(receive, second, 0, None, True, None)]), ()
+            second.connect(ended, ended)
+        for placed, (training, validation) in zip(self.placed_nodes, tables, strict=True):
+            placed.connect(training, validation)
+        updates = [
             (placed, self._route(HOST, placed, 0, Direction.UPDATE))
-            for placed in placed_nodes
+            for placed in self.placed_nodes
             if placed.learner is not None
         ]
+        self.controller.connect(tables[0][0][Direction.FORWARD], updates)
 
-    def _wire_second(self, first: PlacedNode, second: PlacedNode) -> None:
-        """Let the first half of a backward step hand on to the second, with turns as stage p + s.
+    def _tables(self, placed: PlacedNode) -> tuple[RouteTable, RouteTable]:
+        """The routes of a placed node in training, and in validation.
+
+        A loss turns the message around: in training it sends gradients to its inputs, in validation
+        word to the controller that it has ended.
+        """
+        targets, sources = self.graph.targets[placed.index], self.graph.sources[placed.index]
+        forward = plain(
+            self._route(placed.worker, self.placed_nodes[target], port, Direction.FORWARD)
+            for target, port in targets
+        )
+        to_sources = [
+            self._route(placed.worker, self.placed_nodes[source], port, Direction.BACKWARD)
+            for source, port in sources
+        ]
+        backward = plain(to_sources)
+        if placed.is_loss:
+            word = self._to_controller(placed, self.controller.receive, Direction.FORWARD)
+            gradients = plain(self._held(to_sources, placed.index))
+            return ((), backward, gradients), ((), backward, word)
+        word: Routes = ()
+        if placed.learner is not None:
+            word = self._to_controller(placed, self.controller.acknowledged, Direction.UPDATE)
+        table = word, backward, forward
+        return table, table
+
+    def _hand_on(self, first: PlacedNode, second: PlacedNode) -> Route:
+        """The route from the first half of a backward step to the second, with turns as p + s.
 
         Word that the second has ended reaches the controller at once.
         """
@@ -92,14 +159,11 @@ class Wiring:
         accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
         accept, _wakes = self.lanes.issued(second, accept, None, Direction.BACKWARD)
         memories = self.memories.between(first.worker, second.worker)
-        hand_on = Route(accept, second, 0, None, False, None, memories)
-        first.backward_routes = [*first.backward_routes, hand_on]
-        receive = self.controller.receive
-        second.backward_routes = [Route(receive, second, 0, None, is_free=True, channel=None)]
+        return Route(accept, second, 0, None, False, None, memories)
 
     def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
         """Where the messages of a placed node that has turns wait."""
-        turn_queue = self.workers[placed.worker - self.first].turn_queue
+        turn_queue = self.workers[placed.worker].turn_queue
         assert turn_queue is not None
         return turn_queue
 
@@ -111,12 +175,12 @@ class Wiring:
 
     def _to_controller(
         self, placed: PlacedNode, take: Callable[[Message], None], direction: Direction
-    ) -> Route:
+    ) -> Routes:
         """The route from `placed` to the controller, whose method `take` takes the message."""
         channel = self.fabric.channel(placed.worker, HOST)
         memories = self.memories.between(placed.worker, HOST)
         taken = self._taken(take, direction)
-        return Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)
+        return plain([Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)])
 
     def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
         """Who accepts messages to the controller: the host, where that takes time."""
@@ -129,7 +193,7 @@ class Wiring:
         if placed.worker == HOST:
             taken = self._taken(self.controller.receive, direction)
             return Route(taken, placed, port, None, True, channel, memories)
-        worker = self.workers[placed.worker - self.first]
+        worker = self.workers[placed.worker]
         is_free = placed.is_free and direction is not Direction.UPDATE
         wakes: Processor | None = worker.processor
         accept: Accept = worker.queue(placed, direction).append

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
@@ -18,7 +17,6 @@ from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
-from ampsim.model_parallel.price import WAITS
 from ampsim.model_parallel.schedules.values import Order
 from ampsim.model_parallel.step import NO_STALENESS, Served
 from ampsim.model_parallel.turn_queue import TurnQueue
@@ -48,14 +46,30 @@ class Shared:
     updater: Applies
 
 
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """Where messages that take device time wait for a worker.
+
+    It is a queue for each kind of message, most urgent first: serving is then a look at five queues
+    instead of a heap, and first come first served within a kind.
+
+    Args:
+        queues: messages, by direction.
+        accept_update: takes the update messages of the worker's own nodes.
+        turn_queue: where messages wait for their turn; None where there are no turns.
+    """
+
+    queues: dict[Direction, deque[Message]]
+    accept_update: Accept
+    turn_queue: TurnQueue | None = None
+
+
 class Worker:
     """The inbox of one processor, and what is done with its messages.
 
-    The inbox is a queue for each kind of message, most urgent first: serving is then a look at
-    five queues instead of a heap, and first come first served within a kind.
-
     Args:
         processor: the device.
+        inbox: where its messages wait.
         shared: what it has in common with other workers.
 
     Attributes:
@@ -63,19 +77,15 @@ class Worker:
         free_backward, free_forward: messages for nodes that cost nothing.
         queues: messages that take device time, by direction.
         turn_queue: where messages wait for their turn; None where there are no turns.
-        accept_update: takes the update messages of its own nodes.
     """
 
-    def __init__(self, processor: Processor, shared: Shared) -> None:
+    def __init__(self, processor: Processor, inbox: Inbox, shared: Shared) -> None:
         self.processor = processor
         self.index = processor.index
         self.free_backward: deque[Message] = deque()
         self.free_forward: deque[Message] = deque()
-        self.queues: dict[Direction, deque[Message]] = {
-            kind: deque() for kind in shared.order.kinds
-        }
-        self.turn_queue: TurnQueue | None = None
-        self.accept_update: Accept = self.queues[UPDATE].append
+        self.queues, self.turn_queue = inbox.queues, inbox.turn_queue
+        self._accept_update = inbox.accept_update
         self._clock = shared.clock
         self._record = shared.recorder.spans.append
         self._number = shared.recorder.span_number
@@ -95,33 +105,12 @@ class Worker:
         placed = message[0]
         served = self.served(kind, message)
         try:
-            price = placed.prices.price(kind, served.shape)
+            price = placed.prices.price(kind, served.charged, served.needed)
         except OURS_TO_PASS:
             raise
         except BaseException as error:
             raise self.failed(placed, kind, message[2], error) from error
         return price.seconds, (kind, message, served, start_s, price.kind)
-
-    def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:
-        """Seconds of the step of the first message, where its node has parameters; else 0.
-
-        One that turns out only to wait for other messages takes none.
-        """
-        placed, _port, state, payload, _cause = queue[0]
-        if placed.learner is None:
-            return 0.0
-        try:
-            shape = placed.foretold_shape(kind, state, payload)
-            return placed.prices.price(kind, shape).seconds
-        except OURS_TO_PASS:
-            raise
-        except BaseException as error:
-            raise self.failed(placed, kind, state, error) from error
-
-    def only_waited(self, what: Any) -> bool:
-        """Whether a step that has begun only waits for other messages at its node."""
-        served: Served = what[2]
-        return served.shape is WAITS
 
     def end(self, task: Begun) -> None:
         """Record a step whose time has passed, and send what it returned."""
@@ -132,9 +121,11 @@ class Worker:
         number = self._number()
         if served.ended is not None and placed.footprint is not None:
             placed.footprint.settle(served.ended)
+        if placed.stash is not None and direction is BACKWARD:
+            placed.stash.ended(state[0])
         if direction is UPDATE:
             if state is BY_CONTROLLER:
-                send(placed.report_routes, placed.index, ((0, state, None),), number)
+                send(placed.training[UPDATE], placed.index, ((0, state, None),), number)
             return
         self.send_on(placed, direction, state, served.sends, number)
         if served.staleness >= 0:
@@ -145,7 +136,12 @@ class Worker:
     def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> None:
         """Send the node of `placed` an update message, if it has accumulated enough gradients."""
         if placed.learner is not None and placed.learner.is_update_due:
-            self.accept_update((placed, 0, state, None, cause))
+            self._accept_update((placed, 0, state, None, cause))
+
+    @property
+    def has_free(self) -> bool:
+        """Whether messages wait for nodes that cost nothing."""
+        return bool(self.free_backward or self.free_forward)
 
     def do_free(self, now_s: float) -> None:
         """Serve everything that takes no device time, backward first."""
@@ -212,7 +208,10 @@ class Worker:
         self, placed: PlacedNode, direction: Direction, state: State, sends: Sends, cause: Cause
     ) -> None:
         """Send what a step returned to the queues of the workers that host the next nodes."""
-        routes = placed.backward_routes if direction is BACKWARD else placed.forward_routes
+        table = placed.training
+        if placed.is_loss and not placed.node.is_training:  # of others both tables are one
+            table = placed.validation
+        routes = table[1] if direction is BACKWARD else table[2]  # faster than by the direction
         try:
             if len(sends) != 1:
                 self._controller.count_messages(state[0], len(sends) - 1, cause)

@@ -23,7 +23,7 @@ from ampsim.ir import (
 )
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import stack, update_work
-from ampsim.nodes.start import Start
+from ampsim.nodes.weights import Start
 
 OPERATIONS_OF_UPDATE: Final = 12
 """Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""

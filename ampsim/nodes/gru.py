@@ -14,10 +14,10 @@ from ampsim.errors import GraphError
 from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
-from ampsim.nodes.transposed import Transposed
+from ampsim.nodes.weights import Transposed
 
 
-class _Kept(NamedTuple):
+class _GruStep(NamedTuple):
     """What backward needs of one forward step; gates lie one after the other, (3, rows, hidden)."""
 
     payloads: list[Payload]
@@ -117,7 +117,7 @@ class GRUCell(MatrixNode):
         output *= z
         output += n
         if self.is_training:
-            self._saved[state] = _Kept(payloads, self.version, gates, recurrent)
+            self._saved[state] = _GruStep(payloads, self.version, gates, recurrent)
         return ((0, state, output),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
@@ -143,7 +143,7 @@ class GRUCell(MatrixNode):
             to_state += gradient * z
         return ((0, state, to_input), (1, state, to_state))
 
-    def _to_gates(self, kept: _Kept, gradient: np.ndarray) -> np.ndarray:
+    def _to_gates(self, kept: _GruStep, gradient: np.ndarray) -> np.ndarray:
         """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
         gates = kept.gates
         slopes = gates * gates

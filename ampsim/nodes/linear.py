@@ -11,8 +11,7 @@ from ampsim.errors import GraphError
 from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
-from ampsim.nodes.start import Start
-from ampsim.nodes.transposed import Transposed
+from ampsim.nodes.weights import Start, Transposed
 
 
 class Linear(MatrixNode):

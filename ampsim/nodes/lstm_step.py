@@ -26,10 +26,10 @@ from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.accumulate import MatrixNode, Pairs
 from ampsim.nodes.masks import Masks
-from ampsim.nodes.transposed import Transposed
+from ampsim.nodes.weights import Transposed
 
 
-class _Kept(NamedTuple):
+class _LstmCell(NamedTuple):
     """What backward needs of one forward step."""
 
     payloads: list[Payload]
@@ -149,7 +149,9 @@ class LSTMStep(MatrixNode):
         bent = np.tanh(cell)
         np.multiply(gates[self._o], bent, out=output[self._h])
         if self.is_training:
-            self._saved[state] = _Kept(payloads, self.version, joined, gates, candidate, mask, bent)
+            self._saved[state] = _LstmCell(
+                payloads, self.version, joined, gates, candidate, mask, bent
+            )
         return ((0, state, output),)
 
     def _joined(self, payloads: list[Payload]) -> np.ndarray:
@@ -180,7 +182,7 @@ class LSTMStep(MatrixNode):
         self._pairs.add(kept.joined, slopes)
         return self._returned(state, kept.gates, slopes, through)
 
-    def _to_cell(self, kept: _Kept, gradient: np.ndarray) -> np.ndarray:
+    def _to_cell(self, kept: _LstmCell, gradient: np.ndarray) -> np.ndarray:
         """The gradient of c: its own, and that of h through tanh."""
         through = kept.bent * kept.bent
         np.subtract(self._one, through, out=through)
@@ -189,7 +191,7 @@ class LSTMStep(MatrixNode):
         through += gradient[self._c]
         return through
 
-    def _to_gates(self, kept: _Kept, gradient: np.ndarray, through: np.ndarray) -> np.ndarray:
+    def _to_gates(self, kept: _LstmCell, gradient: np.ndarray, through: np.ndarray) -> np.ndarray:
         """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
         gates = kept.gates
         slopes = gates * gates

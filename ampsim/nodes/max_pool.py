@@ -19,7 +19,7 @@ from ampsim.nodes.windows import Windows
 from ampsim.options import Count
 
 
-class _Kept(NamedTuple):
+class _KeptMaxima(NamedTuple):
     """The shape of the images; which pixel of each window was the largest, None without numbers."""
 
     shape: tuple[int, ...]
@@ -55,7 +55,7 @@ class MaxPool(Node):
         self.windows = Windows(kernel, stride or kernel, padding)
         self.windows.require_valid(name, kernel // 2)
         super().__init__(name)
-        self._saved: dict[State, _Kept] = {}
+        self._saved: dict[State, _KeptMaxima] = {}
         self._index_type = np.dtype(np.min_scalar_type(kernel**2 - 1))
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -63,7 +63,7 @@ class MaxPool(Node):
         shape = self._sent(payload.shape)
         if self.is_abstract:
             if self.is_training:
-                self._saved[state] = _Kept(payload.shape, None)
+                self._saved[state] = _KeptMaxima(payload.shape, None)
             return ((0, state, Standin(shape, payload.itemsize)),)
         images = self.windows.padded(payload, -math.inf)
         first, *others = self.windows.places(images, *shape[2:])
@@ -77,7 +77,7 @@ class MaxPool(Node):
             is_larger = pixels > output
             np.copyto(output, pixels, where=is_larger)
             largest[is_larger] = place
-        self._saved[state] = _Kept(payload.shape, largest)
+        self._saved[state] = _KeptMaxima(payload.shape, largest)
         return ((0, state, output),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:

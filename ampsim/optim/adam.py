@@ -52,7 +52,7 @@ def adam(
     Raises:
         OptionError: an argument is out of its range.
     """
-    options = _Options(
+    options = _AdamOptions(
         beta1=decay_rate("adam: beta1", beta1, usual=0.9),
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
@@ -70,7 +70,7 @@ def adam(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _AdamOptions:
     beta1: float
     beta2: float
     epsilon: float
@@ -88,7 +88,7 @@ def _update(
     rate: float,
     in_place: bool = False,
     *,
-    options: _Options,
+    options: _AdamOptions,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
     beta1, beta2 = options.beta1, options.beta2

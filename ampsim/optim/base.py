@@ -15,7 +15,7 @@ import numpy as np
 
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError
-from ampsim.shown import shown
+from ampsim.text import shown
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -53,7 +53,7 @@ def lars(
     Raises:
         OptionError: an argument is out of its range.
     """
-    options = _Options(
+    options = _LarsOptions(
         momentum=decay_rate("momentum", momentum, usual=0.9),
         decay=strength(weight_decay),
         trust=positive("lars: trust", trust, usual=0.001),
@@ -70,7 +70,7 @@ def lars(
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class _LarsOptions:
     momentum: float
     decay: float
     trust: float
@@ -84,7 +84,7 @@ class _Tensor:
     is_adapted: bool
 
 
-def _of_tensors(shapes: Sequence[tuple[int, ...]], *, options: _Options) -> tuple[Init, Update]:
+def _of_tensors(shapes: Sequence[tuple[int, ...]], *, options: _LarsOptions) -> tuple[Init, Update]:
     """The functions for a vector of tensors of these shapes, one after the other."""
     edges = pairwise(accumulate((math.prod(shape) for shape in shapes), initial=0))
     tensors = tuple(
@@ -103,7 +103,7 @@ def _update(
     theta: Vector,
     rate: float,
     *,
-    options: _Options,
+    options: _LarsOptions,
     tensors: tuple[_Tensor, ...] | None,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
@@ -118,7 +118,7 @@ def _update(
     return theta - velocity, (velocity,)
 
 
-def _local(weights: Vector, gradient: Vector, options: _Options) -> float:
+def _local(weights: Vector, gradient: Vector, options: _LarsOptions) -> float:
     """The tensor's own factor on the rate."""
     length, slope = (math.sqrt(float(np.dot(one, one))) for one in (weights, gradient))
     if not length or not slope:

@@ -18,7 +18,7 @@ from ampsim.optim.base import LearningRate, Optimizer
 from ampsim.optim.learning_rate import constant, exponential
 from ampsim.optim.rates import multistep, polynomial, warmup
 from ampsim.optim.registry import OPTIMIZERS
-from ampsim.shown import shown
+from ampsim.text import shown
 
 OptimizerName: TypeAlias = Literal[
     "sgd", "momentum", "nesterov", "adam", "adagrad", "lars", "two-stage"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ampsim.errors import OptionError
 from ampsim.optim.base import LearningRate, positive, within_epochs
-from ampsim.shown import shown
+from ampsim.text import shown
 from ampsim.user_code import user_code
 
 

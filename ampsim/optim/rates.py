@@ -14,7 +14,7 @@ from ampsim.arguments import as_float
 from ampsim.errors import OptionError
 from ampsim.optim.base import LearningRate, positive, within_epochs
 from ampsim.optim.learning_rate import KnownRate, as_schedule
-from ampsim.shown import shown
+from ampsim.text import shown
 
 
 def polynomial(initial: float, epochs: float, power: float = 1.0) -> LearningRate:

@@ -14,7 +14,7 @@ import numpy as np
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError
 from ampsim.optim.base import State, Update, Vector, check_alike
-from ampsim.shown import shown
+from ampsim.text import shown
 
 
 def strength(value: object) -> float:

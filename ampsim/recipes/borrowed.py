@@ -9,7 +9,7 @@ with `epochs_of`: their time to target is its epochs, seed by seed, times what a
 So it is with solvers whose ranks all meet, as long as the schedule inside drains: who has which
 batch, and who meets whom, does not depend on time. How a collective adds up does not matter.
 
-Source: AMPNet, Appendix C, for the time of an epoch; see `ampsim.study.target.time_by_formula`.
+Source: AMPNet, Appendix C, for the time of an epoch; see `ampsim.runs.rows.time_by_formula`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.recipes.entry import ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell
-from ampsim.study.finished_run import FinishedRun
-from ampsim.study.outline import Outline
-from ampsim.study.target import median_interval, time_by_formula
+from ampsim.runs.rows import median_interval, time_by_formula
+from ampsim.runs.run import Run
 
 TIME_ALONE: Final = frozenset(
     {"collective", "ranks_per_group", "bucket_bytes", "overlap", "workers_per_rank"}
@@ -142,9 +141,9 @@ def unfit(schedule: Schedule, cluster: Cluster, lender: Cluster) -> str | None:
 
 
 def borrowed(
-    made: dict[str, Any], goal: Goal, runs: Sequence[FinishedRun], lent: Sequence[FinishedRun]
-) -> dict[str, Any]:
-    """A row of mode "sleep" with the epochs of another row, seed by seed.
+    made: dict[str, Any], goal: Goal, runs: Sequence[Run], lent: Sequence[Run]
+) -> tuple[dict[str, Any], dict[int, float]]:
+    """A row of mode "sleep" with the epochs of another row, seed by seed, and its times by seed.
 
     Args:
         made: the row as it is without them.
@@ -152,16 +151,16 @@ def borrowed(
         runs: its own runs.
         lent: the other row's, with the same seeds.
     """
-    epochs = [_epochs(goal, run.outline) for run in lent]
-    times = [_time_s(count, run.outline) for count, run in zip(epochs, runs, strict=True)]
+    epochs = [_epochs(goal, run) for run in lent]
+    times = [_time_s(count, run) for count, run in zip(epochs, runs, strict=True)]
     middle, time_s = median_interval(epochs).middle, median_interval(times)
     share = None if time_s.middle is None else time_s.middle / made["makespan_s"]
     best = {
         f"best_{goal.metric.kind}": goal.metric.best(
-            float(score) for run in lent for score in run.outline.epochs[goal.metric.kind]
+            float(score) for run in lent for score in run.epochs[goal.metric.kind]
         )
     }
-    return {
+    row = {
         **made,
         "epochs_to_target": middle,
         "time_to_target_s": time_s.middle,
@@ -175,20 +174,21 @@ def borrowed(
         **best,
         "note": f"epochs as {lent[0].schedule}",
     }
+    return row, {run.seed: time_s for run, time_s in zip(runs, times, strict=True)}
 
 
-def _epochs(goal: Goal, outline: Outline) -> float:
+def _epochs(goal: Goal, run: Run) -> float:
     """Epochs to the target; infinite where it was not reached."""
-    index = goal.reached_by(outline.epochs[goal.metric.kind])
-    return math.inf if index is None else float(outline.epochs["epoch"].iloc[index])
+    index = goal.reached_by(run.epochs[goal.metric.kind])
+    return math.inf if index is None else float(run.epochs["epoch"].iloc[index])
 
 
-def _time_s(epochs: float, outline: Outline) -> float:
+def _time_s(epochs: float, run: Run) -> float:
     """What so many epochs take, each as long as the one that was run."""
-    first = outline.epochs.iloc[0]
-    train = (int(first["instances"]), outline.train_per_s)
-    valid = (int(first["valid_instances"]), outline.valid_per_s)
-    if math.isnan(outline.valid_per_s):  # it takes no time under solvers, nor beside them
+    first = run.epochs.iloc[0]
+    train = (int(first["instances"]), run.train_per_s)
+    valid = (int(first["valid_instances"]), run.valid_per_s)
+    if math.isnan(run.valid_per_s):  # it takes no time under solvers, nor beside them
         valid = (0, math.inf)
     return time_by_formula(epochs, train, valid)
 

@@ -1,44 +1,57 @@
-"""Whether a report that was written still follows from its recipe and the code."""
+"""Whether a report that was written still follows from its recipe or program, and the code.
+
+Everything that can be drawn again is: page, tables and figures from the outlines beside the report,
+the Gantt chart from tiny runs of its rows, and with `--rerun` all of them from runs made now. What
+is drawn goes to a temporary folder, and one comparer says in which file it differs.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
-import math
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
-
-import pandas as pd
+from typing import Any, Final, Protocol
 
 from ampsim.assets import locate
-from ampsim.csv_text import from_cell
 from ampsim.data import MissingDataError, data_folder
-from ampsim.errors import AmpsimError, FileFormatError, UnknownNameError
-from ampsim.files import sha256_of
-from ampsim.output_folder import MANIFEST, read_table
-from ampsim.paths import read_regular
-from ampsim.recipes.outlines_file import FILE as OUTLINES
-from ampsim.recipes.recipe import Recipe
+from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.files import read_regular, sha256_of
+from ampsim.output_folder import MANIFEST
+from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
+from ampsim.recipes.beside import WITNESS_FILE as WITNESS
+from ampsim.recipes.beside import read_witnesses
+from ampsim.recipes.manifest import edits_of, files_of, read_manifest
+from ampsim.recipes.recipe import Recipe, RecipeFile
+from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.results import Results
 from ampsim.recipes.rows import cluster_of, make_rows
-from ampsim.recipes.running import FORMAT, KIND, Findings
-from ampsim.recipes.witness_file import FILE, read_witnesses
+from ampsim.recipes.running import Findings
+from ampsim.runs.compare import Apart, first_apart, is_close
+from ampsim.runs.run import Run, run_of
+from ampsim.runs.witness import ROUNDING, Witness, tiny_run, tiny_task
+from ampsim.runs.witness import TOLERANCE as WITNESS_TOLERANCE
 from ampsim.study.process_settings import linear_algebra
-from ampsim.study.row import TEXTS
-from ampsim.study.source_digest import source_digest
-from ampsim.study.tiny_run import tiny_run
-from ampsim.study.witness import ROUNDING, Witness
-from ampsim.study.witness import TOLERANCE as WITNESS_TOLERANCE
-from ampsim.toml_text import mapping, sequence
+from ampsim.study.provenance import software, source_digest
+from ampsim.text import mapping, sequence
+from ampsim.user_code import told
 
 TABLE: Final = "report.csv"
+CHART: Final = "gantt.png"
+PAGE: Final = "report.md"
+DRAWN_WITH: Final = "drawn_with"
+"""Key of a manifest: the libraries that drew the pictures, whose bytes are theirs."""
+
+ROUNDED: Final = 1e-9
+"""Relative difference of a number that is drawn again; chosen: sums in another order."""
 
 TOLERANCE: Final = 1e-6
-"""Relative difference of a number that only timing decides; chosen: far above rounding."""
-
-LEARNED_TOLERANCE: Final = 0.05
-"""The same of one that learning decides; chosen: other libraries round, and updates amplify it."""
+"""The same of one that was run again; chosen: as of witnesses, far above rounding."""
 
 FIXED: Final = frozenset(
     {"max_active_keys", "min_update_interval", "replicas", "workers", "repeats"}
@@ -48,6 +61,13 @@ FIXED: Final = frozenset(
 TIMED: Final = FIXED | {"train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
                         "train_per_s_low", "train_per_s_high"}  # fmt: skip
 """Columns that only timing decides, where learning does not decide how long a run is."""
+
+LONGER: Final = 10
+"""How many times as long tiny runs are for a chart that they are too short for (chosen: as many
+instances as any shipped row has in flight)."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
+_SHA256: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,121 +88,371 @@ class Verdict:
         return not self.faults
 
 
-def check_report(recipe: Recipe, folder: Path) -> Verdict:
-    """Compare the hashes in a report's manifest with those of now, and witnesses at need.
+class DrawsReports(Protocol):
+    """What draws a report; this layer knows no page."""
+
+    @property
+    def drawn_with(self) -> str:
+        """The libraries that decide the bytes of a picture."""
+        ...
+
+    def write(self, findings: Findings, file: RecipeFile, folder: Path) -> Sequence[Path]:
+        """Write the report of runs that were made now; give its files."""
+        ...
+
+    def redraw(
+        self, results: Results, file: RecipeFile, folder: Path, traced: Results | None
+    ) -> Collection[str]:
+        """Write into an empty folder what follows from results; give the names of all files.
+
+        `traced` has runs with spans, for the Gantt chart; without them it is named, not written.
+        """
+        ...
+
+
+def check_report(recipe: Recipe, folder: Path, drawing: DrawsReports) -> Verdict:
+    """Check a report without its runs: by hashes, by tiny runs, and by drawing it again.
 
     Hashes are of the recipe, the device files, the data files as far as they are here, and the
-    report's own files; that it has no outlines is only noted. Where ampsim's own code or the model
-    file is not what it was, the tiny runs that the report's witnesses tell of are made again: a
-    report follows as long as they are the same.
+    report's own files, all of which a report of this recipe must have. The tiny runs that its
+    witnesses tell of are made again. That ampsim's code or the model file has changed is a note.
 
     Args:
         recipe: what the report was made from.
-        folder: where it lies.
+        folder: where it lies; nothing is written there.
+        drawing: draws it.
     """
     try:
         manifest = read_manifest(folder)
+        changed, absent = " and ".join(_changed_code(recipe, manifest)), _absent_data(manifest)
+        notes = (*_told(changed or None), *absent)
         faults = (*_changes(recipe, manifest), *edits_of(folder, manifest))
-        changed = tuple(_changed_code(recipe, manifest))
-        before = read_witnesses(folder) if changed and not faults else None
-    except (FileFormatError, UnknownNameError) as error:
+        faults += tuple(lacks_of(manifest, (TABLE, PAGE, WITNESS, OUTLINES)))
+        if faults:
+            return Verdict(faults, notes)
+        witnesses, results = read_witnesses(folder), read_results(recipe, folder)
+    except AmpsimError as error:
         return Verdict((str(error),))
-    absent = (*_absent_data(manifest), *_absent_outlines(manifest))
-    if faults or not changed:
-        return Verdict((*faults, *changed), absent)
-    if before is None:
-        lacks = f"it has no {FILE} to tell whether what it does has, too; run it again"
-        return Verdict((f"{' and '.join(changed)}, and {lacks}",), absent)
     tolerance = ROUNDING if _other_kernels(recipe, manifest) else WITNESS_TOLERANCE
-    return _compare(recipe, before, " and ".join(changed), absent, tolerance)
+    tiny = _tiny_runs(recipe, witnesses, tolerance)
+    drawn = _redrawn(recipe, folder, drawing, results, tiny)
+    if changed and tiny.are_all:
+        notes = (f"{changed}, its behaviour has not", *absent)
+    return Verdict((*tiny.faults, *drawn.faults), (*notes, *tiny.notes, *drawn.notes))
 
 
-def _compare(
-    recipe: Recipe,
-    before: Mapping[str, Witness],
-    changed: str,
-    absent: tuple[str, ...],
-    tolerance: float,
+def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: DrawsReports) -> Verdict:
+    """Compare a report with one that is drawn of runs made now: page, tables, figures, outlines.
+
+    What the manifest says of code and files only becomes a note: the runs decide. Of a report that
+    was made with other kernels of linear algebra, those numbers are compared that timing decides,
+    for rounding alone may move the epochs to a target by a fifth; the rest is checked as by
+    `check_report`.
+
+    Args:
+        recipe: what the report was made from.
+        folder: where it lies; nothing is written there.
+        again: what the recipe gives now.
+        drawing: draws it.
+    """
+    try:
+        manifest = read_manifest(folder)
+    except FileFormatError as error:
+        return Verdict((str(error),))
+    other = _other_kernels(recipe, manifest)
+    if other is None:
+        faults = (*edits_of(folder, manifest), *lacks_of(manifest))
+        notes = tuple(_changed_code(recipe, manifest))
+        notes += tuple(_changes(recipe, manifest))
+    else:
+        checked = check_report(recipe, folder, drawing)
+        faults, notes = (
+            checked.faults,
+            (*checked.notes, f"what it learned is not compared: {other}"),
+        )
+    if faults:
+        return Verdict(faults, notes)
+    with tempfile.TemporaryDirectory() as temporary:
+        now = Path(temporary)
+        names = {one.name for one in drawing.write(_as_before(again, manifest), recipe.file, now)}
+        if other is not None:
+            exact = TIMED if recipe.file.max_epochs is None else FIXED
+            before, made = _text(folder / TABLE), _text(now / TABLE)
+            return Verdict(tuple(_columns_that_differ(before, made, exact)), notes)
+        skipped = skipped_pictures(manifest, drawing.drawn_with)
+        files = Drawn(names, now, "what its runs give", TOLERANCE, is_masked=True)
+        faults = tuple(differences(folder, manifest, files, skipped))
+    return Verdict(faults, (*notes, *_told(skipped)))
+
+
+def _as_before(findings: Findings, manifest: Mapping[str, Any]) -> Findings:
+    """The findings as they would be if the same software had made them."""
+    own = {
+        key: manifest[key] if key in software() else one
+        for key, one in findings.manifest.items()
+        if key not in software() or key in manifest
+    }
+    return replace(findings, manifest=own)
+
+
+# What is drawn again, and compared
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A report that was drawn again.
+
+    Args:
+        names: of all files that such a report has.
+        folder: where those lie that were drawn.
+        source: what they were drawn from, in words.
+        tolerance: relative difference of numbers that is none.
+        is_masked: whether hashes within texts do not count, as where code may have changed.
+    """
+
+    names: Collection[str]
+    folder: Path
+    source: str
+    tolerance: float = ROUNDED
+    is_masked: bool = False
+
+
+def differences(
+    folder: Path, manifest: Mapping[str, Any], drawn: Drawn, skipped: str | None = None
+) -> Iterator[str]:
+    """The files of a report that are not what they are drawn to, a sentence each.
+
+    Args:
+        folder: where the report lies.
+        manifest: its own.
+        drawn: the same, drawn again.
+        skipped: why pictures are not compared; None where they are.
+    """
+    names = [name for name in drawn.names if name != MANIFEST]
+    yield from lacks_of(manifest, names)
+    for name in files_of(manifest):
+        if name not in names:
+            yield f"{MANIFEST} lists {name}, which no report of this kind has"
+            continue
+        if not os.path.isfile(drawn.folder / name) or (skipped and name.endswith(".png")):
+            continue
+        before, now = (read_regular(place / name, name) for place in (folder, drawn.folder))
+        if before == now:
+            continue
+        where = "" if name.endswith(".png") else _text_that_differs(name, before, now, drawn)
+        if where is not None:
+            yield f"{name} is not {drawn.source}{where}"
+
+
+def lacks_of(manifest: Mapping[str, Any], names: Iterable[str] = ()) -> Iterator[str]:
+    """What a report's manifest must say and does not: files, and what drew its pictures."""
+    if not isinstance(manifest.get(DRAWN_WITH), str):
+        yield f"{MANIFEST} lacks {DRAWN_WITH}, the libraries of its pictures; --redraw writes it"
+    listed = files_of(manifest)
+    for name in names:
+        if name not in listed:
+            yield f"{MANIFEST} does not list {name}"
+
+
+def _text_that_differs(name: str, before: bytes, now: bytes, drawn: Drawn) -> str | None:
+    """Where the first difference of two texts is; None where only rounding differs."""
+    texts = [one.decode("utf-8", "backslashreplace") for one in (before, now)]
+    if drawn.is_masked:
+        texts = [_SHA256.sub("", one) for one in texts]
+    old, new = (one.split("\n") for one in texts)
+    apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
+    if apart is None:
+        return None
+    if apart.a is None or apart.b is None:
+        return f": it has {len(old) - 1} lines in place of {len(new) - 1}"
+    cell = _cell_that_differs(old[0], apart.a, apart.b, drawn) if name.endswith("csv") else None
+    return cell or f": line {apart.place + 1} has {_words(apart.a, apart.b, drawn.tolerance)}"
+
+
+def are_alike(before: str, now: str, tolerance: float) -> bool:
+    """Whether two texts differ by the rounding of numbers at most.
+
+    Whole numbers must be the same; others may differ by the relative tolerance.
+
+    >>> are_alike("in 1.5 s, 3", "in 1.6 s, 3", 1e-6)
+    False
+    >>> are_alike("in 1.5000000001 s", "in 1.5 s", 1e-6)
+    True
+    """
+    return before == now or _first_part(before, now, tolerance) is None
+
+
+def _first_part(before: str, now: str, tolerance: float) -> Apart[str] | None:
+    """The first number, or words between two, that differs."""
+    return first_apart(_parts(before), _parts(now), partial(_is_alike, tolerance=tolerance))
+
+
+def _words(before: str, now: str, tolerance: float) -> str:
+    """What a text has in place of what, where it first differs."""
+    apart = _first_part(before, now, tolerance)
+    if apart is None or apart.a is None or apart.b is None:
+        return f"{before[-60:]!r} in place of {now[-60:]!r}"
+    return f"{apart.a[:60]!r} in place of {apart.b[:60]!r}"
+
+
+def _parts(text: str) -> list[str]:
+    """Numbers of a text, and what stands between them, in turn."""
+    return re.split(f"({_NUMBER.pattern})", text)
+
+
+def _is_alike(before: str, now: str, tolerance: float) -> bool:
+    """Whether two parts of texts are the same, or numbers that are close and not whole."""
+    if before == now:
+        return True
+    if not _NUMBER.fullmatch(before) or not _NUMBER.fullmatch(now):
+        return False
+    are_whole = before.lstrip("-").isdigit() and now.lstrip("-").isdigit()
+    return not are_whole and is_close(float(before), float(now), tolerance)
+
+
+def _cell_that_differs(head: str, before: str, now: str, drawn: Drawn) -> str | None:
+    """Column and row of the first cell of a table that differs; None where it has other columns."""
+    try:
+        columns, old, new = (next(iter(csv.reader([one, "-"]))) for one in (head, before, now))
+    except csv.Error:
+        return None
+    if not len(columns) == len(old) == len(new) or columns == old:
+        return None
+    apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
+    if apart is None:
+        return None
+    first, second = old[apart.place][:60], new[apart.place][:60]
+    return f": {columns[apart.place]} of {old[0][:60]} is {first!r} in place of {second!r}"
+
+
+def _columns_that_differ(before: str, now: str, columns: Collection[str]) -> Iterator[str]:
+    """Numbers in some columns of two tables that are not alike."""
+    old, new = (list(csv.DictReader(io.StringIO(one))) for one in (before, now))
+    if [row.get("schedule") for row in old] != [row.get("schedule") for row in new]:
+        yield "it has other rows"
+        return
+    for first, second in zip(old, new, strict=True):
+        for column in (name for name in second if name in columns and name in first):
+            if not are_alike(first[column] or "", second[column] or "", TOLERANCE):
+                place = f"{column} of {first['schedule']}"
+                yield f"{TABLE}: {place} was {first[column]} and is {second[column]}"
+
+
+def _text(path: Path) -> str:
+    return read_regular(path, path.name).decode("utf-8", "backslashreplace").replace("\0", "?")
+
+
+def _redrawn(
+    recipe: Recipe, folder: Path, drawing: DrawsReports, results: Results, tiny: _TinyRuns
 ) -> Verdict:
+    """Draw a report from its outlines and the tiny runs, and compare.
+
+    A Gantt chart whose window is longer than the tiny runs is drawn again of longer ones.
+    """
+    traced = replace(results, runs=tiny.runs) if tiny.are_all else None
+    verdict = _drawn_once(recipe, folder, drawing, results, traced)
+    if traced is None or not any(one.startswith(f"{CHART} is not") for one in verdict.faults):
+        return verdict
+    seed = recipe.file.seeds[0]
+    longer = [(row, *tiny_task(row, seed, LONGER).run(None)) for row in make_rows(recipe).rows]
+    runs = tuple(
+        run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
+    )
+    return _drawn_once(recipe, folder, drawing, results, replace(results, runs=runs))
+
+
+def _drawn_once(
+    recipe: Recipe, folder: Path, drawing: DrawsReports, results: Results, traced: Results | None
+) -> Verdict:
+    manifest = read_manifest(folder)
+    skipped = skipped_pictures(manifest, drawing.drawn_with)
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            names = drawing.redraw(results, recipe.file, Path(temporary), traced)
+        except OUT_OF_SHAPE as error:
+            return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
+        drawn = Drawn(names, Path(temporary), f"what {OUTLINES} draws to")
+        faults = tuple(differences(folder, manifest, drawn, skipped))
+        known = {WITNESS, OUTLINES, *os.listdir(temporary)}
+    unseen = [name for name in names if name not in known]
+    notes = [f"{name} is not compared, for tiny runs of all rows would draw it" for name in unseen]
+    return Verdict(faults, (*_told(skipped), *notes))
+
+
+OUT_OF_SHAPE: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
+)  # fmt: skip
+"""What drawing raises where numbers of a file are not what they must be to each other."""
+
+
+def skipped_pictures(manifest: Mapping[str, Any], here: str) -> str | None:
+    """Why pictures cannot be compared; None where they can."""
+    was, now = manifest[DRAWN_WITH], here
+    if was == now:
+        return None
+    return f"pictures are not compared: they were drawn with {was}, and here is {now}"
+
+
+def _told(sentence: str | None) -> tuple[str, ...]:
+    return () if sentence is None else (sentence,)
+
+
+# Tiny runs
+
+
+@dataclass(slots=True)
+class _TinyRuns:
+    """What came of the tiny runs of all rows.
+
+    Args:
+        faults: rows that behave otherwise.
+        notes: rows that could not be compared.
+        runs: those that were made.
+        are_all: whether every row has one, and none behaves otherwise.
+    """
+
+    faults: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    runs: tuple[Run, ...] = ()
+    are_all: bool = False
+
+
+def _tiny_runs(recipe: Recipe, before: Mapping[str, Witness], tolerance: float) -> _TinyRuns:
     """Make the tiny runs of every row again, and compare."""
+    found, seed = _TinyRuns(), recipe.file.seeds[0]
     try:
         rows = make_rows(recipe)
     except MissingDataError as error:
-        return Verdict((), (f"{changed}; what it does could not be compared: {error}",))
-    except FileFormatError as error:
-        return Verdict((str(error),), absent)
-    faults: list[str] = []
+        found.notes.append(f"what it does is not compared with {WITNESS}: {error}")
+        return found
+    except AmpsimError as error:
+        found.faults.append(str(error))
+        return found
+    labels = [row.label for row in rows.rows]
+    found.faults += [f"{WITNESS} says nothing of {one}" for one in labels if one not in before]
+    found.faults += [f"{WITNESS} has a row {one}" for one in before if one not in labels]
     unheard: dict[str, list[str]] = {}
-    for row in rows.rows:
-        if row.label not in before:
-            faults.append(f"{row.label}: {FILE} says nothing of it")
-            continue
+    for row in (row for row in rows.rows if row.label in before):
         try:
-            now = tiny_run(row, rows.goal, recipe.file.seeds[0])
+            now = tiny_run(row, rows.goal, seed)
         except MissingDataError as error:
             unheard.setdefault(str(error), []).append(row.label)
             continue
+        except AmpsimError as error:
+            found.faults.append(f"{row.label}: {error}")
+            continue
         difference = now.difference(before[row.label], tolerance)
         if difference is not None:
-            faults.append(f"{row.label} behaves otherwise: {difference}")
-    silent = sum(map(len, unheard.values()))
-    told = (
-        f"what {'it' if len(labels) == len(rows.rows) else ', '.join(labels)} does"
-        f" could not be compared: {why}"
-        for why, labels in unheard.items()
-    )
-    if faults:
-        return Verdict(tuple(faults), (changed, *told, *absent))
-    same = "" if silent == len(rows.rows) else ", its behaviour has not"
-    return Verdict((), (f"{changed}{same}", *told, *absent))
+            found.faults.append(f"{row.label} behaves otherwise: {difference}")
+        found.runs += (now.run,)
+    for why, silent in unheard.items():
+        who = "it" if len(silent) == len(labels) else ", ".join(silent)
+        found.notes.append(f"what {who} does is not compared with {WITNESS}: {why}")
+    found.are_all = not found.faults and not unheard
+    return found
 
 
-def check_numbers(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
-    """Compare a report's numbers with those of runs made now.
-
-    What the manifest says of code and files only becomes a note: the numbers decide. Of a report
-    that was made with other kernels of linear algebra, those that learning decides are left out:
-    rounding alone may move the epochs to a target by a fifth.
-
-    Args:
-        recipe: what the report was made from.
-        folder: where it lies.
-        again: what the recipe gives now.
-    """
-    try:
-        manifest = read_manifest(folder)
-    except FileFormatError as error:
-        return Verdict((str(error),))
-    edits = tuple(edits_of(folder, manifest))
-    if edits:
-        return Verdict(edits)
-    before = pd.read_csv(io.BytesIO(read_regular(folder / TABLE)))
-    exact = TIMED if recipe.file.max_epochs is None else FIXED
-    other = _other_kernels(recipe, manifest)
-    differences = _differences(before, again.table, exact, is_exact_only=other is not None)
-    changed = (*_changed_code(recipe, manifest), *_changes(recipe, manifest))
-    left_out = (f"what it learned is not compared: {other}",) if other else ()
-    return Verdict(tuple(differences), (*changed, *left_out, *_absent_outlines(manifest)))
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a report.
-
-    Raises:
-        FileFormatError: it is missing or is that of something else.
-    """
-    path = folder / MANIFEST
-    try:
-        manifest = read_table(path, MANIFEST)
-    except FileNotFoundError:
-        raise FileFormatError(f"it was never made: there is no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
-        raise FileFormatError(
-            f"{MANIFEST} cannot be read: {' '.join(str(error).split())}"
-        ) from error
-    if manifest.get("kind") != KIND or manifest.get("format") != FORMAT:
-        raise FileFormatError(f"{MANIFEST} is not that of a report of this version")
-    return manifest
+# Hashes
 
 
 def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
@@ -237,17 +507,6 @@ def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
     return f"it was made with {was}, and here is {now or 'none known'}" if was != now else None
 
 
-def edits_of(folder: Path, manifest: dict[str, Any], needed: str = TABLE) -> Iterator[str]:
-    """Files of the report that are not as they were written, or of which there must be one."""
-    files = mapping(manifest.get("files") or {})
-    for name in (*files, *({needed} - set(files))):
-        path = folder / name
-        if not os.path.isfile(path):
-            yield f"{name} is missing"
-        elif sha256_of(path) != files.get(name):
-            yield f"{name} is not as it was written"
-
-
 def _data(manifest: dict[str, Any]) -> Iterator[tuple[str, bool | None]]:
     """Each data file, and whether it is the same; None where it is not here."""
     for entry in sequence(manifest.get("data")):
@@ -259,41 +518,6 @@ def _absent_data(manifest: dict[str, Any]) -> Iterator[str]:
     absent = [file for file, is_same in _data(manifest) if is_same is None]
     if absent:
         yield f"not compared, for they are not here: {', '.join(absent)}"
-
-
-def _absent_outlines(manifest: dict[str, Any]) -> Iterator[str]:
-    if OUTLINES not in mapping(manifest.get("files") or {}):
-        yield f"it has no {OUTLINES} to redraw it from"
-
-
-def _differences(
-    before: pd.DataFrame, now: pd.DataFrame, exact: frozenset[str], *, is_exact_only: bool
-) -> Iterator[str]:
-    """Numbers that are not what they were, one sentence each."""
-    if [from_cell(str(one)) for one in before["schedule"]] != now["schedule"].tolist():
-        yield "it has other rows"
-        return
-    old, new = before.to_dict("records"), now.to_dict("records")
-    for label, first, second in zip(now["schedule"], old, new, strict=True):
-        for column in now.columns:
-            if column in TEXTS or column not in before:  # an earlier version may lack it
-                continue
-            if is_exact_only and column not in exact:
-                continue
-            values = _float(first.get(column)), _float(second[column])
-            tolerance = TOLERANCE if column in exact else LEARNED_TOLERANCE
-            if not _is_close(*values, tolerance):
-                yield f"{column} of {label} was {values[0]:.6g} and is {values[1]:.6g}"
-
-
-def _is_close(before: float, now: float, tolerance: float) -> bool:
-    if math.isnan(before) or math.isnan(now):
-        return math.isnan(before) and math.isnan(now)
-    return math.isclose(before, now, rel_tol=tolerance)
-
-
-def _float(value: Any) -> float:
-    return math.nan if value is None or pd.isna(value) else float(value)
 
 
 def _at(manifest: dict[str, Any], table: str, key: str) -> Any:

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, create_model
 
+from ampsim.options import COUNT_MAX
 from ampsim.study.schedule_names import option_fields
 from ampsim.toml_file import Record, Text
 
 ModeName: TypeAlias = Literal["numeric", "sleep"]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 
 HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
 """Keys of a row that say what it runs on, each instead of the recipe's."""

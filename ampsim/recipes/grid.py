@@ -1,4 +1,11 @@
-"""A grid of hardware: each row of a recipe at each of its points, and the map that shows them."""
+"""The grid of a recipe: clusters and schedules varied together, and how they scale.
+
+Where devices have nothing but a FLOP rate, and links nothing but a latency, a step takes FLOP over
+FLOP rate and a message its latency. With FLOP rates times c and latencies over c every time is that
+over c: every message meets every other as before, and the weights are the same. So only FLOP rate
+times latency, the FLOP of a latency, decides who wins; `tests/unit/test_scaling_law.py` holds it to
+the bit for powers of two.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from ampsim.errors import one_of
+from ampsim.hardware import Cluster, Device
 from ampsim.recipes.entry import HARDWARE, Count, ScheduleEntry
 from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_seconds
@@ -64,7 +72,7 @@ class HeatMap(Record):
         panels: key of the grid that has a panel for each value; none unless given.
         ours: labels of the rows whose best is compared with the best of all others.
         flop_per_s: FLOP rates of the lines, where `down` is "flop_per_s": times of rows that were
-            run at one of them say what happens at the others; see `ampsim.recipes.scaling`.
+            run at one of them say what happens at the others; see `ampsim.recipes.grid`.
     """
 
     across: Axis
@@ -194,3 +202,33 @@ def _wrong_ours(heat_map: HeatMap, entries: Sequence[ScheduleEntry]) -> Iterator
             yield f"heat_map.ours[{place}]: {one_of('row', one, titles)}"
     if set(titles) <= set(heat_map.ours):
         yield "heat_map.ours must leave a row to compare with"
+
+
+_FREE: Final = frozenset(
+    {"name", "description", "flop_per_s", "memory_bytes", "idle_power_w",
+     "busy_power_w", "price_usd_per_h", "sources"}
+)  # fmt: skip
+"""Fields of a device that the law does not ask about: they cost no time."""
+
+
+def flop_rate_of(cluster: Cluster) -> float:
+    """The one FLOP rate of a cluster that the law holds for.
+
+    Raises:
+        ValueError: it does not; the message says what is in its way.
+    """
+    rates = {device.flop_per_s for device in cluster.devices}
+    if len(rates) > 1:
+        raise ValueError("its devices have several FLOP rates")
+    for device in dict.fromkeys(cluster.devices):
+        for key, field in Device.model_fields.items():
+            if key not in _FREE and getattr(device, key) != field.default:
+                raise ValueError(f"{device.name} names {key}")
+    links = (cluster.link, *(route.link for route in cluster.links))
+    edges = () if cluster.network is None else cluster.network.edges
+    if any(one.bandwidth_bytes_per_s is not None for one in (*links, *edges)):
+        raise ValueError("a link has a bandwidth")
+    for key in ("ports", "events", "failures", "checkpoints", "messages"):
+        if getattr(cluster, key):
+            raise ValueError(f"it names {key}")
+    return rates.pop()

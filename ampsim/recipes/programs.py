@@ -1,35 +1,92 @@
-"""Reports of programs: a folder whose `program.py` makes tables, and says which curves they are.
+"""Reports made by a program of their own, and the folder that they fill.
 
 A program is what no recipe of models and schedules can say, such as one on a dependency engine. It
-is run by `ampsim report NAME`, as recipes are; `ampsim report --check` runs it again where it or
-the code has changed, and compares all numbers.
+is run by `ampsim report NAME`, as recipes are; `ampsim report --check` runs it again, and compares
+page, tables and figures.
 """
 
 from __future__ import annotations
 
-import io
-import math
+import numbers
 import os
+import re
 import runpy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pandas as pd
 
-from ampsim.errors import FileFormatError
-from ampsim.files import sha256_of
-from ampsim.paths import read_regular
-from ampsim.recipes.checking import Verdict, edits_of, read_manifest
-from ampsim.recipes.places import PROGRAM
+from ampsim.errors import AmpsimError, FileFormatError, one_of
+from ampsim.files import expanded, sha256_of, write_text
+from ampsim.output_folder import MANIFEST, staged
+from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
+from ampsim.recipes.manifest import edits_of, read_manifest
+from ampsim.recipes.recipe import PROGRAM
 from ampsim.recipes.running import FORMAT, KIND
-from ampsim.study.source_digest import source_digest
+from ampsim.report import words as markdown
+from ampsim.report.frames import DataFrame
+from ampsim.report.plot.curves import curves
+from ampsim.report.saving import drawn_with, save
+from ampsim.study.provenance import source_digest
+from ampsim.text import mapping, short, to_toml
 from ampsim.user_code import user_code
 
-PAGE: Final = "report.md"
-TOLERANCE: Final = 1e-9
-"""Relative difference of a number of a table; chosen: rounding of sums in another order."""
+
+def write_program_report(
+    program: Program, tables: Mapping[str, DataFrame], folder: str | os.PathLike[str]
+) -> list[Path]:
+    """Write the report into `folder`, made if missing; gives the files in the order written.
+
+    Raises:
+        OutputError: the folder or a file in it cannot be written, or is another's.
+    """
+    with staged(folder, "report") as place:
+        written: list[Path] = []
+        for name, table in tables.items():
+            written.append(place / f"{name}.csv")
+            write_text(written[-1], str(table.to_csv(index=False)))
+        for figure in program.curves:
+            written.append(save(curves(tables[figure.table], figure), place / f"{figure.name}.png"))
+        written.append(place / PAGE)
+        write_text(written[-1], page(program, tables))
+        files = {path.name: sha256_of(path) for path in written}
+        manifest = {**program.manifest(), "drawn_with": drawn_with(), "files": files}
+        write_text(place / MANIFEST, to_toml(manifest))
+    return [expanded(folder) / name for name in (*files, MANIFEST)]
+
+
+def page(program: Program, tables: Mapping[str, DataFrame]) -> str:
+    """The page in Markdown; the program's own text is taken as it is."""
+    parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
+    for figure in program.curves:
+        parts.append(f"![{markdown.escape(figure.words[0])}]({figure.name}.png)")
+    for name, table in tables.items():
+        columns = [str(one) for one in table.columns]
+        lines = [[_cell(one) for one in row] for row in table.itertuples(index=False)]
+        parts.append(f"## Table {markdown.escape(name)}")
+        parts.append(markdown.table(columns, lines, left=()).rstrip("\n"))
+        parts.append(f"Every digit: [{name}.csv]({name}.csv).")
+    parts.append(
+        f"Made by [program.py](program.py); `ampsim report {program.name}` makes it again, and "
+        "`ampsim report --check` says whether it still follows."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+Write: TypeAlias = "Callable[[Program, Mapping[str, pd.DataFrame], Path], Sequence[Path]]"
+
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
+_A_NAME: Final = "must be up to 60 letters, digits, - and _, and be given once"
+
+_LARGEST: Final = 1e100  # chosen: beyond, an axis has no ticks
 
 _NAMES: Final = ("TITLE", "TEXT", "CURVES", "tables")
 
@@ -103,19 +160,18 @@ class Program:
         """Run the program: a table for each name.
 
         Raises:
-            FileFormatError: it gives something else.
+            FileFormatError: it gives something else, or what no report can hold.
             SimulationError: it fails.
         """
-        with user_code(f"{self.folder / PROGRAM} failed"):
-            tables = self.make_tables()
+        path = self.folder / PROGRAM
+        with user_code(f"{path} failed"):
+            given = self.make_tables()
+        tables: Any = given
         if not isinstance(tables, dict) or not tables:
-            raise FileFormatError(f"{self.folder / PROGRAM}: tables() must give tables by name")
-        for name, table in tables.items():
-            if not isinstance(table, pd.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's code
-                raise FileFormatError(
-                    f"{self.folder / PROGRAM}: table {name!r} must be a DataFrame"
-                )
-        return tables
+            raise FileFormatError(f"{path}: tables() must give tables by name, got {short(tables)}")
+        for fault in _faults_of_tables(tables, self.curves):  # pyright: ignore[reportUnknownArgumentType]  # a user's
+            raise FileFormatError(f"{path}: {fault}")
+        return dict(given)
 
     def manifest(self) -> dict[str, Any]:
         """What a report of it says of its origin."""
@@ -135,68 +191,146 @@ def read_program(folder: Path) -> Program:
         SimulationError: it cannot be run.
     """
     path = folder / PROGRAM
-    digest = sha256_of(path)
+    try:
+        digest = sha256_of(path)
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror}") from error
     with user_code(f"{path} failed"):
         names = runpy.run_path(str(path))
     missing = [name for name in _NAMES if name not in names]
     if missing:
         raise FileFormatError(f"{path}: missing {', '.join(missing)}; a program has {_NAMES}")
-    return Program(
-        folder, digest, names["TITLE"], names["TEXT"], tuple(names["CURVES"]), names["tables"]
-    )
+    for fault in _faults_of_names(names):
+        raise FileFormatError(f"{path}: {fault}")
+    title, text, curves = names["TITLE"], names["TEXT"], tuple(names["CURVES"])
+    return Program(folder, digest, title, text, curves, names["tables"])
 
 
-def check_program(program: Program, folder: Path, *, is_fresh: bool = False) -> Verdict:
-    """Whether a report follows from its program and the code, by hashes and, at need, by a run.
-
-    Args:
-        program: what made it.
-        folder: where it lies.
-        is_fresh: run again in any case.
-    """
-    try:
-        manifest = read_manifest(folder)
-    except FileFormatError as error:
-        return Verdict((str(error),))
-    faults = list(edits_of(folder, manifest, PAGE))
-    before = manifest.get("program")
-    if not isinstance(before, dict) or before.get("sha256") != program.sha256:  # pyright: ignore[reportUnknownMemberType]  # any TOML
-        faults.append("the program has changed")
-    notes: tuple[str, ...] = ()
-    if manifest.get("code") != source_digest():
-        notes = ("ampsim's code has changed",)
-    if not faults and (notes or is_fresh):
-        faults += _differences(program.tables(), folder)
-    return Verdict(tuple(faults), notes)
-
-
-def _differences(tables: Mapping[str, pd.DataFrame], folder: Path) -> Iterator[str]:
-    """The first number of each table that is not what it was."""
-    for name, now in tables.items():
-        path = folder / f"{name}.csv"
-        if not os.path.isfile(path):
-            yield f"{path.name} is missing"
-            continue
-        content = read_regular(path, path.name)
-        before = pd.read_csv(io.BytesIO(content))
-        now = pd.read_csv(io.StringIO(now.to_csv(index=False)))
-        if list(before.columns) != list(now.columns) or len(before) != len(now):
-            yield f"{path.name} has other rows or columns"
-            continue
-        yield from _first_difference(path.name, before, now)
+def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
+    """What a program's names are and must not be, a sentence each."""
+    for name, keep in (("TITLE", ""), ("TEXT", "\n\t")):
+        if not _is_text(names[name], keep):
+            yield f"{name} must be text that can be shown, got {short(names[name])}"
+    curves = names["CURVES"]
+    if not isinstance(curves, list | tuple) or any(
+        not isinstance(one, Curves)
+        for one in curves  # pyright: ignore[reportUnknownVariableType]  # a user's code
+    ):
+        yield f"CURVES must be a list of Curves, got {short(curves)}"
+        return
+    files: set[str] = set()
+    every: list[Curves] = list(curves)  # pyright: ignore[reportUnknownArgumentType]  # as above
+    for place, one in enumerate(every):
+        for field in fields(one):
+            value, is_flag = getattr(one, field.name), field.name.startswith("is_")
+            if not (isinstance(value, bool) if is_flag else _is_text(value)):
+                kind = "true or false" if is_flag else "text"
+                yield f"CURVES[{place}].{field.name} must be {kind}, got {short(value)}"
+                return
+        if not _FILE_NAME.fullmatch(one.name) or one.name.casefold() in files:
+            yield f"CURVES[{place}].name {_A_NAME}, got {short(one.name)}"
+        files.add(one.name.casefold())
+    if not callable(names["tables"]):
+        yield f"tables must be a function, got {short(names['tables'])}"
 
 
-def _first_difference(name: str, before: pd.DataFrame, now: pd.DataFrame) -> Iterator[str]:
-    for column in now.columns:
-        pairs = zip(before[column], now[column], strict=True)
-        for row, (old, new) in enumerate(pairs):
-            if not _is_same(old, new):
-                yield f"{name}: {column} of row {row + 1} was {old} and is {new}"
+def _faults_of_tables(tables: Mapping[Any, Any], curves: Sequence[Curves]) -> Iterator[str]:
+    """What a program's tables are and must not be, or its figures need of them."""
+    files: set[str] = set()
+    for name in tables:
+        if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or name.casefold() in files:
+            yield f"the name of a table {_A_NAME}, got {short(name)}"
+            return
+        files.add(name.casefold())
+    for name, table in tables.items():
+        if not isinstance(table, pd.DataFrame):
+            yield f"table {name!r} must be a DataFrame, got {short(table)}"
+            return
+        yield from _faults_of_table(name, table)
+    for one in curves:
+        yield from _faults_of_curves(one, tables)
+
+
+def _faults_of_table(name: str, table: Any) -> Iterator[str]:
+    columns: list[Any] = table.columns.tolist()
+    if any(not _is_text(one) or not one.strip() for one in columns) or not table.columns.is_unique:
+        yield f"table {name!r}: columns must be texts that differ, got {short(columns)}"
+        return
+    if not len(table) or not columns:
+        yield f"table {name!r}: must have a row and a column, got {len(table)} x {len(columns)}"
+        return
+    for column in columns:
+        cells: list[Any] = table[column].tolist()
+        for row, cell in enumerate(cells, 1):
+            if not _is_text(cell) and not _is_number(cell):
+                yield (
+                    f"table {name!r}: {column} of row {row} must be text or a number, got "
+                    f"{short(cell)}"
+                )
                 return
 
 
-def _is_same(old: Any, new: Any) -> bool:
-    if isinstance(old, str) or isinstance(new, str):
-        return str(old) == str(new)
-    both_unknown = math.isnan(float(old)) and math.isnan(float(new))
-    return both_unknown or math.isclose(float(old), float(new), rel_tol=TOLERANCE)
+def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str]:
+    """What a figure needs of its table."""
+    where = f"figure {curves.name!r}"
+    if curves.table not in tables:
+        yield f"{where}: {one_of('table', curves.table, tables)}"
+        return
+    table = tables[curves.table]
+    for column in curves.columns:
+        if column not in table:
+            yield f"{where}: {one_of('column', column, table.columns.tolist())}"
+            return
+    for column, is_log in zip(curves.columns, curves.are_logarithmic, strict=False):
+        cells: list[Any] = table[column].tolist()
+        for row, cell in enumerate(cells, 1):
+            is_number = _is_number(cell) and not isinstance(cell, bool) and not abs(cell) > _LARGEST
+            if not is_number or (is_log and cell <= 0):
+                kind = "a number above 0, for its axis is logarithmic" if is_log else "a number"
+                yield (
+                    f"{where}: {column} of row {row} must be {kind}, and no larger than "
+                    f"{_LARGEST:g}, got {short(cell)}"
+                )
+                return
+
+
+def _is_text(value: Any, keep: str = "") -> bool:
+    """Whether it is text that can be shown: a line, but for characters to `keep`."""
+    return isinstance(value, str) and all(one.isprintable() or one in keep for one in value)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a truth, a whole number of 64 bits, or a float; NaN is."""
+    if isinstance(value, numbers.Integral):  # NumPy's are, too
+        return abs(int(value)) < 2**63
+    return isinstance(value, float | np.floating)
+
+
+def check_program(program: Program, folder: Path, write: Write, drawn_with: str) -> Verdict:
+    """Whether a report follows from its program, which is run again.
+
+    Args:
+        program: what made it.
+        folder: where it lies; nothing is written there.
+        write: writes a report of the program into a folder.
+        drawn_with: the libraries that it draws with.
+    """
+    try:
+        manifest = read_manifest(folder)
+        faults = (*edits_of(folder, manifest), *lacks_of(manifest, [PAGE]))
+        if mapping(manifest.get("program", {})).get("sha256") != program.sha256:
+            faults += ("the program has changed",)
+        notes: tuple[str, ...] = ()
+        if manifest.get("code") != source_digest():
+            notes = ("ampsim's code has changed",)
+        if faults:
+            return Verdict(faults, notes)
+        with tempfile.TemporaryDirectory() as temporary:
+            written = write(program, program.tables(), Path(temporary))
+            names = {path.name for path in written}
+            drawn = Drawn(names, Path(temporary), f"what {PROGRAM} gives")
+            skipped = skipped_pictures(manifest, drawn_with)
+            faults = tuple(differences(folder, manifest, drawn, skipped))
+    except AmpsimError as error:
+        return Verdict((str(error),))
+    return Verdict(faults, (*notes, *filter(None, [skipped])))

@@ -1,4 +1,4 @@
-"""A recipe: what a report runs, and the published numbers that it compares with."""
+"""A report's recipe, read from its file, and the places where recipes lie."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from ampsim.errors import FileFormatError, OptionError, one_of
-from ampsim.files import sha256_of
-from ampsim.paths import expanded
+from ampsim.assets import shipped
+from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
+from ampsim.files import expanded, sha256_of
+from ampsim.forecasting.tuning import require_budget
 from ampsim.recipes.borrowed import borrowing_faults
 from ampsim.recipes.entry import Count, ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
-from ampsim.study.halving import require_budget
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
@@ -151,6 +151,11 @@ class Recipe:
         """Name of its folder."""
         return self.folder.resolve().name
 
+    @property
+    def title(self) -> str:
+        """Of its page."""
+        return self.file.title
+
     def beside(self, name_or_path: str, suffix: str) -> str:
         """A name as it is; a path as one from where the user is."""
         is_path = os.sep in name_or_path or name_or_path.endswith(suffix)
@@ -253,3 +258,70 @@ def _wrong_settings(where: str, settings: dict[str, Any]) -> Iterator[str]:
     for key, value in settings.items():
         if not isinstance(value, bool | int | float | str):
             yield f"{where}.{key} must be a number, text, true or false, got {value!r}"
+
+
+PROGRAM = "program.py"
+"""A report's program, in place of a recipe."""
+
+
+def reports_folder() -> Path | None:
+    """The folder `reports/` here, else in the checkout around the package; None without one.
+
+    Reports are not shipped: an installed package has none of its own.
+    """
+    candidates = (Path("reports"), shipped("models").parent / "reports")
+    return next((path for path in candidates if os.path.isdir(path)), None)
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes there, sorted: each is its folder's."""
+    folder = reports_folder()
+    return [] if folder is None else sorted(path.parent.name for path in folder.glob(f"*/{RECIPE}"))
+
+
+def recipe_folder(name_or_path: str) -> Path:
+    """The folder that a name, the path of a folder or that of its recipe leads to.
+
+    A path is what has a separator, or is a folder that is named by dots.
+
+    Raises:
+        UnknownNameError: there is no such recipe.
+    """
+    is_path = os.sep in name_or_path or name_or_path in (".", "..", RECIPE)
+    if is_path:
+        path = expanded(name_or_path)
+        folder = path.parent if path.name == RECIPE else path
+        if os.path.isfile(folder / RECIPE):
+            return folder
+        raise UnknownNameError(f"no recipe in {str(folder)!r}; expected a folder with {RECIPE}")
+    folder = reports_folder()
+    if folder is None:
+        raise UnknownNameError(
+            f"no recipe named {name_or_path!r}: there is no folder 'reports' here; go to a "
+            f"checkout of ampsim, or give the path of a folder with {RECIPE}"
+        )
+    if name_or_path not in recipe_names():
+        known = sorted([*recipe_names(), *program_names()])
+        raise UnknownNameError(
+            f"{one_of('recipe', name_or_path, known)}; or give the path of a folder with {RECIPE}"
+        )
+    return folder / name_or_path
+
+
+def program_names() -> list[str]:
+    """Names of the reports there that a program makes, sorted."""
+    folder = reports_folder()
+    if folder is None:
+        return []
+    return sorted(path.parent.name for path in folder.glob(f"*/{PROGRAM}"))
+
+
+def program_folder(name_or_path: str) -> Path | None:
+    """The folder of a program that a name or a path leads to; None where it leads to none."""
+    if name_or_path in program_names():
+        folder = reports_folder()
+        return None if folder is None else folder / name_or_path
+    path = expanded(name_or_path)
+    folder = path.parent if path.name == PROGRAM else path
+    is_path = os.sep in name_or_path or name_or_path in (".", "..", PROGRAM)
+    return folder if is_path and os.path.isfile(folder / PROGRAM) else None

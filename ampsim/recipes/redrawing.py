@@ -12,15 +12,17 @@ from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
 from ampsim.metric import Goal
 from ampsim.output_folder import MANIFEST
-from ampsim.recipes.checking import read_manifest
-from ampsim.recipes.outlines_file import FILE, read_outlines
-from ampsim.recipes.published import compare
+from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
+from ampsim.recipes.manifest import files_of, read_manifest
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.results import Results, tables_of
+from ampsim.recipes.results import Results, compare, tables_of
 from ampsim.recipes.running import recipe_origin
 from ampsim.recipes.tuned import TRIALS, rates_in, read_trials
-from ampsim.study.finished_run import FinishedRun
-from ampsim.toml_text import mapping
+from ampsim.runs.run import Run
+from ampsim.user_code import told
+
+_WRITTEN: Final = ("files", "drawn_with")
+"""Keys of a manifest that are of its files, not of what was run."""
 
 _LAST: Final = (
     "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "validate_every",
@@ -43,20 +45,25 @@ def read_results(recipe: Recipe, folder: Path) -> Results:
     manifest = read_manifest(folder)
     try:
         return _read(recipe, folder, manifest)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{MANIFEST} is not that of a report of this version") from error
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        raise FileFormatError(
+            f"{MANIFEST}, {OUTLINES_FILE} or {TRIALS} "
+            f"is not that of a report of this version: {told(error)}"
+        ) from error
 
 
 def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
-    digest = mapping(manifest["files"]).get(FILE)
+    digest = files_of(manifest).get(OUTLINES_FILE)
     if digest is None:
-        raise FileFormatError(f"it has no {FILE} to redraw it from; run it again")
+        raise FileFormatError(f"it has no {OUTLINES_FILE} to redraw it from; run it again")
     outlines = read_outlines(folder)
-    if sha256_of(folder / FILE) != digest:
-        raise FileFormatError(f"{FILE} is not as it was written; run it again")
+    if sha256_of(folder / OUTLINES_FILE) != digest:
+        raise FileFormatError(f"{OUTLINES_FILE} is not as it was written; run it again")
     before, now = manifest["recipe"], recipe_origin(recipe)
     if all(before.get(key) != now[key] for key in ("sha256", "asked_sha256")):
-        raise FileFormatError(f"the recipe has changed since {FILE} was written; run it again")
+        raise FileFormatError(
+            f"the recipe has changed since {OUTLINES_FILE} was written; run it again"
+        )
     manifest["recipe"] = now  # of which title and text may have changed
     _require_fit(recipe, outlines.runs)
     file = recipe.file
@@ -69,6 +76,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         recipe=recipe,
         table=tables.table,
         over_seeds=tables.over_seeds,
+        times=tables.times,
         comparison=compare(tables.table, file.published),
         runs=outlines.runs,
         target=file.target,
@@ -78,7 +86,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
         workers=int(cluster["workers"]),
         flop_per_s=None if scaled is None else float(scaled),
         trials=_trials(recipe, folder, manifest),
-        manifest=_as_made({key: one for key, one in manifest.items() if key != "files"}),
+        manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )
 
 
@@ -89,13 +97,13 @@ def copies_in(origins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:
     """The trials beside the report, if they are as they were written."""
-    digest = mapping(manifest["files"]).get(TRIALS)
+    digest = files_of(manifest).get(TRIALS)
     if digest is not None and sha256_of(folder / TRIALS) != digest:
         raise FileFormatError(f"{TRIALS} is not as it was written; run it again")
     return read_trials(folder, recipe.file)
 
 
-def _require_fit(recipe: Recipe, runs: Sequence[FinishedRun]) -> None:
+def _require_fit(recipe: Recipe, runs: Sequence[Run]) -> None:
     """Refuse outlines of other runs than the recipe asks for."""
     wanted = [
         (entry.title, repeat, seed)
@@ -103,17 +111,26 @@ def _require_fit(recipe: Recipe, runs: Sequence[FinishedRun]) -> None:
         for repeat, seed in enumerate(recipe.file.seeds, 1)
     ]
     if [(run.schedule, run.repeat, run.seed) for run in runs] != wanted:
-        raise FileFormatError(f"{FILE} has other runs than the recipe asks for; run it again")
+        raise FileFormatError(
+            f"{OUTLINES_FILE} has other runs than the recipe asks for; run it again"
+        )
 
 
 def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
     """The manifest in the order in which a page tells of it; TOML has tables behind plain values.
 
-    >>> list(_as_made({"code": "c", "seeds": [0], "recipe": {}, "cluster": {}}))
-    ['code', 'recipe', 'seeds', 'cluster']
+    >>> list(_as_made({"code": "c", "seeds": [0], "recipe": {}, "cluster": {}, "schedules": []}))
+    ['code', 'recipe', 'seeds', 'cluster', 'schedules']
     """
-    cluster = _with_last(manifest["cluster"], ("devices", "groups"))
-    return _with_last({**manifest, "cluster": cluster}, _LAST)
+    rows = [_with_cluster_as_made(row) for row in manifest["schedules"]]
+    return _with_last(_with_cluster_as_made({**manifest, "schedules": rows}), _LAST)
+
+
+def _with_cluster_as_made(table: dict[str, Any]) -> dict[str, Any]:
+    """The table, of whose cluster, if it has one of its own, the devices come before the groups."""
+    if "cluster" not in table:
+        return table
+    return {**table, "cluster": _with_last(table["cluster"], ("devices", "groups"))}
 
 
 def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:

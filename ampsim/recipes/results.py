@@ -1,28 +1,81 @@
-"""What a recipe's runs gave, whether they were made now or read from outlines."""
+"""Results of a recipe: its table, intervals, and published numbers beside simulated ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
 from ampsim.data_parallel import SOLVERS
-from ampsim.metric import Goal, Metric
+from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
+from ampsim.forecasting.making import note_validation
+from ampsim.metric import Goal
 from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
-from ampsim.recipes.recipe import Recipe
-from ampsim.study.device_rows import sentences_of, with_devices
-from ampsim.study.device_spread import Spreading
-from ampsim.study.finished_run import FinishedRun
-from ampsim.study.ranking import rank
-from ampsim.study.row import compared, row_of, times_of
-from ampsim.study.validation_time import note_validation
+from ampsim.recipes.recipe import Published, Recipe
+from ampsim.recipes.rows import schedule_of
+from ampsim.runs.ranking import Times
+from ampsim.runs.rows import compared, is_draining_pipeline, row_of, times_of
+from ampsim.runs.run import Run, RunTable
+
+COLUMNS: Final = (
+    "schedule",
+    "quantity",
+    "published",
+    "simulated",
+    "simulated_per_published",
+    "published_ratio",
+    "simulated_ratio",
+    "source",
+)
 
 
-@dataclass(frozen=True)
-class Results:
+def compare(table: pd.DataFrame, published: Sequence[Published]) -> pd.DataFrame:
+    """Put each published number beside that of the table's row; unknown is None.
+
+    The ratios are to the first published number of the same quantity, and to what was simulated
+    for that one: they can be compared where the hardware cannot.
+
+    Args:
+        table: a row for each schedule.
+        published: numbers of some of its rows.
+    """
+    values: dict[str, dict[str, Any]] = {
+        str(row["schedule"]): {str(key): value for key, value in row.items()}
+        for row in table.to_dict("records")
+    }
+    firsts: dict[str, tuple[float, float | None]] = {}
+    rows: list[tuple[Any, ...]] = []
+    for one in published:
+        simulated = _known(values[one.schedule].get(one.quantity))
+        first = firsts.setdefault(one.quantity, (one.value, simulated))
+        rows.append(
+            (
+                one.schedule,
+                one.quantity,
+                one.value,
+                simulated,
+                _ratio(simulated, one.value),
+                _ratio(one.value, first[0]),
+                _ratio(simulated, first[1]),
+                one.source,
+            )
+        )
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results(RunTable):
     """What a page is made of.
 
     Attributes:
@@ -40,31 +93,19 @@ class Results:
         flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
         manifest: where it came from, all but the hashes of what is written.
         trials: of learning rates, as of a forecast; empty where none were tried.
+        times: time to the target of each row, by seed.
     """
 
     recipe: Recipe
-    table: pd.DataFrame
     over_seeds: pd.DataFrame
     comparison: pd.DataFrame
-    runs: tuple[FinishedRun, ...] = field(repr=False)
-    target: float | None
-    metric: Metric
-    model: str
-    cluster: str
-    workers: int
     flop_per_s: float | None
-    manifest: dict[str, Any] = field(repr=False)
-    trials: pd.DataFrame = field(repr=False)
+    times: tuple[Times, ...] = field(repr=False)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """Where each row of the table stands."""
         return self.recipe.cells
-
-    @property
-    def failures(self) -> list[str]:
-        """One sentence for each run that failed."""
-        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +116,19 @@ class Tables:
         table: as of `Results`.
         over_seeds: likewise.
         assumed: sentences on the intervals of the devices' numbers; none without such.
+        times: as of `Results`.
     """
 
     table: pd.DataFrame
     over_seeds: pd.DataFrame
     assumed: list[str]
+    times: tuple[Times, ...]
 
 
 def tables_of(
     recipe: Recipe,
     goal: Goal,
-    runs: Sequence[FinishedRun],
+    runs: Sequence[Run],
     rates: Sequence[Mapping[str, Any]],
     copies: Sequence[Mapping[str, Any]],
     *,
@@ -102,30 +145,27 @@ def tables_of(
         spreads: what the intervals of its devices' numbers do to each row.
     """
     mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
-    rows = _rows(recipe, goal, mine, rates)
+    rows, times = _rows(recipe, goal, mine, rates)
+    drain = [is_draining_pipeline(schedule_of(entry)) for entry in recipe.file.schedules]
+    rows = [{**row, "is_draining_pipeline": one} for row, one in zip(rows, drain, strict=True)]
     points = [tuple(sorted(cell.point.items())) for cell in recipe.cells]
     return Tables(
         table=_with(with_devices(rows, mine, spreads), copies),
         over_seeds=_with(rows, copies),
         assumed=sentences_of(rows, mine, spreads, points),
+        times=tuple(times),
     )
 
 
 def _rows(
     recipe: Recipe,
     goal: Goal,
-    runs: Sequence[Sequence[FinishedRun]],
+    runs: Sequence[Sequence[Run]],
     rates: Sequence[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-    """The rows, but for what devices' intervals and copies say of them."""
+) -> tuple[list[dict[str, Any]], list[Times]]:
+    """The rows, but for what devices' intervals and copies say of them, and their times."""
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    outlines = [[run.outline for run in of] for of in runs]
-    ranking = rank(
-        [
-            times_of(goal, [run.seed for run in of], made)
-            for of, made in zip(runs, outlines, strict=True)
-        ]
-    )
+    times = [times_of(goal, of) for of in runs]
     rows = [
         {**_row(label, modes, goal, of), **rate}
         for label, of, rate in zip(modes, runs, rates, strict=True)
@@ -133,13 +173,13 @@ def _rows(
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
     lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
     if not lenders:  # ranks are of rows that all learned themselves
-        return compared(goal, rows, outlines, ranking)
+        return compared(goal, rows, runs), times
     by_label = dict(zip(modes, runs, strict=True))
     for place, row in enumerate(rows):
         lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
         if lender is not None and not any(run.failure for run in own):
-            rows[place] = borrowed(row, goal, own, by_label[lender])
-    return rows
+            rows[place], times[place] = borrowed(row, goal, own, by_label[lender])
+    return rows, times
 
 
 def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -147,11 +187,8 @@ def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]
     return pd.DataFrame([{**row, **more} for row, more in zip(rows, columns, strict=True)])
 
 
-def _row(
-    label: str, modes: dict[str, str], goal: Goal, runs: Sequence[FinishedRun]
-) -> dict[str, Any]:
-    failures = [run.failure for run in runs if run.failure]
-    made = row_of(label, goal, [run.outline for run in runs], failures)
+def _row(label: str, modes: dict[str, str], goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
+    made = row_of(label, goal, runs)
     if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
         made["note"] = "throughput only: one epoch without numbers"
     return made

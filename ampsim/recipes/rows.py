@@ -10,24 +10,22 @@ from typing import Any, TypeVar
 from ampsim.assets import locate
 from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.recipes.borrowed import unfit, unlike
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
+from ampsim.recipes.grid import flop_rate_of
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.scaling import flop_rate_of
-from ampsim.study.fit import require_fit
+from ampsim.runs.task import PAPER, Plan, Row
 from ampsim.study.learning_rates import rate_of
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
-from ampsim.study.provenance import cluster_origin, data_files, model_origin
-from ampsim.study.row_plan import PAPER, Row
+from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
 from ampsim.study.schedule_names import option_names, schedules_of, without_effect
-from ampsim.study.source_digest import file_digest
-from ampsim.study.task import Plan
+from ampsim.study.simulation import RunOptions
 from ampsim.study.training import resolved
-from ampsim.study.validation_time import times_validation
 
 T = TypeVar("T")
 
@@ -142,18 +140,17 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
-    plan = Plan(
-        model,
-        own,
-        file.epochs or file.max_epochs or 1,
-        entry.mode or file.mode,
-        file.instances,
-        file.target if file.max_epochs is not None else None,
-        _told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
-        rate_of(model, schedule, file.scale_rate),
-        file.validate_every,
+    options = RunOptions(
+        epochs=file.epochs or file.max_epochs or 1,
+        mode=entry.mode or file.mode,
+        instances=file.instances,
+        target=file.target if file.max_epochs is not None else None,
+        placement=_told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
+        validate_every=file.validate_every,
     )
-    _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
+    plan = Plan(model, own, options, rate_of(model, schedule, file.scale_rate))
+    (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
+    plan = plan.having(placement=placed)
     code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
     plan = times_validation(plan, schedule, schedules)
@@ -167,10 +164,15 @@ def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
 def _schedules(recipe: Recipe) -> list[Schedule]:
     """Those of all rows; a mistake in one names its place."""
     pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
-    return [_told(recipe, cell.where, partial(_schedule, entry)) for entry, cell in pairs]
+    return [_told(recipe, cell.where, partial(schedule_of, entry)) for entry, cell in pairs]
 
 
-def _schedule(entry: ScheduleEntry) -> Schedule:
+def schedule_of(entry: ScheduleEntry) -> Schedule:
+    """The schedule of a row, with its options.
+
+    Raises:
+        FileFormatError: one of them has no effect on it.
+    """
     given = {name: getattr(entry, name) for name in option_names()}
     schedules = schedules_of(entry.name, **given)
     for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):

@@ -1,37 +1,96 @@
-"""A report's runs: each schedule with each seed, taken from the store where it is there."""
+"""The runs of a recipe, made or kept, and those at the ends of its devices' intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ampsim.errors import SimulationError
-from ampsim.recipes.at_ends import at_ends
-from ampsim.recipes.outlines_file import to_text as outlines_to_text
-from ampsim.recipes.published import compare
+from ampsim.forecasting.forecast import copies_of
+from ampsim.forecasting.intervals import Rates, Spreading
+from ampsim.forecasting.making import Entry
+from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, tasks_of
+from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe
-from ampsim.recipes.results import Results, tables_of
+from ampsim.recipes.results import Results, compare, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
-from ampsim.recipes.witness_file import to_text
-from ampsim.study.copies import copies_of
-from ampsim.study.device_spread import Spreading
-from ampsim.study.finished_run import FinishedRun
-from ampsim.study.jobs import Task
-from ampsim.study.kept_runs import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
-from ampsim.study.outline import Outline
+from ampsim.runs.run import Run
+from ampsim.runs.store import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.runs.task import Row, Task
+from ampsim.runs.witness import Witness
+from ampsim.study.placement_advice import advice_on, blindness
+from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
-from ampsim.study.provenance import costs, software
-from ampsim.study.source_digest import source_digest
-from ampsim.study.witness import Witness
+from ampsim.study.provenance import costs, software, source_digest
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnds:
+    """The short runs of all rows.
+
+    Args:
+        rows: ready to run, with the learning rates that they have.
+        runs: those of each; None of one on devices without intervals.
+        seed: of all of them.
+    """
+
+    rows: tuple[Row, ...]
+    runs: tuple[EndRuns | None, ...]
+    seed: int
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The runs that are to be made."""
+        return tasks_of(self.runs)
+
+    def known(self, witnesses: Mapping[str, Witness]) -> list[Known]:
+        """What each of them is kept under.
+
+        Args:
+            witnesses: of the rows, by their labels.
+        """
+        return [
+            one
+            for row, of in zip(self.rows, self.runs, strict=True)
+            for task in (() if of is None else of.tasks)
+            for one in known_by(
+                replace(row, plan=task.plan), [self.seed], witnesses[row.label],
+                leading=of.leading if of else (),
+            )
+        ]  # fmt: skip
+
+    def spreads(self, made: Sequence[Run]) -> list[Spreading]:
+        """What they say of each row.
+
+        Args:
+            made: what came of each task.
+        """
+        rated = {
+            place: (Rates(float(run.train_per_s), float(run.valid_per_s)), run.failure)
+            for place, run in enumerate(made)
+        }
+        return gathered(self.runs, rated)
+
+
+def at_ends(rows: Sequence[Row], seed: int) -> AtEnds:
+    """The short runs of rows.
+
+    Args:
+        rows: ready to run.
+        seed: of the runs.
+    """
+    entries = [Entry(row.label, row.schedule, row.plan) for row in rows]
+    return AtEnds(tuple(rows), tuple(end_runs(one, seed) for one in entries), seed)
+
 
 KIND: Final = "report"
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Findings(Results):
     """Results of runs that were made or kept here, with what a report holds for later.
 
@@ -107,6 +166,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     try:
         tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
         short = at_ends(tuned.rows.rows, seeds[0])
+        advice = _advice_on(recipe, tuned.rows.rows)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
@@ -117,28 +177,41 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += short.known(witnesses)
     made = _make_all([*tasks, *short.tasks], known, keeping, options)
-    runs = [
-        FinishedRun(task.label, task.repeat, task.seed, *made[place])
-        for place, task in enumerate(tasks)
-    ]
+    runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
     spreads = short.spreads([made[place] for place in range(len(tasks), len(made))])
-    return _gather(recipe, tuned, runs, spreads, witnesses)
+    findings = _gather(recipe, tuned, runs, spreads, witnesses)
+    if advice is not None:
+        findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
+    return findings
 
 
-_Made: TypeAlias = "dict[int, tuple[Outline, str | None]]"
+def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
+    """Of which rows that name no placement another one is faster, in a sentence."""
+    said: list[str] = []
+    named = [entry.placement is not None for entry in recipe.file.schedules]
+    for row, is_named in zip(rows, named, strict=True):
+        plan = row.plan
+        if is_named or blindness(plan.cluster) is None:
+            continue
+        trials = Trials(plan.model, plan.cluster, plan.options.instances)
+        epochs = plan.options.epochs * len(recipe.file.seeds)
+        trained = epochs * trials.data.batch_count("train")
+        advice = advice_on(trials, [row.schedule], seed=recipe.file.seeds[0], trained=trained)
+        if advice is not None:
+            said.append(f"{row.label}: '{advice.placement}' {advice.slowest:.2f} times as fast")
+    if not said:
+        return None
+    return f"in trials other placements than the default are faster ({'; '.join(said)})"
 
 
 def _make_all(
     tasks: list[Task], known: list[Known], keeping: Keeping, options: RecipeOptions
-) -> _Made:
+) -> dict[int, Run]:
     """Every run by its place: from the store, or made now and kept there."""
-    made: _Made = {}
+    made: dict[int, Run] = {}
     lost: dict[int, str] = {}
 
-    def keep(place: int, outline: Outline, failure: str | None) -> None:
-        made[place] = (outline, failure)
-
-    callbacks = Callbacks(keep, lost.__setitem__, options.on_progress)
+    callbacks = Callbacks(made.__setitem__, lost.__setitem__, options.on_progress)
     try:
         take_or_make(tasks, known, keeping, options.jobs, callbacks)
     except KeyboardInterrupt:
@@ -167,7 +240,7 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 def _gather(
     recipe: Recipe,
     tuned: TunedRows,
-    runs: list[FinishedRun],
+    runs: list[Run],
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
 ) -> Findings:
@@ -180,6 +253,7 @@ def _gather(
         recipe=recipe,
         table=tables.table,
         over_seeds=tables.over_seeds,
+        times=tables.times,
         comparison=compare(tables.table, file.published),
         runs=tuple(runs),
         target=file.target,
@@ -190,7 +264,7 @@ def _gather(
         flop_per_s=rows.flop_per_s,
         trials=tuned.trials,
         manifest=_manifest(recipe, tuned, of_rows, tables.assumed),
-        witnesses=to_text({row.label: witnesses[row.label] for row in rows.rows}),
+        witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         outlines=outlines_to_text(rows.goal.metric, runs, by_label),
     )
 

@@ -10,14 +10,13 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import FileFormatError, SimulationError
+from ampsim.forecasting.making import Entry, RunMaker
+from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.recipes.recipe import Recipe, RecipeFile
 from ampsim.recipes.rows import Rows
-from ampsim.study.forecast_runs import RunMaker
-from ampsim.study.kept_runs import Keeping
+from ampsim.runs.store import Keeping
 from ampsim.study.learning_rates import COLUMNS
 from ampsim.study.progress import OnProgress
-from ampsim.study.repeats import Entry
-from ampsim.study.tuning import Tuner, no_trials
 
 TRIALS: Final = "trials.csv"
 
@@ -69,7 +68,7 @@ def tuned_rows(
     made = tuple(
         replace(row, plan=entry.plan) for row, entry in zip(rows.rows, tuned.entries, strict=True)
     )
-    return TunedRows(replace(rows, rows=made), tuned.trials, tuned.unreached)
+    return TunedRows(replace(rows, rows=made), tuned.trials, tuple(tuned.untuned))
 
 
 def has_rates(file: RecipeFile) -> bool:

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from typing import Any
 
 from ampsim.report.words import plain
-from ampsim.study.compare import Comparison, Number, Parting, TableComparison
-from ampsim.study.run_dir import KeptRun
+from ampsim.runs.compare import Comparison, Number, Parting, TableComparison
+from ampsim.runs.folder import KeptRun
 from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 
 _ORIGIN_MAX = 40  # chosen: more lines hide what follows; --json has all

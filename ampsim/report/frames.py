@@ -1,14 +1,24 @@
-"""Typed columns out of pandas frames: the one place where the report meets untyped data."""
+"""What reports read of a run: its tables, how much of it was kept, its lanes and hosts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd  # pyright: ignore[reportMissingTypeStubs] - pandas ships none
 from numpy.typing import NDArray
+
+from ampsim.report.words import plain
+from ampsim.runs.run import Run, RunTable
+from ampsim.trace import COMPUTE_LANE, LANES
+from ampsim.units import format_seconds
+
+if TYPE_CHECKING:
+    from ampsim.runs.loaded_run import LoadedRun
+    from ampsim.study.result import Result
 
 DataFrame: TypeAlias = pd.DataFrame
 Floats: TypeAlias = NDArray[np.float64]
@@ -29,7 +39,7 @@ def labelled(name: str, column: str, value: str) -> str:
     >>> labelled("amp", "replicas", "1"), labelled("amp", "max_active_keys", "8")
     ('amp, 1 replica', 'amp, 8 in flight')
     """
-    said = LABELS[column].format(value)
+    said = LABELS.get(column, f"{{}} {column}").format(value)
     return f"{name}, {said.removesuffix('s') if value == '1' else said}"
 
 
@@ -124,3 +134,210 @@ def _differs(names: Sequence[str], values: Sequence[float], index: int) -> bool:
     """Whether a row of the same name has another value."""
     same = [values[i] for i, name in enumerate(names) if name == names[index]]
     return not math.isnan(values[index]) and len(set(same)) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPart:
+    """The part of a run whose steps were kept.
+
+    Attributes:
+        until_s: end of the last step that was kept; steps under way at that time were not.
+        end_s: end of the run; NaN where it is unknown.
+        steps: how many steps were kept.
+        steps_all: how many steps the run had.
+    """
+
+    until_s: float
+    end_s: float
+    steps: int
+    steps_all: int
+
+    @property
+    def words(self) -> str:
+        """Seconds and steps that were kept, of all.
+
+        >>> KeptPart(0.5, 2.0, 20_000, 81_000).words
+        'first 500 ms of 2.00 s kept (20,000 of 81,000 steps)'
+        """
+        of = "" if math.isnan(self.end_s) else f" of {format_seconds(self.end_s)}"
+        counts = f"{self.steps:,} of {self.steps_all:,} steps"
+        return f"first {format_seconds(self.until_s)}{of} kept ({counts})"
+
+    def gap_s(self, window_s: tuple[float, float]) -> tuple[float, float] | None:
+        """Start and end of the time in a window whose steps were not kept; None where all were.
+
+        >>> KeptPart(0.5, 2.0, 1, 2).gap_s((0.0, 1.0)), KeptPart(0.5, 2.0, 1, 2).gap_s((0.0, 0.5))
+        ((0.5, 1.0), None)
+        """
+        end_s = window_s[1] if math.isnan(self.end_s) else min(self.end_s, window_s[1])
+        start_s = max(self.until_s, window_s[0])
+        return (start_s, end_s) if start_s < end_s else None
+
+
+WHOLE: Final = None
+"""In place of a `KeptPart`: every step was kept."""
+
+
+AnyRun: TypeAlias = "Run | Result | LoadedRun"
+
+
+def kept_of(run: AnyRun) -> KeptPart | None:
+    """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown."""
+    spans: DataFrame = run.spans
+    if not 0 < len(spans) < run.messages:
+        return WHOLE
+    until_s = float(np.max(floats(spans, "end_s")))
+    return KeptPart(until_s, float(run.makespan_s), len(spans), int(run.messages))
+
+
+def devices_of(forecast: RunTable) -> list[str]:
+    """The name of each worker's device; none where the manifest does not say."""
+    groups = forecast.manifest.get("cluster", {}).get("groups", ())
+    return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+
+
+def known_until_s(runs: Iterable[AnyRun]) -> float:
+    """Time until which the spans of all these runs were kept; infinity where all were."""
+    ends = [kept.until_s for run in runs if (kept := kept_of(run)) is not None]
+    return min(ends, default=math.inf)
+
+
+def transfers_of(run: Run) -> list[DataFrame]:
+    """The leading transfers of a run, in a list, which is empty where the run has none."""
+    return [run.transfers] if len(run.transfers) else []
+
+
+def runs_by_row(forecast: RunTable) -> dict[str, list[Run]]:
+    """The runs of each row of the table under the row's label (`row_labels`)."""
+    groups: list[list[Run]] = []
+    for run in forecast.runs:
+        last = groups[-1][-1] if groups else None
+        if last is None or last.schedule != run.schedule or last.repeat >= run.repeat:
+            groups.append([])
+        groups[-1].append(run)
+    labels = row_labels(forecast.table)
+    if len(labels) != len(groups):
+        labels = distinct([runs[0].schedule for runs in groups])
+    return dict(zip(labels, groups, strict=True))
+
+
+LANE_STEP: Final = 10_000_000
+"""More than there are workers. A row is that of worker + `LANE_STEP` x lane: the worker's number
+where it computes; the host's is -1."""
+
+_THREADS: Final = 1 << 20
+"""More threads than a lane has; a lane's number is that of its kind x this + that of the thread."""
+
+_LANE_KINDS: Final = (*LANES, "push", "engine")
+
+
+def row_numbers(spans: DataFrame) -> Integers:
+    """The row of each span."""
+    worker = integers(spans, "worker")
+    if "lane" not in spans:
+        return worker
+    names = texts(spans, "lane")
+    numbers = {name: _lane_number(name) for name in set(names)}
+    return worker + LANE_STEP * np.array([numbers[name] for name in names], np.int64)
+
+
+def _lane_number(name: str) -> int:
+    kind, _, thread = name.partition(" ")
+    return _LANE_KINDS.index(kind) * _THREADS + int(thread or 0)
+
+
+def _lane_of(row: int) -> str:
+    kind, thread = divmod((row + 1) // LANE_STEP, _THREADS)
+    return f"{_LANE_KINDS[kind]} {thread}" if thread else _LANE_KINDS[kind]
+
+
+def owner_of(row: int) -> int:
+    """The worker of a row; -1 where it is the host's."""
+    return (row + 1) % LANE_STEP - 1
+
+
+def is_worker(row: int) -> bool:
+    """Whether a row is where a worker computes."""
+    return 0 <= row < LANE_STEP - 1
+
+
+def row_name(row: int, names: Sequence[str] = ()) -> str:
+    """What the row of another lane, or of the host, is called; `names` are those of the workers."""
+    return "host" if row < 0 else thread_name(row, names)
+
+
+def thread_name(row: int, names: Sequence[str] = ()) -> str:
+    """What a row is called whose lane is told in any case.
+
+    >>> thread_name(-1), thread_name(2)
+    ('host: compute', 'worker 2: compute')
+    """
+    worker = owner_of(row)
+    owner = "host" if worker < 0 else plain(names[worker], 24) if names else f"worker {worker}"
+    return f"{owner}: {_lane_of(row)}"
+
+
+def short_name(row: int) -> int | str:
+    """What a row is called where there is little room."""
+    if is_worker(row):
+        return row
+    return "host" if row < 0 else f"{owner_of(row)} {_lane_of(row)}"
+
+
+def is_of_operations(spans: DataFrame) -> bool:
+    """Whether spans are a dependency engine's, whose nodes are operations."""
+    return "operation" in spans
+
+
+Hosts: TypeAlias = Mapping[int, Sequence[str]]
+"""The nodes of each worker, those that work for longest first."""
+
+
+def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
+    """The nodes of each worker that has a span in any of these frames.
+
+    The mapping is empty where two frames place a node on different workers, as no name then fits
+    all rows, and for operations, which belong to no worker.
+    """
+    busy_s: dict[str, float] = {}
+    places: dict[str, int] = {}
+    for spans in map(_computed, frames):
+        if is_of_operations(spans):
+            return {}
+        nodes, place = np.unique(np.asarray(texts(spans, "node"), np.str_), return_inverse=True)
+        seconds = np.bincount(place, floats(spans, "end_s") - floats(spans, "start_s"), len(nodes))
+        worker = np.zeros(len(nodes), dtype=np.int64)
+        worker[place] = integers(spans, "worker")
+        for node, its_s, where in zip(
+            nodes.tolist(), seconds.tolist(), worker.tolist(), strict=True
+        ):
+            if places.setdefault(node, where) != where:
+                return {}
+            busy_s[node] = busy_s.get(node, 0.0) + its_s
+    found: dict[int, list[str]] = {}
+    for node in sorted(busy_s, key=lambda name: -busy_s[name]):
+        found.setdefault(places[node], []).append(node)
+    return found
+
+
+def _computed(spans: DataFrame) -> DataFrame:
+    """What workers compute, without the host and other lanes."""
+    is_host = spans["worker"] < 0
+    if "lane" in spans:
+        return spans[~is_host & (spans["lane"] == LANES[COMPUTE_LANE])]
+    return spans[~is_host] if bool(is_host.any()) else spans
+
+
+def some_of(nodes: Sequence[str], longest: int = 28) -> str:
+    """As many of the names as fit, at least the first, and the count of the others.
+
+    >>> some_of(["linear-1", "relu-1", "loss"]), some_of(["linear-1", "relu-1", "loss"], 16)
+    ('linear-1, relu-1, loss', 'linear-1 +2')
+    """
+    names = [plain(node, longest) for node in nodes]
+    for count in range(len(names), 0, -1):
+        more = f" +{len(names) - count}" if count < len(names) else ""
+        said = ", ".join(names[:count]) + more
+        if len(said) <= longest or count == 1:
+            return said
+    return ""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ampsim.report.columns import format_count
-from ampsim.report.contest import Cell, words
+from ampsim.report.contest import RowPoint, words
 from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.table import format_count
 from ampsim.units import format_percent, format_rate, format_seconds
 
 
@@ -70,7 +70,7 @@ class Costs:
         return any(not math.isnan(value) for line in self.values for value in line)
 
 
-def grid_costs(table: DataFrame, cells: Sequence[Cell]) -> list[Costs]:
+def grid_costs(table: DataFrame, cells: Sequence[RowPoint]) -> list[Costs]:
     """Every measure that is known, of the schedules that it is known of, as `MEASURES` has them.
 
     Args:
@@ -98,43 +98,24 @@ def grid_costs(table: DataFrame, cells: Sequence[Cell]) -> list[Costs]:
 
 
 def costs_verdict(found: Sequence[Costs]) -> str:
-    """For each point but the first, who loses most and who loses least, in throughput."""
-    if not found or len(found[0].points) < 2:
-        return "Nothing was run that can be compared."
-    sentences: list[str] = []
-    told = ("train_per_s", "time_to_target_s")[: 1 if len(found[0].points) > 3 else 2]
-    for costs in (one for one in found if one.measure.column in told):
-        for column, point in list(enumerate(costs.points))[1:]:
-            sentences.append(_most_and_least(costs, column, point))
-    return " ".join(one for one in sentences if one)
+    """Between which ratios throughput and time to the target lie, and where: a sentence each."""
+    told = [one for one in found if one.measure.column in ("train_per_s", "time_to_target_s")]
+    sentences = [one for one in map(_range, told) if one]
+    return " ".join(sentences) or "Nothing was run that can be compared."
 
 
-def _most_and_least(costs: Costs, column: int, point: str) -> str:
+def _range(costs: Costs) -> str:
+    """The smallest and the largest ratio to the first point; empty where none is known."""
     known = [
-        (costs.ratio(line, column), label)
+        (costs.ratio(line, column), f"{label}, {point}")
         for line, label in enumerate(costs.labels)
-        if not math.isnan(costs.ratio(line, column))
+        for column, point in enumerate(costs.points)
+        if column and not math.isnan(costs.ratio(line, column))
     ]
     if not known:
         return ""
-    low, high = min(known, key=_ratio), max(known, key=_ratio)
-    noun = costs.measure.heading
-    if len(known) == 1:
-        return f"With {point}, {noun} of {low[1]} is {_times(low[0])} times as before."
-    if _times(low[0]) == _times(high[0]):
-        return f"With {point}, {noun} is {_times(low[0])} times as before for every schedule."
-    return (
-        f"With {point}, {noun} is {_times(low[0])} ({low[1]}) to {_times(high[0])} times "
-        f"({high[1]}) as before."
-    )
-
-
-def _ratio(one: tuple[float, str]) -> float:
-    return one[0]
-
-
-def _times(value: float) -> str:
-    return f"{value:.2f}"
+    ends = {f"{ratio:.2f} times ({place})": None for ratio, place in (min(known), max(known))}
+    return f"{costs.measure.heading.capitalize()} is {' to '.join(ends)} that of {costs.points[0]}."
 
 
 def costs_cells(costs: Costs) -> list[list[Any]]:

@@ -1,17 +1,32 @@
-"""Figures as files: the suffix names the format; the same figure gives the same bytes."""
+"""Figures and pages as files: PNG, SVG, PDF, and HTML that loads nothing.
+
+Every value is escaped unless a template marks it as safe, and a page's own policy forbids to load
+anything (`templates/page.html`), so a name that a user chose can do no harm.
+"""
 
 from __future__ import annotations
 
+import functools
 import io
+import json
+import platform
+import re
+from functools import cache
+from html import escape
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import jinja2
+from matplotlib import ft2font
 from matplotlib.figure import Figure
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.files import replacing
 from ampsim.report.style import styled
+from ampsim.report.words import plain
+from ampsim.text import finite
 
 # No dates and no library versions: they would change the bytes without changing the picture.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -20,6 +35,14 @@ _METADATA: dict[str, dict[str, Any]] = {
     ".pdf": {"Creator": "ampsim", "Producer": "ampsim", "CreationDate": None},
 }
 KNOWN_SUFFIXES: tuple[str, ...] = tuple(_METADATA)
+
+
+@cache
+def drawn_with() -> str:
+    """The libraries and the processor that decide the bytes of a picture."""
+    letters: Any = ft2font
+    versions = [f"{name} {version(name)}" for name in ("matplotlib", "pillow")]
+    return ", ".join([*versions, f"freetype {letters.__freetype_version__}", platform.machine()])
 
 
 def check_suffix(path: Path) -> str:
@@ -61,3 +84,78 @@ def encode(figure: Figure, suffix: str) -> bytes:
     untyped: Any = figure
     untyped.savefig(content, format=suffix[1:], metadata=_METADATA[suffix])
     return content.getvalue()
+
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, **values: Any) -> str:
+    """The page that a template makes of these values, escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+def json_for_page(value: Any) -> str:
+    r"""JSON for a script element; no character in it ends the element.
+
+    >>> json_for_page({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    untyped: Any = environment
+    untyped.filters["json"] = json_for_page
+    return environment
+
+
+DARK: Final = {
+    "222222": "e8eaec", "000000": "f2f4f5", "ffffff": "15181b", "70757a": "a5adb5",
+    "e9ecef": "2a2f34", "f6f7f8": "1e2226", "dfe3e6": "343a40", "b8bec4": "5a636b",
+    "b4bac0": "59626a", "332288": "9a8ff0", "882255": "d0689c", "117733": "4cb56c",
+    "661100": "c96a52",
+}  # fmt: skip
+"""Colours of figures on a dark page, in hexadecimal; a colour not listed stays the same."""
+
+_NOT_DRAWN: Final = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL)
+_COLOUR: Final = re.compile(r"#([0-9a-f]{6})\b")
+_STYLE: Final = re.compile(r'style="[^"]*"')
+_ATTRIBUTE: Final = re.compile(r'\b(fill|stroke)="(#[0-9a-f]{6})"')
+_NAME: Final = re.compile(r'(\bid="|href="#|url\(#)')
+
+
+def dark_colours() -> str:
+    """The dark page's colours as properties of a style sheet."""
+    return " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
+
+
+def page_svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an element of a page of HTML.
+
+    Args:
+        figure: the figure, as matplotlib has it.
+        name: prefix of the identifiers of its parts, different for each figure of a page.
+        description: the figure in words, for a screen reader.
+    """
+    text = encode(figure, ".svg").decode("utf-8")
+    text = _NOT_DRAWN.sub("", text[text.index("<svg") :])
+    text = _NAME.sub(rf"\g<1>{name}-", text)
+    text = _ATTRIBUTE.sub(r'style="\1: \2"', text)
+    text = _STYLE.sub(lambda style: _COLOUR.sub(_variable, style[0]), text)
+    said = f'<svg role="img" aria-label="{escape(plain(description, 400))}"'
+    return text.replace("<svg", said, 1).strip()
+
+
+def _variable(colour: re.Match[str]) -> str:
+    code = colour[1]
+    return f"var(--f{code}, #{code})" if code in DARK else colour[0]

@@ -1,10 +1,13 @@
-"""A forecast's table for a page (Markdown), for a program (CSV) and for a terminal (rich)."""
+"""Tables of rows: the columns that are shown, on a terminal, as Markdown and as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from pandas import Series
 from rich import box
@@ -12,66 +15,478 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ampsim.csv_text import to_cell
+from ampsim.errors import UnknownNameError, one_of
 from ampsim.files import write_text
-from ampsim.report import markdown
-from ampsim.report.columns import (
-    COLUMNS,
-    Column,
-    bound_cell,
-    bound_line,
-    idle_line,
-    rate_line,
-)
-from ampsim.report.frames import DataFrame, Row, labelled_rows, rows, text
-from ampsim.report.words import plain
+from ampsim.report import words as markdown
+from ampsim.report.columns import COLUMNS
+from ampsim.report.frames import DataFrame, Row, labelled, labelled_rows, number, rows, text
+from ampsim.report.words import listed, plain
+from ampsim.runs.rows import TEXTS
+from ampsim.study.bound_words import bound_words
+from ampsim.text import to_cell
+from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
 
+ANSWER_WIDTH: Final = 80
+"""Characters that the answer fits in (chosen: what every terminal has)."""
+
+_NAME_WIDTH = 24  # chosen: what is seldom more in a name is wrapped, or shortened in the middle
+_NAME_WIDTH_MIN = 8
 _MEASURE_WIDTH = 10_000
-_WORDS = ("schedule", "learning rate", "bound by", "note")
+
+Records: TypeAlias = Sequence[Row]
 
 
-def to_markdown(table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()) -> str:
-    """A pipe table of all columns that these rows need.
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the answer; a terminal below 80 characters lacks those of high `rank`.
 
-    Learning rates that are not as given, what bounds a row, and notes come last. The names of the
-    rows whose places are in `bold` are bold.
+    Attributes:
+        name: of the column of the table that it shows.
+        heading: words over the column, in lines; "{items}" stands for what throughput is of,
+            "{coverage}" for that of the interval, in lines that are left out where it is unknown.
+        show: text of a cell, from its row and from the first row of the table.
+        rank: 0 is always shown.
+        is_wanted: whether these rows need the column.
     """
-    records = rows(table)
-    headings, *cells = to_cells(table, has_target=has_target)
-    for heading, words in (
-        ("learning rate", rate_line),
-        ("bound by", bound_cell),
-        ("note", _note),
-    ):
-        if any(map(words, records)):
-            headings.append(heading)
-            cells = [[*line, words(row)] for line, row in zip(cells, records, strict=True)]
-    return markdown.table(headings, cells, left=_WORDS, bold=bold)
+
+    name: str
+    heading: str
+    show: Callable[[Row, Row], str]
+    rank: int
+    is_wanted: Callable[[Records], bool] = lambda rows: True
+
+    def headed(self, records: Records) -> str:
+        """The heading over these rows, in lines."""
+        known = {"items": plain(items_of(records), 11), "coverage": _coverage(records)}
+        lines = [
+            line
+            for line in self.heading.split("\n")
+            if all(known[name] for name in known if f"{{{name}}}" in line)
+        ]
+        return "\n".join(lines).format(**known)
 
 
-def to_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
-    """Headings, then a line of texts for each row, of all columns that these rows need."""
-    records = rows(table)
-    columns = _wanted(records, has_target)
-    headings = [column.headed(records).replace("\n", " ") for column in columns]
+def format_ratio(ratio: float) -> str:
+    """A ratio with two digits, or as many as stand before the point.
+
+    >>> format_ratio(4.094), format_ratio(0.8), format_ratio(23.6)
+    ('4.1×', '0.80×', '24×')
+    >>> format_ratio(float("nan")) == UNKNOWN
+    True
+    """
+    if not math.isfinite(ratio):
+        return UNKNOWN
+    decimals = 0 if ratio >= 9.95 else 1 if ratio >= 0.995 else 2
+    return f"{ratio:.{decimals}f}×"
+
+
+def format_count(value: float) -> str:
+    """A small number: whole if it is whole, else three digits.
+
+    >>> format_count(7.0), format_count(10.5), format_count(2.3456)
+    ('7', '10.5', '2.35')
+    """
+    return UNKNOWN if math.isnan(value) else f"{value:.0f}" if value % 1 == 0 else f"{value:.3g}"
+
+
+def speed_ratio(row: Row, first: Row) -> float:
+    """Training throughput over that of `first`, NaN where one is unknown or zero."""
+    base = number(first, "train_per_s")
+    return number(row, "train_per_s") / base if base > 0 else math.nan
+
+
+def _rate(row: Row, first: Row) -> str:
+    """Training throughput; the heading has its unit where the row names its items."""
+    said = format_rate(number(row, "train_per_s"))
+    return said.removesuffix("/s").rstrip() if text(row, "items") else said
+
+
+_UNITS_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def time_cell(row: Row) -> str:
+    """Time to the target with its interval in the same unit, or the best value if it was missed.
+
+    >>> time_cell({"time_to_target_s": 0.41, "time_to_target_low_s": 0.4})
+    '410 ms [400, –]'
+    >>> time_cell({"time_to_target_s": None, "best_accuracy": 0.9}), time_cell({})
+    ('best 90.0 %', '–')
+    """
+    time_s = number(row, "time_to_target_s")
+    if math.isnan(time_s):
+        best = [
+            format_percent(number(row, "best_accuracy")),
+            format_count(number(row, "best_error")),
+        ]
+        return next((f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)
+    ends = [number(row, f"time_to_target_{end}_s") for end in ("low", "high")]
+    said = format_seconds(time_s)
+    if all(map(math.isnan, ends)):
+        return said
+    low, high = (_in_unit(end, said.rpartition(" ")[2]) for end in ends)
+    return f"{said} [{low}, {high}]"
+
+
+def _in_unit(time_s: float, unit: str) -> str:
+    """Three digits in that unit, or the time in another where they would not do."""
+    value = time_s / _UNITS_S[unit]
+    if math.isnan(value) or not 0.01 <= value < 10_000:
+        return format_seconds(time_s)
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
+
+
+def _coverage(records: Sequence[Row]) -> str:
+    """Probability that the intervals cover the true median; more repeats cover more."""
+    known = sorted({number(row, "time_to_target_coverage") for row in records} - {math.nan})
+    said = [f"{100 * one:.0f}" for one in known if not math.isnan(one)]
+    return " to ".join(dict.fromkeys((said[0], said[-1]))) if said else ""
+
+
+def _are_timed(records: Records) -> bool:
+    """Whether some row's validation was measured against a target."""
+    names = ("best_accuracy", "best_error", "time_to_target_s")
+    return any(not math.isnan(number(row, name)) for row in records for name in names)
+
+
+def _are_ranked(records: Records) -> bool:
+    return len(records) > 1 and any(text(row, "standing") for row in records)
+
+
+def _have_speed_up(records: Records) -> bool:
+    return len(records) > 1 and any(not math.isnan(number(row, "speed_up")) for row in records)
+
+
+def _have_rates_alone(records: Records) -> bool:
+    return len(records) > 1 and not _have_speed_up(records)
+
+
+def bound_cell(row: Row) -> str:
+    """What bounds the row, with its share of the time; empty where it is unknown.
+
+    >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
+    'worker 3 (92.0 %)'
+    """
+    return bound_words(plain(bound_name(row)), _at(row), bound_share(row))
+
+
+def bound_name(row: Row) -> str:
+    """What has the largest of the shares; empty where it is unknown."""
+    return text(row, "bound_largest") or text(row, "bound_by")
+
+
+def bound_share(row: Row) -> float:
+    """The largest of the shares, which is that of `bound_name`; NaN if all are unknown."""
+    shares = (number(row, f"{name}_share") for name in ("worker", "path", "link", "admission"))
+    return max((share for share in shares if not math.isnan(share)), default=math.nan)
+
+
+def bound_line(row: Row, longest: int = ANSWER_WIDTH) -> str:
+    """What bounds the row, in a line with as many names of nodes as fit; empty if unknown."""
+    name, share = plain(bound_name(row)), bound_share(row)
+    lines = [f"bound by {bound_words(name, _at(row), share, room)}" for room in (40, 28, 16)]
+    return next((one for one in lines if len(one) <= longest), lines[-1]) if name else ""
+
+
+def idle_line(row: Row) -> str:
+    """How many devices never work; empty where all do, or it is unknown.
+
+    >>> idle_line({"workers_idle": 12, "workers": 16})
+    '12 of 16 devices do nothing that takes time'
+    """
+    idle, workers = number(row, "workers_idle"), number(row, "workers")
+    if not idle > 0:
+        return ""
+    some = "device does" if workers == 1 else "devices do"
+    return f"{idle:.0f} of {workers:.0f} {some} nothing that takes time"
+
+
+def rate_line(row: Row) -> str:
+    """Why the row has no rate that it might have had; empty where nothing went wrong.
+
+    >>> rate_line({"learning_rate": 0.1, "learning_rate_rule": "as given; it diverged at 0.8"})
+    'learning rate 0.1 (as given; it diverged at 0.8)'
+    """
+    rule = text(row, "learning_rate_rule")
+    if "diverged" not in rule and not rule.startswith("not tuned"):
+        return ""
+    return f"learning rate {number(row, 'learning_rate'):.3g} ({plain(rule, 120)})"
+
+
+def _at(row: Row) -> str:
+    return plain(text(row, "bound_at"), 400)
+
+
+def items_of(records: Sequence[Row]) -> str:
+    """Name of the items in these rows' throughput, such as "images"; empty where it is unknown."""
+    found = {text(row, "items") for row in records} - {""}
+    return plain(found.pop(), 24) if len(found) == 1 else ""
+
+
+def per_second(records: Sequence[Row]) -> str:
+    """Words for an axis of these rows' throughput.
+
+    >>> per_second([{"items": "images"}]), per_second([{}])
+    ('images per second of virtual time', 'items per second of virtual time')
+    """
+    return f"{items_of(records) or 'items'} per second of virtual time"
+
+
+_STANDINGS = {"too few seeds": "open", "not reached": "missed", "not compared": "unranked"}
+
+ANSWER: Final[tuple[Column, ...]] = (
+    Column("schedule", "schedule", lambda row, first: plain(text(row, "schedule"), 40), 0),
+    Column(
+        "max_active_keys",
+        "in\nflight",
+        lambda row, first: format_count(number(row, "max_active_keys")),
+        3,
+    ),
+    Column("train_per_s", "training\n{items}/s", _rate, 0),
+    Column(
+        "epochs_to_target",
+        "epochs",
+        lambda row, first: format_count(number(row, "epochs_to_target")),
+        4,
+        _are_timed,
+    ),
+    Column(
+        "time_to_target_s",
+        "time to target\n[{coverage} %]",
+        lambda row, first: time_cell(row),
+        0,
+        _are_timed,
+    ),
+    Column(
+        "speed_up",
+        "speed-\nup",
+        lambda row, first: format_ratio(number(row, "speed_up")),
+        2,
+        _have_speed_up,
+    ),
+    Column(
+        "train_per_s",
+        "ratio",
+        lambda row, first: format_ratio(speed_ratio(row, first)),
+        2,
+        _have_rates_alone,
+    ),
+    Column(
+        "standing",
+        "first\nor tie",
+        lambda row, first: _STANDINGS.get(text(row, "standing"), text(row, "standing")) or UNKNOWN,
+        1,
+        _are_ranked,
+    ),
+)
+"""The columns of the answer, of which a table shows at most seven: there is one ratio."""
+
+
+def answer_columns(records: Records, *, has_target: bool = True) -> list[Column]:
+    """Those that these rows need."""
+    of_target = ("epochs_to_target", "time_to_target_s", "speed_up", "standing")
+    ranked = [one for one in ANSWER if has_target or one.name not in of_target]
+    return [one for one in ranked if one.is_wanted(records)]
+
+
+def answer_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
+    """Headings in one line each, then a line of texts for each row."""
+    records = _named(rows(table))
+    columns = answer_columns(records, has_target=has_target)
+    headings = [one.headed(records).replace("-\n", "-").replace("\n", " ") for one in columns]
     return [headings, *_cells(columns, records)]
 
 
-def notes(table: DataFrame) -> list[str]:
-    """Lines below the table: learning rates, what bounds each row, idle devices, and notes."""
+def answer_titles(table: DataFrame, *, has_target: bool = True) -> list[str]:
+    """What each of these columns is, for those who point at its heading."""
+    columns = answer_columns(rows(table), has_target=has_target)
     return [
-        f"{plain(text(row, 'schedule'), 32)}: {plain(words(row), 400)}"
-        for words in (rate_line, bound_line, idle_line, _note)
-        for row in labelled_rows(table)
-        if words(row)
+        "training throughput over that of the first row" if one.heading == "ratio"
+        else COLUMNS[one.name]
+        for one in columns
+    ]  # fmt: skip
+
+
+def to_markdown(table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()) -> str:
+    """The answer as a pipe table; names of the rows whose places are in `bold` are bold."""
+    headings, *cells = answer_cells(table, has_target=has_target)
+    return markdown.table(headings, cells, left=("schedule",), bold=bold)
+
+
+def to_rich(table: DataFrame, *, width: int = ANSWER_WIDTH, has_target: bool = True) -> Table:
+    """The answer for a terminal of `width` characters.
+
+    Long names are wrapped; below 80 characters, columns of the highest rank are left out. Names
+    are put in as text and never read as rich's markup.
+    """
+    records = _named(rows(table))
+    columns = answer_columns(records, has_target=has_target)
+    while True:
+        headings, lines = [one.headed(records) for one in columns], _cells(columns, records)
+        longest = max(len(line[0]) for line in [headings, *lines])
+        name_width = min(longest, _NAME_WIDTH)
+        excess = max(_width(_draw(headings, lines, name_width)) - width, 0)
+        drawn = _draw(headings, lines, max(name_width - excess, _NAME_WIDTH_MIN))
+        if _width(drawn) <= width or not any(column.rank for column in columns):
+            return drawn
+        least = max(columns, key=lambda column: column.rank)
+        columns = [column for column in columns if column is not least]
+
+
+def require_columns(names: str | None) -> list[str] | None:
+    """The columns that `--columns` names; None where it was not given.
+
+    Raises:
+        UnknownNameError: there is no such column.
+    """
+    if names is None or names == "all":
+        return None if names is None else list(COLUMNS)
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in COLUMNS:
+            raise UnknownNameError(one_of("column", name, ["all", *COLUMNS]))
+    return chosen
+
+
+def column_cells(table: DataFrame, names: Sequence[str]) -> list[list[str]]:
+    """Columns by their names: the rows' labels, then a line for each column."""
+    records = labelled_rows(table)
+    labels = [plain(text(row, "schedule"), 32) for row in records]
+    lines = [[name, *(_text_of(name, row) for row in records)] for name in names]
+    return [["column", *labels], *(line for line in lines if line[0] != "schedule")]
+
+
+def columns_folded(table: DataFrame) -> list[list[str]]:
+    """All columns of which something is known, a line each, and what they are."""
+    headings, *lines = column_cells(table, list(table.columns))
+    known = [line for line in lines if any(cell not in ("", UNKNOWN) for cell in line[1:])]
+    return [[*headings, "what it is"], *([*line, COLUMNS.get(line[0], "")] for line in known)]
+
+
+def columns_to_rich(table: DataFrame, names: Sequence[str], *, width: int) -> list[Table]:
+    """These columns, a row each; where they do not fit, a line each, and so many rows as fit."""
+    cells = column_cells(table, names)
+    headings, *lines = (list(line) for line in zip(*cells, strict=True))
+    upright = _draw(["schedule", *headings[1:]], lines, _NAME_WIDTH)
+    if _width(upright) <= width:
+        return [upright]
+    name_width = max(map(len, headings))
+    tables: list[Table] = []
+    while lines:
+        count, room = 0, width - name_width
+        while count < len(lines):
+            room -= 2 + min(max(map(len, lines[count])), _NAME_WIDTH)
+            if count and room < 0:
+                break
+            count += 1
+        part = list(zip(headings, *lines[:count], strict=True))
+        tables.append(_draw(list(part[0]), part[1:], name_width, _NAME_WIDTH))
+        lines = lines[count:]
+    return tables
+
+
+_PERCENT = ("_share", "utilisation", "_probability", "_coverage", "_accuracy")
+
+
+def _text_of(name: str, row: Row) -> str:
+    """Text of a value, in the unit that the end of its column's name says."""
+    value, said = number(row, name), text(row, name)
+    if name in TEXTS:
+        return plain(said, 400)
+    if name.startswith("is_"):
+        return {"True": "yes", "False": "no"}.get(said, UNKNOWN)
+    if "_per_s" in name:
+        return format_rate(value)
+    if name.endswith("_bytes"):
+        return format_bytes(value)
+    if name.endswith("_s"):
+        return format_seconds(value)
+    return format_percent(value) if name.endswith(_PERCENT) else format_count(value)
+
+
+_MARKS = ("min_update_interval", "replicas")
+
+
+def _named(records: Records) -> list[Row]:
+    """The rows, each with what sets it apart, but for instances in flight, in its name."""
+    names = [text(row, "schedule") for row in records]
+    for column in (*_MARKS, "workers"):
+        names = _marked(names, records, column)
+    return [{**row, "schedule": name} for row, name in zip(records, names, strict=True)]
+
+
+def _marked(names: Sequence[str], records: Records, column: str) -> list[str]:
+    """The names, with the value of a column where rows of one name differ in it."""
+    values = [format_count(number(row, column)) for row in records]
+    counts = Counter(name for name, _value in set(zip(names, values, strict=True)))
+    return [
+        labelled(name, column, value) if counts[name] > 1 else name
+        for name, value in zip(names, values, strict=True)
     ]
+
+
+def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
+    """The rows of each line, in the order of their instances in flight.
+
+    A line is a schedule, and, where rows of one schedule differ in it, its update interval and
+    count of replicas.
+
+    Args:
+        table: one row a schedule.
+        names: the schedule of each row; the column `schedule` unless given.
+    """
+    records = rows(table)
+    names = [text(row, "schedule") for row in records] if names is None else list(names)
+    for column in _MARKS:
+        names = _marked(names, records, column)
+    lines: dict[str, list[Row]] = {name: [] for name in names}
+    for name, row in zip(names, records, strict=True):
+        lines[name].append(row)
+    return {
+        name: sorted(own, key=lambda row: number(row, "max_active_keys"))
+        for name, own in lines.items()
+    }
+
+
+def notes(table: DataFrame) -> list[str]:
+    """Lines below the table: what bounds each row, then what did not go as asked.
+
+    Rows of which the same is to be said share a line. Their best values are left out: they stand
+    in the table where there is no time.
+    """
+    records = labelled_rows(table)
+    found: dict[str, list[str]] = {}
+    for words in (_bounds, _ills):
+        for row in records:
+            name = plain(text(row, "schedule"), 32)
+            for said in words(row, ANSWER_WIDTH - len(name) - 2):
+                found.setdefault(plain(said, 400), []).append(name)
+    return [f"{_who(names, len(records))}: {said}" for said, names in found.items()]
+
+
+_NAMED_MAX = 2  # chosen: what fits a line beside what is said of them
+
+
+def _who(names: Sequence[str], count: int) -> str:
+    if len(names) == count > 1:
+        return "all rows"
+    return listed(names) if len(names) <= _NAMED_MAX else f"{len(names)} rows"
+
+
+def _bounds(row: Row, longest: int) -> list[str]:
+    return [one for one in (bound_line(row, longest),) if one]
+
+
+def _ills(row: Row, longest: int) -> list[str]:
+    """Idle devices, a rate that failed, and each part of the row's note."""
+    kept = [one for one in text(row, "note").split("; ") if not one.startswith("best ")]
+    return [one for one in (idle_line(row), rate_line(row), *kept) if one]
 
 
 def to_csv(table: DataFrame) -> str:
     """Every column and digit, SI units as in the column names, unknown as an empty field.
 
     A text that a spreadsheet would take for a formula has an apostrophe before it; see
-    `ampsim.csv_text`.
+    `ampsim.text`.
     """
     untyped: Any = table.copy()
     for name in table.columns:
@@ -93,58 +508,32 @@ def write_csv(table: DataFrame | None, place: Path) -> list[Path]:
     return [place]
 
 
-def to_rich(table: DataFrame, *, width: int = 80, has_target: bool = True) -> Table:
-    """A table for a terminal of `width` characters; where it is wider, columns are left out.
-
-    Columns of the highest rank are left out first. Names are put in as text and never read as
-    rich's markup. Below stand what bounds a row, notes, and the names of columns left out.
-    """
-    records = rows(table)
-    columns = wanted = _wanted(records, has_target)
-    drawn = _draw(columns, records)
-    while _width(drawn) > width and any(column.rank for column in columns):
-        least = max(columns, key=lambda column: column.rank)
-        columns = [column for column in columns if column is not least]
-        drawn = _draw(columns, records)
-    said = notes(table)
-    if left_out := [column.name for column in wanted if column not in columns]:
-        said.append(f"no room for: {', '.join(left_out)}")
-    drawn.caption = Text("\n".join(said)) if said else None
-    return drawn
-
-
-def _wanted(records: Sequence[Row], has_target: bool) -> list[Column]:
-    columns = [column for column in COLUMNS if has_target or not column.of_target]
-    return [column for column in columns if column.is_wanted(records)]
-
-
-def _cells(columns: Sequence[Column], records: Sequence[Row]) -> list[list[str]]:
+def _cells(columns: Sequence[Column], records: Records) -> list[list[str]]:
     return [[column.show(row, records[0]) for column in columns] for row in records]
 
 
-def _draw(columns: Sequence[Column], records: Sequence[Row]) -> Table:
-    """The table with these columns."""
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    drawn.caption_justify = "left"
-    for index, column in enumerate(columns):
-        justify = "right" if index else "left"
+def _draw(
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    first_width: int,
+    width_max: int | None = None,
+) -> Table:
+    """The table with these cells; the first column, and all at `width_max`, are wrapped."""
+    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for place, heading in enumerate(headings):
         drawn.add_column(
-            Text(column.headed(records)),
-            justify=justify,
-            no_wrap=True,
+            Text(heading),
+            justify="right" if place else "left",
+            no_wrap=bool(place) and width_max is None,
             overflow="fold",
             vertical="bottom",
+            max_width=width_max if place else first_width,
         )
-    for line in _cells(columns, records):
+    for line in lines:
         drawn.add_row(*(Text(cell) for cell in line))
     return drawn
 
 
-def _note(row: Row) -> str:
-    return text(row, "note")
-
-
 def _width(drawn: Table) -> int:
     """Characters that the widest line of the table's body takes."""
-    console = Console(width=_MEASURE_WIDTH)
-    return console.measure(drawn).maximum
+    return Console(width=_MEASURE_WIDTH).measure(drawn).maximum

@@ -1,25 +1,34 @@
-"""The verdict, in one or two sentences: the fastest schedule, its speed-up, its staleness."""
+"""The verdict, in one or two sentences: who is first, who ties, or that seeds are too few.
+
+It says what `ampsim.runs.ranking` found, which stands in the table, and no more. The leading row
+is compared with the next and with the best pipeline that drains.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from ampsim.metric import ACCURACY, Goal, Metric
-from ampsim.report.columns import format_count, items_of, speed_ratio
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
+from ampsim.report.table import format_count, items_of, speed_ratio
 from ampsim.report.words import listed, plain
-from ampsim.study.ranking import seeds_needed
-from ampsim.units import format_percent, format_rate, format_seconds
+from ampsim.runs.ranking import SAME
+from ampsim.study.learning_rates import COLUMNS as RATE_COLUMNS
+from ampsim.units import format_rate, format_seconds
 
-_SAME = 0.05  # chosen: throughputs that differ by less are called about equal
+_NAMED_MAX: Final = 3
+"""Rows that a sentence names at most (chosen: of more it says how many; the table has them all)."""
+
+_DRAINS: Final = "the best pipeline that drains"
 
 
 def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -> str:
-    """The best schedule against the first row, in plain text.
+    """Who reaches the target first, ties, or cannot be told apart, in plain text.
 
-    The best schedule reaches the target first; where none reaches it or nothing was measured, it
-    has the highest throughput. Schedules that missed the target are named.
+    Where none reaches it or nothing was measured, it is who has the highest throughput. Schedules
+    that missed the target, or must not be compared, are named.
 
     Args:
         table: a row for each schedule.
@@ -29,55 +38,68 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
     records = labelled_rows(table)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
-    first, best = records[0], _best(records)
+    best = _best(records)
     if _is_blind(records, metric):
         what = f"No {metric.kind} was computed, so time to a target is unknown."
-        return f"{_speed(best, first)}. {what}"
+        return f"{_speed(records)}. {what}"
     if target is None:
-        return f"{_speed(best, first)}{_stale(best)}."
+        return f"{_speed(records)}{_stale(best)}."
     goal = Goal(metric, target)
     if not _has_reached(best):
-        return f"{_speed(best, first)}{_stale(best)}. {_all_missed(records, goal)}"
-    if best is first and any(map(_is_tied, records)):
-        said = f"{_name(best)} has the smallest median, training {_rate(best)}{_stale(best)}."
-    elif best is first and len(records) > 1:
-        said = _first_wins(records, goal)
-    else:
-        said = _reaching(best, first, goal)
-    return f"{_tie(records, best, goal)}{said}{_sureness(records, best)}{_missed(records, goal)}"
+        return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
+    if len(records) == 1:
+        epochs = number(best, "epochs_to_target")
+        after = "" if math.isnan(epochs) else f", after {format_count(epochs)} epochs"
+        return f"{_speed(records)} and reaches {goal.text} in {_when(best)}{after}{_stale(best)}."
+    return _answer(records, best, goal)
 
 
 def best_rows(table: DataFrame) -> list[int]:
-    """Places of the row that `verdict` calls the best, and of those that tie with it.
+    """Places of the row that `verdict` calls first, or of those that tie.
 
-    None where there is no row, or where one seed each says nothing of their order.
+    None where there is no row, or where there are too few seeds; where none reached the target, the
+    row with the highest throughput.
     """
     records = rows(table)
     if not records:
         return []
     best = _best(records)
-    if _is_ranked(records):
-        return [index for index, row in enumerate(records) if row is best or _is_tied(row)]
-    if _has_reached(best) and len(records) > 1 and number(best, "repeats") == 1:
-        return []
-    return [index for index, row in enumerate(records) if row is best]
+    if len(records) > 1 and _has_reached(best):
+        is_called = text(best, "standing") in ("first", "tie")
+        tied = [row is best or text(row, "standing") == "tie" for row in records]
+        return [place for place, is_so in enumerate(tied) if is_so and is_called]
+    return [place for place, row in enumerate(records) if row is best]
 
 
 def called_rows(table: DataFrame) -> list[int]:
     """The same, but only where it is known how sure their order is."""
-    return best_rows(table) if _is_ranked(rows(table)) else []
+    return best_rows(table) if any(text(row, "standing") for row in rows(table)) else []
+
+
+def leading_row(table: DataFrame) -> Row:
+    """The row that is ahead, however sure that is; the table must have one."""
+    return _best(rows(table))
 
 
 def _best(records: Sequence[Row]) -> Row:
-    reached = [row for row in records if _has_reached(row)]
+    """The row with the shortest time of those that may be compared, else the highest throughput."""
+    reached = [row for row in _in_order(records) if _has_reached(row)]
     if reached:
-        return min(reached, key=lambda row: number(row, "time_to_target_s"))
+        return next((row for row in reached if _is_compared(row)), reached[0])
     known = [row for row in records if not math.isnan(number(row, "train_per_s"))]
     return max(known or records, key=lambda row: number(row, "train_per_s"))
 
 
 def _has_reached(row: Row) -> bool:
     return not math.isnan(number(row, "time_to_target_s"))
+
+
+def _is_compared(row: Row) -> bool:
+    return text(row, "standing") != "not compared"
+
+
+def _is_pipeline(row: Row) -> bool:
+    return number(row, "is_draining_pipeline") == 1
 
 
 def _is_blind(records: Sequence[Row], metric: Metric) -> bool:
@@ -91,17 +113,37 @@ def _name(row: Row) -> str:
     return plain(text(row, "schedule"), 32)
 
 
-def _speed(row: Row, first: Row) -> str:
-    """How fast `row` trains, alone or against `first`."""
-    rate = _rate(row)
-    ratio = speed_ratio(row, first)
-    if row is first or math.isnan(ratio):
-        return f"{_name(row)} trains {rate}"
-    against = f"({rate} against {_rate(first)})"
-    name, other = _name(row), _name(first)
-    if abs(ratio - 1.0) < _SAME:
-        return f"{name} trains about as fast as {other} {against}"
-    return f"{name} trains {_times(ratio)} times as fast as {other} {against}"
+def _speed(records: Sequence[Row]) -> str:
+    """How fast the fastest row trains, against the next and the best pipeline that drains."""
+    known = [row for row in records if number(row, "train_per_s") > 0] or list(records)
+    ordered = sorted(known, key=lambda row: -number(row, "train_per_s"))
+    best, others = ordered[0], ordered[1:]
+    said = [
+        f"{_as_fast(speed_ratio(best, row))} {what}, {_name(row)} ({_rate(row)})"
+        for row, what in _rivals(best, others)
+    ]
+    return f"{_name(best)} trains {_rate(best)}{': ' if said else ''}{', and '.join(said)}"
+
+
+def _as_fast(ratio: float) -> str:
+    return "about as fast as" if ratio < 1 + SAME else f"{_times(ratio)} times as fast as"
+
+
+def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
+    """With whom the best is compared, and what each of these is.
+
+    Args:
+        best: the row that is ahead.
+        others: all others, the better first.
+    """
+    if not others:
+        return []
+    drained = next((row for row in others if _is_pipeline(row)), None)
+    if _is_pipeline(best) or drained is None:
+        return [(others[0], "the next")]
+    if drained is others[0]:
+        return [(drained, f"the next and {_DRAINS}")]
+    return [(others[0], "the next"), (drained, _DRAINS)]
 
 
 def _rate(row: Row) -> str:
@@ -113,7 +155,8 @@ def _rate(row: Row) -> str:
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2g}"
+    """A ratio in as many digits as tell it from its neighbours."""
+    return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2f}"
 
 
 def _stale(row: Row) -> str:
@@ -129,79 +172,81 @@ def _when(row: Row) -> str:
     reached, repeats = number(row, "repeats_reached"), number(row, "repeats")
     if not _has_reached(row):
         return f"in {reached:.0f} of {repeats:.0f} repeats only" if reached else "in no repeat"
-    some = f" (in {reached:.0f} of {repeats:.0f} repeats)" if reached < repeats else ""
+    some = f", {reached:.0f} of {repeats:.0f} repeats" if reached < repeats else ""
     return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
 
 
-def _reaching(best: Row, first: Row, goal: Goal) -> str:
-    """Sentence on a row that reached the target, against the first row."""
-    epochs = number(best, "epochs_to_target")
-    if best is first:
-        counted = "" if math.isnan(epochs) else f", after {format_count(epochs)} epochs"
-        when = f"in {_when(best)}{counted}"
-    elif _has_reached(first):
-        when = f"in {_when(best)} instead of {_when(first)}"
-    else:
-        when = f"in {_when(best)}"
-    return f"{_speed(best, first)} and reaches {goal.text} {when}{_stale(best)}."
+def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
+    """One of the three answers, then how far ahead the best is, and who is left out."""
+    count = number(best, "repeats")
+    seeds = f"{count:.0f} seed{'s' * (count != 1)}"
+    others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
+    alike = [row for row in others if text(row, "standing") == text(best, "standing")]
+    arrived = [row for row in others if _has_reached(row)]
+    ahead = _ahead(best, arrived)
+    clauses: list[str] = []
+    match text(best, "standing"):
+        case "first":
+            how = f"first, in {_when(best)}: {ahead}" if ahead else f"alone, in {_when(best)}"
+            said = f"With {seeds}, {_name(best)} reaches {goal.text} {how}"
+        case "tie":
+            said = (
+                f"With {seeds}, {_names([best, *alike])} tie: they reach {goal.text} within "
+                f"{100 * SAME:.0f} % of each other's time{_spread(alike)}"
+            )
+            ahead = _ahead(best, [row for row in arrived if row not in alike])
+            clauses = [f"of these {_name(best)} is {ahead}"]
+        case "too few seeds":
+            said = _too_few(seeds, best, alike, goal)
+            clauses = [f"in the median {_name(best)} is {ahead}"]
+        case _:
+            said = f"{_name(best)} reaches {goal.text} in {_when(best)}"
+            said += ", and nothing is sure of others"
+    behind = "; ".join([*(clauses if ahead else []), *_left_out(records, goal)])
+    return f"{said}. {behind[0].upper()}{behind[1:]}." if behind else f"{said}."
 
 
-def _first_wins(records: Sequence[Row], goal: Goal) -> str:
-    """A sentence for the case that the first row is the best."""
-    first = records[0]
-    others = [row for row in records[1:] if _has_reached(row)]
-    start = f"{_name(first)} reaches {goal.text} first, in {_when(first)}"
-    if not others:
-        return f"{start}, training {_rate(first)}{_stale(first)}."
-    second = min(others, key=lambda row: number(row, "time_to_target_s"))
-    ratio = speed_ratio(second, first)
-    although = f", although it trains {_times(ratio)} times as fast" if ratio > 1 + _SAME else ""
-    if _is_ranked(records):  # the next best is named with how sure that is
-        although = although.replace("it trains", f"{_name(second)} trains")
-        return f"{start}{although}."
-    return f"{start}; next comes {_name(second)} in {_when(second)}{although}."
+def _too_few(seeds: str, best: Row, alike: Sequence[Row], goal: Goal) -> str:
+    """Of which rows it is open who is first, and how many seeds would tell."""
+    few = f"{seeds} {'is' if seeds == '1 seed' else 'are'} too few"
+    needed = number(best, "seeds_needed")
+    enough = "" if math.isnan(needed) else f"; about {needed:.0f} would do"
+    if not alike:
+        return f"{few} to say that {_name(best)} ({_when(best)}) alone reaches {goal.text}{enough}"
+    return f"{few} to say which of {_names([best, *alike])} reaches {goal.text} first{enough}"
 
 
-def _is_ranked(records: Sequence[Row]) -> bool:
-    return any(text(row, "is_tied_with_best") for row in records)
-
-
-def _is_tied(row: Row) -> bool:
-    return number(row, "is_tied_with_best") == 1
-
-
-def _tie(records: Sequence[Row], best: Row, goal: Goal) -> str:
-    """A sentence that names the rows that are as good as the best; empty where there is none."""
-    tied = [row for row in _in_order(records) if row is not best and _is_tied(row)]
-    if not tied:
-        return ""
-    seeds = f"{number(best, 'repeats'):.0f} seeds"
-    names = listed([f"{_name(row)} ({_when(row)})" for row in (best, *tied)])
-    return f"It is a tie: {seeds} do not tell which of {names} reaches {goal.text} first. "
-
-
-def _sureness(records: Sequence[Row], best: Row) -> str:
-    """A sentence on the next best row, and on how sure it is that it is not the best."""
-    if len(records) < 2:
-        return ""
-    seeds, needed = number(best, "repeats"), seeds_needed(len(records))
-    if not _is_ranked(records):
-        once = f" One seed does not say how sure this order is; --repeats {needed} can."
-        return once if seeds == 1 else ""
-    surer = ""
-    if any(map(_is_tied, records)):
-        surer = f" --repeats {max(needed, 2 * seeds):.0f} can tell more."
-    behind = [row for row in _in_order(records) if row is not best and not _is_tied(row)]
-    if not behind:
-        return surer
-    following = behind[0]
-    flip = format_percent(number(following, "order_flip_probability"))
-    when = f" in {_when(following)}" if _has_reached(following) else ""
-    next_best = f" Next comes {_name(following)}{when}"
-    return (
-        f"{next_best}; the probability that with other seeds it would not be behind the best is "
-        f"{flip}.{surer}"
+def _ahead(best: Row, others: Sequence[Row]) -> str:
+    """How many times as soon the best is as the next, and as the best pipeline that drains."""
+    return ", and ".join(
+        f"{_sooner(row)} as soon as {what}, {_name(row)}" for row, what in _rivals(best, others)
     )
+
+
+def _sooner(row: Row) -> str:
+    """The ratio of a row's time to that of the best, with its interval."""
+    ratio, low, high = (number(row, f"time_ratio{end}") for end in ("", "_low", "_high"))
+    if math.isnan(low):
+        return f"{_times(ratio)} times"
+    ends = f"{_times(low)} or more" if math.isnan(high) else f"{_times(low)} to {_times(high)}"
+    return f"{_times(ratio)} times ({ends})"
+
+
+def _spread(tied: Sequence[Row]) -> str:
+    """Between which ratios the times of tied rows lie."""
+    low = min(number(row, "time_ratio_low") for row in tied)
+    high = max(number(row, "time_ratio_high") for row in tied)
+    return f" (ratios of {_times(low)} to {_times(high)})"
+
+
+def _names(named: Sequence[Row]) -> str:
+    return listed(_some([f"{_name(row)} ({_when(row)})" for row in named]))
+
+
+def _some(told: Sequence[str]) -> list[str]:
+    """As many as a sentence names, and how many more there are."""
+    more = len(told) - _NAMED_MAX
+    return [*told[:_NAMED_MAX], f"{more} more"] if more > 0 else list(told)
 
 
 def _in_order(records: Sequence[Row]) -> list[Row]:
@@ -211,11 +256,24 @@ def _in_order(records: Sequence[Row]) -> list[Row]:
     return [records[place] for place in sorted(range(len(records)), key=known.__getitem__)]
 
 
-def _missed(records: Sequence[Row], goal: Goal) -> str:
-    """A sentence that names the rows that missed the target; empty where none did."""
-    names = [f"{_name(row)} ({_shortfall(row, goal)})" for row in records if not _has_reached(row)]
-    start = f" {goal.text[0].upper()}{goal.text[1:]}"
-    return f"{start} is not reached by {', '.join(names)}." if names else ""
+def _left_out(records: Sequence[Row], goal: Goal) -> list[str]:
+    """Who missed the target, and who must not be compared."""
+    missed = [row for row in records if not _has_reached(row) and _is_compared(row)]
+    apart = [row for row in records if not _is_compared(row)]
+    said = {
+        f"{goal.text} is not reached by ": [
+            f"{_name(row)} ({_shortfall(row, goal)})" for row in missed
+        ],
+        "not compared: ": [f"{_name(row)} ({_why_apart(row)})" for row in apart],
+    }
+    return [f"{what}{', '.join(_some(names))}" for what, names in said.items() if names]
+
+
+def _why_apart(row: Row) -> str:
+    rule = text(row, RATE_COLUMNS[2])
+    if rule.startswith("not tuned"):
+        return plain(rule.partition(":")[0].replace("(", "as ").replace(")", ""), 80)
+    return "it diverged at the learning rate that the scaling rule raised"
 
 
 def _shortfall(row: Row, goal: Goal) -> str:
@@ -234,7 +292,7 @@ def _all_missed(records: Sequence[Row], goal: Goal) -> str:
     """A sentence for the case that no row reached the target in more than half of its runs."""
     some = [row for row in records if 0 < number(row, "repeats_reached") < number(row, "repeats")]
     if some:
-        names = listed([f"{_name(row)} {_when(row)}" for row in some])
+        names = listed(_some([f"{_name(row)} {_when(row)}" for row in some]))
         return f"In the median no schedule reached {goal.text}; {names}."
     column = goal.metric.best_column
     known = [row for row in records if not math.isnan(number(row, column))]

@@ -1,8 +1,10 @@
-"""Names that users chose, as one short line of text."""
+"""Words of reports: lists in sentences, Markdown, and names of files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
 
 
 def plain(text: object, longest: int = 48) -> str:
@@ -27,3 +29,75 @@ def listed(names: Sequence[str]) -> str:
     """
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+_MEANINGFUL = frozenset("\\`*_{}[]|~$#!")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_LONGEST = 400  # chosen: of a note or a cell; enough for two sentences
+_PARAGRAPH = 4000  # chosen: a verdict names up to a dozen rows, each with its time
+
+
+def paragraph(text: object) -> str:
+    """As `escape`, of sentences that ampsim wrote itself, with names that are short already."""
+    return escape(text, _PARAGRAPH)
+
+
+def escape(text: object, longest: int = _LONGEST) -> str:
+    r"""`text` on one line, shown letter for letter by any Markdown reader, in a table cell too.
+
+    >>> print(escape("<b> a|b *c*"))
+    &lt;b&gt; a\|b \*c\*
+    """
+    line = plain(text, longest)
+    marked = (f"\\{c}" if c in _MEANINGFUL else _ENTITIES.get(c, c) for c in line)
+    return "".join(marked)
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str],
+    bold: Collection[int] = (),
+) -> str:
+    """A pipe table of plain texts, escaped; columns in `left` are aligned left, others right.
+
+    Of the rows whose places are in `bold`, the first cell is bold.
+    """
+    sides = ["---" if heading in left else "---:" for heading in headings]
+    lines = [[escape(heading) for heading in headings], sides]
+    for place, row in enumerate(rows):
+        cells = [escape(cell) for cell in row]
+        lines.append([f"**{cells[0]}**", *cells[1:]] if place in bold else cells)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+_SLUG_LONGEST = 60  # chosen: file systems allow 255 bytes with prefix and suffix
+
+
+def slug(name: str) -> str:
+    """`name` as lower-case letters, digits, "-" and "_": no path, no hidden file, never empty.
+
+    >>> slug("../../x"), slug("AMP, mak 8"), slug("<>")
+    ('x', 'amp-mak-8', 'unnamed')
+    """
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii")
+    words = re.sub(r"[^a-z0-9_]+", "-", ascii_only.lower()).strip("-_")
+    return words[:_SLUG_LONGEST].rstrip("-_") or "unnamed"
+
+
+def slugs(names: Iterable[str]) -> dict[str, str]:
+    """A slug per name, different ones for different names: the second "x" becomes "x-2".
+
+    >>> slugs(["x", "../x"])
+    {'x': 'x', '../x': 'x-2'}
+    """
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        base = candidate = slug(name)
+        turn = 1
+        while candidate in found.values():
+            turn += 1
+            candidate = f"{base}-{turn}"
+        found[name] = candidate
+    return found

@@ -12,9 +12,6 @@ BOUND_FROM = 0.5
 NO_SINGLE_THING = "no single thing"
 """In place of a bound where the largest share is less than that."""
 
-_SHARED = ("edge", "egress", "ingress")
-"""Of what begins the name of an edge or port that messages of several pairs of workers share."""
-
 _LONGEST = 40
 
 
@@ -63,51 +60,28 @@ def named(name: str, at: str) -> str:
     return f"link {some_nodes(at)}" if kind == "link" else f"{name} ({some_nodes(at)})"
 
 
-def bound_words(name: str, at: str, share: float) -> str:
-    """What is said of the largest share in a cell or beside a bar.
+def bound_words(name: str, at: str, share: float, longest: int = _LONGEST) -> str:
+    """What is said of the largest share in a cell, a line or beside a bar.
 
-    >>> bound_words("worker 3", "linear-3", 0.92)
-    'linear-3 (92.0 %)'
+    Args:
+        name: what has it.
+        at: the nodes there.
+        share: of the time.
+        longest: characters of names of nodes, of which as many are named as fit.
+
+    >>> bound_words("worker 3", "linear-3", 0.92), bound_words("worker 1", "1", 1.0)
+    ('linear-3 (92.0 %)', 'worker 1 (100 %)')
     >>> bound_words("worker 3", "linear-3", 0.38)
     'no single thing; largest: linear-3 (38.0 %)'
     """
     if not name:
         return ""
-    kind = name.partition(" ")[0]
-    what = named(name, at) if kind in ("worker", "link") or not at else f"{name}: {some_nodes(at)}"
+    kind, _, number = name.partition(" ")
+    at = "" if at == number else at  # a worker that hosts nothing of its own
+    nodes = some_nodes(at, longest)
+    what = named(name, nodes) if kind in ("worker", "link") or not at else f"{name}: {nodes}"
     said = f"{what} ({format_percent(share)})"
     return said if share >= BOUND_FROM else f"{NO_SINGLE_THING}; largest: {said}"
-
-
-def bound_sentence(name: str, at: str, share: float) -> str:
-    """The same as a sentence's end.
-
-    >>> bound_sentence("ingress port of worker 3", "", 0.92)
-    'bound by ingress port of worker 3, which is occupied 92.0 % of the time'
-    >>> bound_sentence("worker 3", "linear-3", 0.38)
-    'bound by no single thing: the device of linear-3 is busy 38.0 % of the time'
-    """
-    part = f"{format_percent(share)} of the time"
-    whole = named(name, at)
-    kind = name.partition(" ")[0]
-    kind = "link" if kind in _SHARED else kind
-    device = f"the device of {whole}" if at else whole
-    said = {
-        "worker": (f"{device}, which is busy {part}", f"{device} is busy {part}"),
-        "link": (f"{whole}, which is occupied {part}", f"{whole} is occupied {part}"),
-        "critical": (
-            f"its {whole}: steps that wait for one another take {part}",
-            f"steps that wait for one another ({whole}) take {part}",
-        ),
-        "admission": (
-            f"the admission limit: {part} the busiest worker or link idles",
-            f"under the admission limit the busiest worker or link idles {part}",
-        ),
-    }
-    if kind not in said:
-        return ""
-    alone, among = said[kind]
-    return f"bound by {alone}" if share >= BOUND_FROM else f"bound by {NO_SINGLE_THING}: {among}"
 
 
 def nodes_at(name: str, placed: Mapping[str, int], busy_s: Mapping[str, float]) -> str:

@@ -12,13 +12,14 @@ from ampsim.ir import Isu
 from ampsim.model_parallel import paper_placement
 from ampsim.rng import stream
 from ampsim.study.model import Model
-from ampsim.study.named import ModelLike, model_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.schedule_names import schedules_of
+from ampsim.study.simulation import ModelLike, model_of
 from ampsim.study.training import Training
 
 _BATCHES = 1000  # chosen: among these the smallest is looked for
 _WORKERS = 2  # chosen: heavy nodes on both, so that messages cross
+_OVERHEAD_S = 1e-9  # chosen: with any, each node is asked for the work of each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Trial:
 def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
-    Every `Isu` checks its inverse on every state that it meets.
+    Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
+    cost.
 
     Raises:
         GraphError: the graph breaks a rule, or an inverse is none.
@@ -57,6 +59,8 @@ def _try_out(model: Model) -> Trial:
         if isinstance(node, Isu):
             node.checks_all = True
     cluster = load_cluster("tflops-1", workers=_WORKERS)
+    charging = cluster.devices[0].model_copy(update={"operation_overhead_s": _OVERHEAD_S})
+    cluster = cluster.model_copy(update={"devices": (charging,) * _WORKERS})
     workers = paper_placement(graph, _WORKERS, stream(0, "placement"))
     training = Training(model, graph, cluster, workers, schedules_of("sequential")[0])
     training.start_epoch(0)

@@ -8,12 +8,15 @@ parallelizing convolutional neural networks", 2014; Goyal et al., "Accurate, lar
 "Train longer, generalize better", 2017; Malladi et al., "On the SDEs and scaling rules for adaptive
 gradient algorithms", 2022). Which one is the optimizer's `scaling`. A schedule that sums gradients
 makes the larger step already, and keeps the rate.
+
+The rule is a guess, and may be a bad one: a run that diverges at a rate that it raised says so, and
+a forecast runs such a row again at the rate as given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -26,6 +29,8 @@ from ampsim.study.model import Model
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
 SCALINGS: Final[tuple[Scaling, ...]] = get_args(Scaling)
 AS_GIVEN: Final = "as given"
+_RAISED: Final = "the scaling rule for averaged gradients raised it"
+_NOT_TUNED: Final = "not tuned"
 COLUMNS: Final = ("learning_rate", "learning_rate_given", "learning_rate_rule")
 """What a table says of a row's rate: that of the first epoch, the model's own, and the rule."""
 
@@ -37,20 +42,54 @@ class Rate:
     Args:
         factor: times the model's own rate.
         rule: a few words.
+        is_by_rule: whether the scaling rule alone made it.
     """
 
     factor: float = 1.0
     rule: str = AS_GIVEN
+    is_by_rule: bool = False
 
     def columns(self, model: Model) -> dict[str, Any]:
         """`COLUMNS`."""
         given = model.optimizer.rate(0)
         return dict(zip(COLUMNS, (given * self.factor, given, self.rule), strict=True))
 
-    def tuned(self, factor: float) -> Rate:
-        """The rate that tuning chose: so many times this one."""
+    def tuned(self, factor: float, why_not: str | None = None) -> Rate:
+        """The rate that tuning left: so many times this one, and why it is not tuned, if it is not.
+
+        >>> Rate(8.0, "linear: 8 averaged gradients").tuned(0.125, "no trial reached 97 %").rule
+        'not tuned (no trial reached 97 %): 0.125 × linear: 8 averaged gradients'
+        """
         words = "" if self.rule == AS_GIVEN else f" × {self.rule}"
-        return Rate(self.factor * factor, f"tuned: {factor:g}{words}")
+        start = "tuned" if why_not is None else f"{_NOT_TUNED} ({why_not})"
+        return Rate(self.factor * factor, f"{start}: {factor:.4g}{words}")
+
+    def why_high(self, model: Model) -> str:
+        """Words behind the error of a run that diverged: who raised the rate; empty if nobody."""
+        if not self.is_by_rule or self.factor <= 1:
+            return ""
+        rate, given, rule = self.columns(model).values()
+        return f"; {_RAISED} from {given:.3g} to {rate:.3g} ({rule})"
+
+    def as_given(self, model: Model) -> Rate:
+        """The model's own rate, for a row that diverged at this one."""
+        rate, _given, rule = self.columns(model).values()
+        return Rate(rule=f"{AS_GIVEN}; it diverged at {rate:.3g} ({rule})")
+
+
+def diverged_by_rule(failure: str | None) -> bool:
+    """Whether a run failed because it diverged at a rate that the scaling rule raised."""
+    return failure is not None and _RAISED in failure
+
+
+def is_fair(rule: str, failures: Iterable[str | None]) -> bool:
+    """Whether a row may be compared: not if our rule broke it, nor if others alone were tuned.
+
+    Args:
+        rule: of its learning rate; empty if unknown.
+        failures: why its runs ended early; None of those that did not.
+    """
+    return not rule.startswith(_NOT_TUNED) and not any(map(diverged_by_rule, failures))
 
 
 def averaged(schedule: Schedule) -> int | None:
@@ -88,8 +127,9 @@ def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) ->
     if rule == "none" or count is None or count == 1:
         return Rate()
     if rule == "linear":
-        return Rate(float(count), f"linear: {count} averaged gradients")
-    return Rate(math.sqrt(count), f"square root of {count} averaged gradients")
+        return Rate(float(count), f"linear: {count} averaged gradients", is_by_rule=True)
+    words = f"square root of {count} averaged gradients"
+    return Rate(math.sqrt(count), words, is_by_rule=True)
 
 
 def with_rate(model: Model, factor: float) -> Model:

@@ -1,29 +1,77 @@
-"""A model: a graph, its data, and how to train it; what a file in ``models/`` builds."""
+"""A model: its graph, its data and how to train it, as a file in ``models/`` builds it."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
+from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
 
 from ampsim.arguments import check_fields, checked
 from ampsim.data import Dataset
-from ampsim.errors import GraphError, OptionError
-from ampsim.html_table import html_table
+from ampsim.errors import FileFormatError, GraphError, OptionError
+from ampsim.files import read_regular
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
 from ampsim.model_parallel import Pump
 from ampsim.optim import Optimizer
 from ampsim.options import PARAMETERS_MAX, Count
 from ampsim.rng import stream
-from ampsim.shown import short
 from ampsim.study.process_settings import single_threaded
 from ampsim.study.user_data import UserData
+from ampsim.text import html_table, short
 from ampsim.user_code import user_code
+
+_ARGUMENT = re.compile(r"^ {4}(\w+): +(.*(?:\n {6,}.*)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOption:
+    """One field of a model's `Config`: name, type, default and what its docstring says of it."""
+
+    name: str
+    type: str
+    value: Any
+    description: str
+
+
+def docstring_of(path: Path) -> str:
+    """Return the docstring of a Python file, which is not executed; empty where it has none.
+
+    Raises:
+        FileFormatError: it is no Python.
+    """
+    try:
+        tree = ast.parse(read_regular(path), filename=str(path))
+    except (SyntaxError, ValueError) as error:
+        raise FileFormatError(f"{path}: is not valid Python: {error}") from error
+    return ast.get_docstring(tree) or ""
+
+
+def options_of(config: Any) -> list[ModelOption]:
+    """Return the fields of a model's `Config` with their values, in order."""
+    if config is None:
+        return []
+    kind: Any = config.__class__
+    found: dict[str, str] = dict(_ARGUMENT.findall(inspect.getdoc(kind) or ""))
+    return [
+        ModelOption(
+            field.name,
+            field.type if isinstance(field.type, str) else field.type.__name__,
+            getattr(config, field.name),
+            " ".join(found.get(field.name, "").split()),
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
 
 Parameters = dict[str, np.ndarray]
 
@@ -95,6 +143,19 @@ class Model:
         object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
         if self.dtype not in DTYPES:
             raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+
+    def __repr__(self) -> str:
+        """Name the model, its options that are not as usual, its optimizer and target."""
+        options = fields(self.config) if self.config is not None else ()
+        told = [
+            f"{one.name}={short(value)}"
+            for one in options
+            if one.repr and short(value := getattr(self.config, one.name)) != short(one.default)
+        ]
+        parts = [", ".join(told) or "options as usual", self.optimizer.name, self.dtype]
+        if self.target is not None:
+            parts.append(f"target {self.measure.target_text(self.target)}")
+        return f"Model({self.name!r}: {'; '.join(parts)})"
 
     @property
     def measure(self) -> Metric:

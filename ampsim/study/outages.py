@@ -1,14 +1,15 @@
-"""The outages of a run as a table, and how long they held up steps."""
+"""Tables of what held a run up: outages of devices, waits of ranks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
+from ampsim.data_parallel import FIXED, OF_GROUP, Solver, blocks_of
 from ampsim.hardware import Cluster
 from ampsim.machine import outages_until
 from ampsim.trace import Recorder, read_only
@@ -94,3 +95,102 @@ def _down_until(outages: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
             edges += [start_s, end_s]
             down_s += [down_s[-1], down_s[-1] + end_s - start_s]
     return np.array(edges), np.array(down_s)
+
+
+NOTHING: Final = "nothing"
+"""What an exchange waits for that holds nobody up."""
+
+
+def waits_of(exchanges: pd.DataFrame, schedule: Mapping[str, Any], seed: int) -> pd.DataFrame:
+    """One row a worker of a rank that waited: worker, kind ("waits for all", ...), start_s, end_s.
+
+    Args:
+        exchanges: as `Result.exchanges`.
+        schedule: its name and options, as of a manifest.
+        seed: of the run, from which groups may have been drawn.
+    """
+    if not len(exchanges):
+        return read_only({name: np.zeros(0, kind) for name, kind in OUTAGE_SCHEMA.items()})
+    end_s, stalled_s = (exchanges[name].to_numpy(float) for name in ("end_s", "stalled_s"))
+    why = np.array([f"waits for {one}" for one in exchanges["waits_for"]], object)
+    waits = stalled_s > 0
+    counts = copies_that_wait(exchanges, schedule)[waits]
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    first = np.repeat(exchanges["rank"].to_numpy()[waits], counts)
+    blocks = _blocks_of(schedule, seed)[first + np.arange(int(counts.sum())) - before]
+    each = int(schedule.get("workers_per_rank", 1))
+    workers = (blocks[:, None] * each + np.arange(each)).ravel()
+    columns: dict[str, Any] = {"kind": why, "start_s": end_s - stalled_s, "end_s": end_s}
+    spread = {name: np.repeat(one[waits], counts * each) for name, one in columns.items()}
+    return read_only({"worker": workers.astype(np.int32), **spread})
+
+
+def _blocks_of(schedule: Mapping[str, Any], seed: int) -> np.ndarray:
+    """For each copy, the block of workers that it lies on."""
+    levels: list[tuple[int, str]] = []
+    solver = schedule
+    while "ranks" in solver.get("inner", {}):
+        levels.append((int(solver["ranks"]), str(solver.get("groups", FIXED))))
+        solver = solver["inner"]
+    copies = int(schedule["ranks"]) * _copies_by_level(schedule)[0]
+    return np.array(blocks_of(levels, copies, seed))
+
+
+def copies_that_wait(exchanges: pd.DataFrame, schedule: Mapping[str, Any]) -> np.ndarray:
+    """For each exchange, how many copies of the model are in the rank that took part."""
+    copies = _copies_by_level(schedule)
+    level = np.maximum(OF_GROUP + 1 - exchanges["server"].to_numpy(), 0)
+    return np.array(copies)[level]
+
+
+def _copies_by_level(schedule: Mapping[str, Any]) -> list[int]:
+    """Copies in each rank of a solver, of the one inside that, and so on.
+
+    >>> _copies_by_level({"inner": {"ranks": 4, "inner": {"ranks": 2, "inner": {"name": "amp"}}}})
+    [8, 2, 1]
+    """
+    inner: Mapping[str, Any] = schedule.get("inner", {})
+    if "ranks" not in inner:
+        return [1]
+    within = _copies_by_level(inner)
+    return [int(inner["ranks"]) * within[0], *within]
+
+
+def wait_share(
+    exchanges: pd.DataFrame, schedule: Mapping[str, Any], copies: int, makespan_s: float
+) -> float:
+    """Share of their time that so many copies could do nothing for an exchange."""
+    if not copies or not makespan_s:
+        return np.nan
+    waiting = copies_that_wait(exchanges, schedule)
+    return float((exchanges["stalled_s"] * waiting).sum()) / (copies * makespan_s)
+
+
+def never_met(exchanges: pd.DataFrame, solver: Solver, workers: int) -> str:
+    """Which ranks of a finished run exchanged with nobody, and why; empty where all did.
+
+    Args:
+        exchanges: as `Result.exchanges`, all rows.
+        solver: what ran.
+        workers: of the cluster.
+    """
+    count, each = solver.ranks_on(workers), solver.copies_per_rank
+    met = set(exchanges["rank"][exchanges["server"] > OF_GROUP].tolist())
+    lone = [rank for rank in range(count) if rank * each not in met]
+    if not lone:
+        return ""
+    who = "ranks never exchanged" if len(lone) == count else f"{_ranks(lone)} never exchanged"
+    period = solver.decisions.period
+    if period == 1:
+        return f"{who}, as the run ended before; take more instances or epochs"
+    what = "instances" if solver.assignments_per_exchange == 1 else "steps"
+    return f"{who}, as the run ended before a period of {period} {what}; take a shorter period"
+
+
+def _ranks(numbers: list[int]) -> str:
+    """Ranks in words, at most four by their numbers."""
+    if len(numbers) == 1:
+        return f"rank {numbers[0]}"
+    if len(numbers) > 4:
+        return f"{len(numbers)} ranks"
+    return f"ranks {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"

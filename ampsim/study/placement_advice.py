@@ -1,25 +1,29 @@
 """Whether another placement would be faster, where the default is blind: tried, not guessed.
 
-The default, the paper's, does not look at devices and links that differ, and draws workers for
-light operations, which may come to lie on a worker that is busy already.
+The default, the paper's, looks at neither devices nor links, and draws workers for light
+operations, which may come to lie on a worker that is busy already.
+
+A trial trains in time alone, pass by pass, each pass twice as long as all before it, until the
+ratio of the seconds of an instance is stable, or the fastest is far ahead.
+`tests/benchmark/bench_placement_advice.py` measures how often the advice is right over 1,500
+instances.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link, light_is_free
-from ampsim.model_parallel import PLACEMENTS, Placement, RunSettings, Schedule
-from ampsim.study.energy import UPKEEP
-from ampsim.study.model import Model
-from ampsim.study.placing import prober, workers_of
-from ampsim.study.training import Training
+from ampsim.model_parallel import PLACEMENTS, Schedule
+from ampsim.study.placement_trials import FIRST, Timed, Trials
+from ampsim.study.read_off import UPKEEP
 
 DEFAULT: Final = "paper"
 """Name of the placement where a user names none."""
@@ -27,13 +31,28 @@ DEFAULT: Final = "paper"
 KNOWING: Final = ("balanced", "communication-aware")
 """Names of those that look at what devices compute and what links carry."""
 
-INSTANCES: Final = 32
-"""Instances of a trial, or twice as many as are in flight (chosen: the pipeline fills, and groups
-drain, more than once, in a moment)."""
+INSTANCES_MIN: Final = 120
+"""Instances of a trial at least, as far as there are so many (chosen)."""
 
-WORTH: Final = 1.1
-"""How many times as fast another placement is for it to be named (chosen: less may be another's
-for a whole epoch)."""
+INSTANCES_MAX: Final = 1000
+"""Instances of a trial at most, but for the last pass (chosen: a few seconds)."""
+
+SHORT: Final = 4
+"""Times a first pass, up to which an epoch is tried as a whole (chosen)."""
+
+STABLE: Final = 0.01
+"""Share by which a ratio changes at most with the last pass of a trial (chosen)."""
+
+CLEAR: Final = 5
+"""Times the change of the last pass by which the fastest is ahead for the trial to end (chosen)."""
+
+WORTH: Final = 1.05
+"""How many times as fast another placement is for it to be named (chosen: less is not worth a
+line)."""
+
+SHARE: Final = 2
+"""One part in so many of a run's instances is what the trials for it may take (chosen: a run takes
+half as long again at most, and far less than that where it computes numbers)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,69 +73,173 @@ class Advice:
 
     def __str__(self) -> str:
         """The sentence for a person."""
-        low, high = f"{self.slowest:.1f}", f"{self.fastest:.1f}"
+        low, high = f"{self.slowest:.2f}", f"{self.fastest:.2f}"
         times = high if low == high else f"{low} to {high}"
         return (
-            f"{self.blind_to}, which the default placement '{DEFAULT}' does not look at: on "
-            f"the first instances '{self.placement}' is {times} times as fast; take the placement "
-            f"'{self.placement}', or name '{DEFAULT}' to keep it"
+            f"{self.blind_to}: take the placement '{self.placement}' ({times} times as fast in "
+            f"trials) or 'search', or name '{DEFAULT}' to keep the default"
         )
 
 
-def advice_on(
-    model: Model,
-    cluster: Cluster,
-    schedules: Sequence[Schedule],
-    *,
-    seed: int,
-    instances: int | None,
-    weighs_light: bool = True,
-) -> Advice | None:
-    """Try the placements that know devices and links, where it may matter, on the first instances.
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """How many times as fast a placement is under one schedule, and how far to trust it.
 
     Args:
-        model: what is trained.
-        cluster: on what.
-        schedules: how; solvers are left out.
-        seed: of the placements.
-        instances: training items at most.
-        weighs_light: whether it may matter also where light operations take time and nothing else
-            is special: then each seed of the default has a throughput of its own.
+        value: the ratio after the last pass.
+        change: by which share the last pass changed it; 0 for a whole epoch, infinity for one pass.
+        instances: of the trial.
+    """
+
+    value: float
+    change: float
+    instances: int
+
+
+def advice_on(
+    trials: Trials, schedules: Sequence[Schedule], *, seed: int, trained: int | None = None
+) -> Advice | None:
+    """Try the placements that know devices and links, where it may matter.
+
+    Args:
+        trials: of a model on a cluster.
+        schedules: how; solvers whose copies have one worker each are left out.
+        seed: of what the default leaves to chance.
+        trained: instances that are to be trained on; trials take their `SHARE` at most, and there
+            are none where that is too little. None for as many as trials need.
 
     Returns:
         The one that is fastest, if it is at least as fast as the default under all of `schedules`
-        that are no solvers and by a tenth under one; None otherwise, and where it cannot matter.
+        and clearly faster under one; None otherwise, where it cannot matter, and where the default
+        itself cannot be tried, as the run will say.
     """
-    differs = difference(cluster)
-    schedules = [one for one in schedules if not isinstance(one, Solver)]
-    is_weighed = weighs_light and cluster.workers > 1
-    if differs is not None:
-        blind_to = f"{differs} differ"
-    elif is_weighed and not all(map(light_is_free, cluster.devices)):
-        blind_to = "light operations take time"
-    else:
+    blind_to = blindness(trials.cluster)
+    schedules = [one for one in schedules if _is_placed(one)]
+    limit = INSTANCES_MAX
+    if trained is not None:
+        limit = min(limit, trained // SHARE // (1 + len(KNOWING)))
+    if blind_to is None or not schedules or limit < FIRST:
         return None
-    if not schedules:
+    try:
+        tried = [_ratios(trials, schedule, seed, limit) for schedule in schedules]
+    except AmpsimError:
         return None
-    trial = _Trial(model, cluster, seed, instances)
-    usual = PLACEMENTS[DEFAULT]()
-    usual_s = [trial.seconds(usual, schedule) for schedule in schedules]
-    found: list[Advice] = []
-    for name in KNOWING:
-        try:
-            tried_s = [trial.seconds(PLACEMENTS[name](), schedule) for schedule in schedules]
-        except AmpsimError:  # such as a chain schedule that does not fit it
-            continue
-        ratios = [usual / tried for usual, tried in zip(usual_s, tried_s, strict=True) if tried]
-        if ratios and min(ratios) >= 1 and max(ratios) >= WORTH:
-            found.append(Advice(name, min(ratios), max(ratios), blind_to))
-    return max(found, key=lambda one: one.slowest, default=None)
+    found = [_advice(name, [of.get(name) for of in tried], blind_to) for name in KNOWING]
+    return max(filter(None, found), key=lambda one: one.slowest, default=None)
+
+
+def _is_placed(schedule: Schedule) -> bool:
+    return not isinstance(schedule, Solver) or schedule.workers_per_rank > 1
+
+
+def _advice(name: str, ratios: Sequence[_Ratio | None], blind_to: str) -> Advice | None:
+    """What to say of one placement, tried under each schedule."""
+    known = [one for one in ratios if one is not None]
+    if len(known) < len(ratios):
+        return None
+    values = [one.value for one in known]
+    is_worth = any(one.value - 1 >= max(WORTH - 1, 3 * one.change) for one in known)
+    if min(values) < 1 or not is_worth:
+        return None
+    return Advice(name, min(values), max(values), blind_to)
+
+
+class _Race:
+    """The default and the placements that know more, trained side by side under one schedule.
+
+    Args:
+        trials: of what.
+        schedule: how.
+        seed: of what the default leaves to chance.
+
+    Raises:
+        AmpsimError: the default does not fit.
+    """
+
+    def __init__(self, trials: Trials, schedule: Schedule, seed: int) -> None:
+        """Place all; no time passes yet."""
+        self._workers: dict[str, tuple[int, ...]] = {}
+        self._timed: dict[tuple[int, ...], Timed] = {}
+        for name in (DEFAULT, *KNOWING):
+            workers = tuple(trials.place(PLACEMENTS[name](), schedule, seed))
+            try:
+                if workers not in self._timed:
+                    self._timed[workers] = Timed(trials, schedule, workers)
+            except AmpsimError:  # such as a chain schedule that does not fit it
+                if name == DEFAULT:
+                    raise
+                continue
+            self._workers[name] = workers
+        self.instances = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the epoch has, or all placements are the same."""
+        return len(self._timed) == 1 or any(one.has_ended for one in self._timed.values())
+
+    def go_on(self, count: int) -> None:
+        """Train on so many instances more; who cannot is left out, unless it is the default."""
+        self.instances += count
+        for workers, timed in list(self._timed.items()):
+            try:
+                timed.go_on(count)
+            except AmpsimError:
+                if workers == self._workers[DEFAULT]:
+                    raise
+                del self._timed[workers]
+                self._workers = {name: at for name, at in self._workers.items() if at != workers}
+
+    def ratios(self) -> dict[str, float]:
+        """How many times as fast as the default each of the others is."""
+        seconds = {name: self._timed[at].pace.instance_s for name, at in self._workers.items()}
+        usual = seconds.pop(DEFAULT)
+        return {name: usual / one if 0 < one < math.inf else 1.0 for name, one in seconds.items()}
+
+
+def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> dict[str, _Ratio]:
+    """How many times as fast as the default each placement that fits is; none for short runs."""
+    count = trials.first_pass(schedule)
+    if limit < count:
+        return {}
+    epoch = trials.data.batch_count("train")
+    if epoch <= min(limit, SHORT * count):
+        count = epoch + 1  # so that it ends, and is measured as it is
+    race = _Race(trials, schedule, seed)
+    race.go_on(count)
+    ratios = race.ratios()
+    change = 0.0 if race.has_ended else math.inf
+    while not race.has_ended and 2 * race.instances <= limit:
+        before = ratios
+        race.go_on(race.instances)
+        ratios = race.ratios()
+        change = max((abs(one / before[name] - 1) for name, one in ratios.items()), default=0.0)
+        if race.instances >= INSTANCES_MIN and (change < STABLE or _is_clear(ratios, change)):
+            break
+    instances = min(epoch, race.instances)
+    return {name: _Ratio(one, change, instances) for name, one in ratios.items()}
+
+
+def _is_clear(ratios: Mapping[str, float], change: float) -> bool:
+    """Whether the fastest, the default among them, is ahead by far more than the ratios change."""
+    first, second, *_rest = sorted([*ratios.values(), 1.0, 0.0], reverse=True)
+    return first >= second * (1 + CLEAR * change)
 
 
 def warn(advice: Advice | None) -> None:
     """Say it to a user of Python, at the line that called ampsim's function."""
     if advice is not None:
         warnings.warn(str(advice), PlacementWarning, stacklevel=4)  # above the check of arguments
+
+
+def blindness(cluster: Cluster) -> str | None:
+    """Say what the default does not look at, such as "devices differ"; None where nothing is."""
+    if cluster.workers < 2:
+        return None
+    if (differs := difference(cluster)) is not None:
+        return f"{differs} differ"
+    if not cluster.is_link_free or any(one.message_overhead_s for one in cluster.devices):
+        return "messages take time"
+    return None if all(map(light_is_free, cluster.devices)) else "light operations take time"
 
 
 def difference(cluster: Cluster) -> str | None:
@@ -155,27 +278,3 @@ def _cost(part: Device | Link) -> str:
     """What it charges, whatever it is called and whoever says so."""
     said = {"name", "description", "source", "sources", *UPKEEP}
     return part.model_dump_json(exclude=said)
-
-
-class _Trial:
-    """The first instances of a plan, trained in time alone."""
-
-    def __init__(self, model: Model, cluster: Cluster, seed: int, instances: int | None) -> None:
-        self._model = model
-        self._cluster = cluster
-        self._seed = seed
-        self._data = model.data(seed, instances)
-        self._probed = prober(model, cluster, seed, lambda: self._data)
-
-    def seconds(self, placement: Placement, schedule: Schedule) -> float:
-        """How long they take."""
-        cluster, seed = self._cluster, self._seed
-        graph = self._model.graph(seed)
-        workers = workers_of(placement, graph, cluster, seed, self._probed)
-        batches = self._data.batches("train", epoch=0, seed=seed)
-        count = max(INSTANCES, 2 * (schedule.admission.in_flight_max or 0))
-        settings = RunSettings.of_trial(graph, spans_kept=0)
-        training = Training(self._model, graph, cluster, workers, schedule, settings=settings)
-        training.start_epoch(0)
-        done = training.train(batches, count)
-        return done.end_s - done.start_s

@@ -1,32 +1,99 @@
-"""Where a result comes from: command, versions, commit, seed, hashes, costs."""
+"""Where the numbers of a run come from, and a hash of the code that made them."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import hashlib
 import itertools
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 
 from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
-from ampsim.data.locations import there
+from ampsim.data.registry import there
 from ampsim.data_parallel import Solver
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
+from ampsim.hardware.device import REMARKS
 from ampsim.model_parallel import Placement, Schedule
-from ampsim.study.energy import UPKEEP
 from ampsim.study.model import Model
 from ampsim.study.process_settings import linear_algebra
+from ampsim.study.read_off import UPKEEP
+
+WITHOUT_EFFECT: Final = ("cli", "figures.py", "report", "_shipped")
+"""Parts that show numbers and decide none; shipped models have hashes of their own."""
+
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_UNSAID: Final = {"ctx", "kind", "type_comment", "type_ignores", "type_params"}
+
+
+@cache
+def source_digest() -> str:
+    """SHA-256 over the code that decides numbers: all of the package but `WITHOUT_EFFECT`.
+
+    Comments, docstrings and layout do not count, so that a report need not be made again when a
+    sentence was put better.
+    """
+    return _digest_of(meaning_of)
+
+
+@cache
+def code_digest() -> str:
+    """The same to the letter, comments too; quick, for what only has to outlive a restart."""
+    return _digest_of(str)
+
+
+def _digest_of(said: Callable[[str], str]) -> str:
+    root = Path(__file__).parents[1]
+    hasher = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root)
+        if place.parts[0] not in WITHOUT_EFFECT:
+            hasher.update(f"{place.as_posix()}\0{said(path.read_text('utf-8'))}\0".encode())
+    return hasher.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 over what one file of Python says, of which comments are no part."""
+    return hashlib.sha256(meaning_of(path.read_text("utf-8")).encode()).hexdigest()
+
+
+def meaning_of(source: str) -> str:
+    r"""Python source without comments, docstrings and layout, the same under every Python.
+
+    >>> meaning_of("x = 1  # one") == meaning_of('"A number."\nx = (1)')
+    True
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return _told(tree)
+
+
+def _told(value: object) -> str:
+    """A node and what is below it, without fields that are empty or known to some Pythons only."""
+    if isinstance(value, list):
+        return f"[{','.join(_told(one) for one in cast('list[object]', value))}]"
+    if not isinstance(value, ast.AST):
+        return repr(value)
+    fields = [
+        f"{name}={_told(one)}"
+        for name, one in ast.iter_fields(value)
+        if name not in _UNSAID and one is not None and one != []
+    ]
+    return f"{type(value).__name__}({','.join(fields)})"
 
 
 def origin_of(
@@ -134,9 +201,9 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _group_of(device: Device) -> tuple[str, tuple[tuple[str, float], ...]]:
-    """The device's name, and of power and price what its file says."""
-    known = ((key, getattr(device, key)) for key in UPKEEP)
+def _group_of(device: Device) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The device's name, and of power, price and the kinds of its rates what its file says."""
+    known = ((key, getattr(device, key)) for key in (*UPKEEP, *REMARKS.values()))
     return device.name, tuple((key, value) for key, value in known if value is not None)
 
 

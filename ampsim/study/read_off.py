@@ -1,20 +1,235 @@
-"""What is read off the tables of a run alone, whoever holds them."""
+"""What is read off the tables of a run, just made or kept.
+
+Energy: a device takes its idle power all the time, and what its busy power is more while a step
+occupies it; a step that a pause or a stop holds up takes none more meanwhile. Links and hosts take
+none.
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-from ampsim.study.energy import cost_usd, energy_j
+from ampsim.errors import OptionError
+from ampsim.hardware import HOST, Cluster, Share
 from ampsim.study.outages import held_up_s
-from ampsim.study.path_tables import path_parts
-from ampsim.trace import DIRECTIONS, LANES
+from ampsim.trace import (
+    DIRECTIONS,
+    LANES,
+    MEMORY_CATEGORIES,
+    PATH_KINDS,
+    CausalRecords,
+    Crossing,
+    critical_path,
+    read_only,
+)
+from ampsim.trace.records import LANE, LOG_SCHEMAS, log_of
 from ampsim.trace.summary import Summary
+from ampsim.trace.table import Columns
+
+HOUR_S: Final = 3600.0
+UPKEEP: Final = ("idle_power_w", "busy_power_w", "price_usd_per_h")
+"""Keys of a device that say what its time takes."""
+
+
+def energy_j(groups: Sequence[Mapping[str, Any]], busy_s: np.ndarray, makespan_s: float) -> float:
+    """Sum over workers of idle power x makespan + (busy - idle power) x busy time; NaN unknown.
+
+    Args:
+        groups: workers in a row with what they have in common, as in a manifest.
+        busy_s: per worker, the seconds in which a step occupies it and it is up.
+        makespan_s: of the run.
+    """
+    idle_w, busy_w = (_by_worker(groups, key) for key in ("idle_power_w", "busy_power_w"))
+    if len(idle_w) != len(busy_s):
+        return math.nan
+    return float((idle_w * makespan_s + (busy_w - idle_w) * busy_s).sum())
+
+
+def cost_usd(groups: Sequence[Mapping[str, Any]], makespan_s: float) -> float:
+    """Sum over workers of price x makespan, busy or idle; NaN where a price is unknown."""
+    price_usd_per_h = _by_worker(groups, "price_usd_per_h")
+    return float(price_usd_per_h.sum()) * makespan_s / HOUR_S if len(price_usd_per_h) else math.nan
+
+
+def _by_worker(groups: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
+    """A number of each worker; NaN where its device's file does not say."""
+    return np.array([one.get(key, math.nan) for one in groups for _ in range(one["workers"])])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCrossings:
+    """Edges, links and ports of a cluster whose messages share bandwidth.
+
+    Args:
+        cluster: which.
+    """
+
+    cluster: Cluster
+
+    def __call__(self, source: int, target: int) -> list[Crossing]:
+        """What a message from one worker, or the host, to another crosses.
+
+        In fair shares it takes of each what its bytes need; first come, first served, it holds
+        all of them as long as the narrowest takes.
+        """
+        holds = self.cluster.sharing == "first-come"
+        shares = self.cluster.way_between(source, target).shares
+        return [Crossing(name_of(one), None if holds else one.bytes_per_s) for one in shares]
+
+
+def crossings_of(cluster: Cluster) -> ClusterCrossings | None:
+    """What messages cross; None where each pair of workers has a link of its own."""
+    return ClusterCrossings(cluster) if cluster.has_shared_bandwidth else None
+
+
+def name_of(share: Share) -> str:
+    """Whose bandwidth it is, in words.
+
+    >>> name_of(Share((0, "hub", "edge"), 1e9)), name_of(Share((3, "egress"), 1e9))
+    ('edge 0 to hub', 'egress port of worker 3')
+    >>> name_of(Share((-1, "ingress"), 1e9))
+    'ingress port of host'
+    """
+    *places, kind = share.of
+    if len(places) > 1:
+        return f"{kind} {_place(places[0])} to {_place(places[1])}"
+    place = _place(places[0])
+    return f"{kind} port of {place if place == 'host' else f'worker {place}'}"
+
+
+def _place(place: int | str) -> str:
+    return "host" if place == HOST else str(place)
+
+
+TIMELINE_SCHEMA: Final[dict[str, Any]] = {
+    "worker": np.int32,
+    "time_s": np.float64,
+    "bytes": np.int64,
+    **dict.fromkeys(MEMORY_CATEGORIES, np.int64),
+}
+"""Columns of `Result.memory`."""
+
+
+def timeline(columns: Columns) -> pd.DataFrame:
+    """The table of what a recorder has of memory, with the sum of all categories."""
+    whole = np.sum([columns[name] for name in MEMORY_CATEGORIES], axis=0, dtype=np.int64)
+    return read_only({name: {**columns, "bytes": whole}[name] for name in TIMELINE_SCHEMA})
+
+
+def no_timeline() -> pd.DataFrame:
+    """The table of a run in which nobody counted."""
+    return read_only({name: np.zeros(0, kind) for name, kind in TIMELINE_SCHEMA.items()})
+
+
+class WithMemory(ABC):
+    """What is read off the timeline of the workers' memories."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> pd.DataFrame:
+        """What lay in the workers' memories: worker, time_s, bytes, weights, gradients, ...
+
+        One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
+        `bytes` in all, and then those of each category (docs/decisions/0013-memory.md). Empty where
+        nobody counted (`counts_memory` of `simulate`).
+        """
+
+    @property
+    def peak_memory(self) -> pd.DataFrame:
+        """The row of `memory` at which each worker's memory was fullest, of several the first."""
+        memory = self.memory
+        fullest = memory.groupby("worker")["bytes"].idxmax()
+        return memory.loc[fullest].reset_index(drop=True)
+
+    @property
+    def peak_bytes(self) -> pd.Series[Any]:
+        """The most bytes that lay in each worker's memory at once, by worker.
+
+        Raises:
+            OptionError: nobody counted.
+        """
+        memory = self.memory
+        if not len(memory):
+            raise OptionError(
+                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
+            )
+        return memory.groupby("worker")["bytes"].max().rename("peak_bytes")
+
+
+PART: Final = ("kind", "node", "direction", "worker")
+"""What parts of a path have in common that are added up."""
+
+_CONTROLLER: Final = "controller"
+NO_DIRECTION: Final = ""
+"""Direction of what is no step."""
+
+
+def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
+    """What `Result.critical_path` gives."""
+    codes = {
+        "kind": (path["kind"], PATH_KINDS),
+        "node": (path["node"], nodes),
+        "direction": (
+            np.where(path["direction"] < 0, len(DIRECTIONS), path["direction"]),
+            (*DIRECTIONS, NO_DIRECTION),
+        ),
+    }
+    decoded = {
+        name: pd.Categorical.from_codes(places.tolist(), dtype=pd.CategoricalDtype(list(names)))
+        for name, (places, names) in codes.items()
+    }
+    return read_only({**path, **decoded})
+
+
+def path_parts(pieces: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """What `Result.critical_path_parts` gives, of a path in pieces, the earliest first."""
+    of_pieces: list[pd.DataFrame] = []
+    makespan_s = np.nan
+    for path in pieces:
+        of_pieces.append(_seconds(path.assign(seconds=path["end_s"] - path["start_s"])))
+        makespan_s = float(path["end_s"].iloc[-1]) if len(path) else np.nan
+    sums = of_pieces[0] if len(of_pieces) == 1 else _seconds(pd.concat(of_pieces))
+    sums = sums[sums["seconds"] > 0].sort_values("seconds", ascending=False, kind="stable")
+    return sums.assign(share=sums["seconds"] / makespan_s).reset_index(drop=True)
+
+
+def _seconds(parts: pd.DataFrame) -> pd.DataFrame:
+    return parts.groupby(list(PART), observed=True, sort=False)["seconds"].sum().reset_index()
+
+
+def path_of_tables(
+    spans: pd.DataFrame, transfers: pd.DataFrame, admissions: pd.DataFrame
+) -> pd.DataFrame:
+    """The critical path of a whole trace that has names instead of numbers."""
+    names = sorted({str(one) for frame in (spans["node"], transfers["target"]) for one in frame})
+    nodes = list(dict.fromkeys([_CONTROLLER, *names]))
+    tables = {"spans": spans, "transfers": transfers, "admissions": admissions}
+    columns = {
+        table: {name: frame[name].to_numpy() for name in LOG_SCHEMAS[table]}
+        for table, frame in tables.items()
+    }
+    columns["spans"]["node"] = numbered(spans["node"], nodes)
+    columns["transfers"]["target"] = numbered(transfers["target"], nodes)
+    columns["spans"]["direction"] = numbered(spans["direction"], DIRECTIONS)
+    for name in LANE:
+        if name in spans:
+            columns["spans"][name] = numbered(spans[name], LANES)
+    logs = {table: log_of(own, table) for table, own in columns.items()}
+    return path_frame(critical_path(CausalRecords(**logs, closures=())).columns(), nodes)
+
+
+def numbered(column: pd.Series[Any], names: Sequence[str]) -> np.ndarray:
+    """The place among `names` of each name in a column."""
+    places = {name: place for place, name in enumerate(names)}
+    return column.astype(object).map(places).to_numpy(np.int64)
 
 
 class _HasEpochs(Protocol):
@@ -51,7 +266,7 @@ class WithPath(Rates):
         One row for all of its parts that agree in these, the longest first; the seconds add up to
         `makespan_s`.
         """
-        return path_parts(self.critical_path)
+        return path_parts((self.critical_path,))
 
 
 class Occupation(NamedTuple):

@@ -1,32 +1,73 @@
-"""The result of a run: its trace as DataFrames, the numbers read off it, and the trained model."""
+"""The result of a run: tables, the numbers read off them, and the trained model."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from ampsim.html_table import html_table
+from ampsim.data_parallel import Solver
 from ampsim.model_parallel import Schedule
-from ampsim.study.display import count_text, rate_text
-from ampsim.study.memory_tables import WithMemory, timeline
+from ampsim.study.bound_words import nodes_at
 from ampsim.study.model import Model
-from ampsim.study.node_times import bound_at, times_of_nodes
-from ampsim.study.outages import no_outages
-from ampsim.study.outline import Outline
-from ampsim.study.path_tables import path_frame
-from ampsim.study.read_off import Occupation, WithTotals
-from ampsim.study.waits import wait_share, waits_of
-from ampsim.trace import Bounds, Crossings, Recorder, bounds_of, critical_path
+from ampsim.study.outages import never_met, no_outages, wait_share, waits_of
+from ampsim.study.read_off import (
+    Occupation,
+    WithMemory,
+    WithTotals,
+    path_frame,
+    path_parts,
+    timeline,
+)
+from ampsim.text import html_table
+from ampsim.trace import DIRECTIONS, Bounds, Crossings, Path, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
-from ampsim.trace.table import Columns
-from ampsim.units import UNKNOWN, format_bytes, format_percent, format_seconds
+from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
+
+
+def known(value: Any) -> float | None:
+    """A number, or None where it is None or NaN."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def rate_text(per_s: float | None) -> str:
+    """A rate whose unit stands in the heading."""
+    return format_rate(per_s).removesuffix("/s").rstrip()
+
+
+def count_text(value: Any) -> str:
+    """A whole number with all its digits, another one with three."""
+    number = known(value)
+    return UNKNOWN if number is None else f"{number:,.3g}" if number % 1 else f"{number:,.0f}"
+
+
+_COLUMNS: Final = ("node", "worker", "direction", "steps", "busy_s", "share")
+
+
+def times_of_nodes(
+    recorder: Recorder, placed: Mapping[str, int], makespan_s: float
+) -> pd.DataFrame:
+    """What `Result.time_by_node` gives.
+
+    Nodes stand in the order of the graph; directions that took no time are left out.
+    """
+    recorder.flush()
+    summary = recorder.summary
+    rows: list[tuple[Any, ...]] = []
+    for place, node in enumerate(recorder.nodes):
+        for code in (2, 1, 0):
+            steps, busy_s = int(summary.node_steps[place, code]), float(summary.node_s[place, code])
+            if steps:
+                worker = placed.get(node, -1)
+                rows.append((node, worker, DIRECTIONS[code], steps, busy_s, busy_s / makespan_s))
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -118,7 +159,8 @@ class Result(WithTotals, WithMemory):
     def stashes(self) -> pd.DataFrame:
         """One row a change of the bytes that a node's old weights take: node, time_s, bytes.
 
-        A change is noticed when the node's next step of training starts. Empty without stashes.
+        Old weights are there from the update that replaces them to the end of the last step that
+        reads them. Empty without stashes.
         """
         return self._frame("stashes")
 
@@ -164,6 +206,18 @@ class Result(WithTotals, WithMemory):
         return wait_share(self.exchanges, self.origin["schedule"], copies, self.makespan_s)
 
     @property
+    def never_met(self) -> str:
+        """Which ranks of a solver exchanged with nobody in the run, and why; empty where all did.
+
+        Empty, too, without a solver, and where the trace has only the first of its exchanges.
+        """
+        kept = self.exchanges
+        is_whole = len(kept) == self.recorder.exchanges.count
+        if not isinstance(self.schedule, Solver) or not is_whole or not self.makespan_s:
+            return ""
+        return never_met(kept, self.schedule, self.workers)
+
+    @property
     def memory(self) -> pd.DataFrame:
         """As `WithMemory.memory`."""
         if "memory" not in self._frames:
@@ -191,8 +245,8 @@ class Result(WithTotals, WithMemory):
         return table.astype(float)
 
     @property
-    def _within_epochs(self) -> pd.DataFrame:
-        """The same if some validation is within an epoch; else empty."""
+    def validations_within(self) -> pd.DataFrame:
+        """As `validations` if some validation is within an epoch; else empty."""
         is_more = len(self.recorder.validations) > len(self.epochs)
         return self.validations if is_more else pd.DataFrame()
 
@@ -237,8 +291,29 @@ class Result(WithTotals, WithMemory):
         return bounds_of(self.recorder.records(), self._path, self.crossings)
 
     @cached_property
-    def _path(self) -> Columns:
+    def _path(self) -> Path:
         return critical_path(self.recorder.records())
+
+    @property
+    def critical_path_parts(self) -> pd.DataFrame:
+        """As `WithPath.critical_path_parts`, of a path that need not fit into memory."""
+        return self._path_parts.copy(deep=False)
+
+    @cached_property
+    def _path_parts(self) -> pd.DataFrame:
+        return path_parts(path_frame(one, self.recorder.nodes) for one in self._path.pieces())
+
+    @property
+    def bound_at(self) -> str:
+        """The nodes at what bounds the run, those that work for longest first; empty without."""
+        name = self.bounds.bound_by
+        if name == "critical path":
+            parts = self._path_parts
+            steps = parts.loc[parts["kind"] == "compute", "node"]
+            return ", ".join(dict.fromkeys(str(node) for node in steps))
+        works_s = self.recorder.summary.node_s.sum(axis=1).tolist()
+        busy_s = dict(zip(self.recorder.nodes, works_s, strict=True))
+        return nodes_at(name or "", self._placed, busy_s)
 
     @property
     def critical_path(self) -> pd.DataFrame:
@@ -251,7 +326,7 @@ class Result(WithTotals, WithMemory):
         length, "admission" and "limit", where the controller let in an instance, which with "limit"
         the limit on instances in flight had kept out. The host is worker -1.
         """
-        return path_frame(self._path, self.recorder.nodes)
+        return path_frame(self._path.columns(), self.recorder.nodes)
 
     @property
     def group_sizes(self) -> pd.DataFrame:
@@ -348,40 +423,3 @@ class Result(WithTotals, WithMemory):
             for name in self._learning_nodes
         }
         return intervals.pop() if len(intervals) == 1 else None
-
-    def outline(self) -> Outline:
-        """Return what tables and figures take from this run, without its weights."""
-        bounds, parts = self.bounds, self.critical_path_parts
-        return Outline(
-            max_active_keys=self.max_active_keys,
-            min_update_interval=self.update_interval,
-            replicas=self.model.replicas,
-            workers=self.workers,
-            utilisation=self.utilisation,
-            staleness_mean=self.staleness_mean,
-            staleness_max=self.staleness_max,
-            messages=self.messages,
-            makespan_s=self.makespan_s,
-            bound_by=bounds.bound_by,
-            worker_share=bounds.worker_share,
-            path_share=bounds.path_share,
-            link_share=bounds.link_share,
-            admission_share=bounds.admission_share,
-            placement=self.origin["placement"],
-            epochs=self.epochs,
-            spans=self.spans,
-            transfers=self.transfers,
-            staleness=self.staleness,
-            utilisation_by_worker=self.utilisation_by_worker,
-            time_by_node=self.time_by_node,
-            bound_at=bound_at(bounds.bound_by, self.recorder, self._placed, parts),
-            items=self.model.items,
-            path_parts=parts,
-            peak_memory=self.peak_memory,
-            memory=self.memory,
-            energy_j=self.energy_j,
-            cost_usd=self.cost_usd,
-            outages=self.outages,
-            validations=self._within_epochs,
-            waits=self.waits,
-        )

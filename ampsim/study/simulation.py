@@ -1,43 +1,164 @@
-"""One run: a model, a cluster and a schedule meet, epoch by epoch."""
+"""A run: what is trained on what, how, for how long; and its epochs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError, SimulationError, one_of
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
-from ampsim.study.crossings import crossings_of
-from ampsim.study.epochs import run_epochs
+from ampsim.study.loading import load_model
 from ampsim.study.model import Model
-from ampsim.study.named import (
-    ClusterLike,
-    ModelLike,
-    ScheduleLike,
-    cluster_of,
-    model_of,
-    schedule_of,
-)
 from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on
-from ampsim.study.placing import place_under, prober
+from ampsim.study.placement_trials import Trials
 from ampsim.study.process_settings import fixed_settings
+from ampsim.study.progress import Tracker
 from ampsim.study.provenance import origin_of, placement_origin
+from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
-from ampsim.study.training import Training, resolved
-from ampsim.study.validations import EpochTotals, validations
-from ampsim.trace import Step
+from ampsim.study.schedule_names import schedules_of as schedules_named
+from ampsim.study.training import PROBE_SEED, EpochTotals, Training, resolved, validations
+from ampsim.trace import OnRows, Step
+
+ModelLike: TypeAlias = Annotated[
+    Model | str | os.PathLike[str], "a model, or the name or path of one"
+]
+ClusterLike: TypeAlias = Annotated[
+    Cluster | str | os.PathLike[str], "a cluster, or the name or path of one or of a device"
+]
+ScheduleLike: TypeAlias = Annotated[
+    Schedule | str, "a schedule such as ampsim.Amp(), or the name of one"
+]
+SchedulesLike: TypeAlias = Annotated[
+    Sequence[ScheduleLike] | str, "a list such as [ampsim.Sequential(), ampsim.Amp()]"
+]
+
+
+def model_of(model: ModelLike) -> Model:
+    """The model itself, or the one of that name or path."""
+    return model if isinstance(model, Model) else load_model(model)
+
+
+def cluster_of(cluster: ClusterLike) -> Cluster:
+    """The cluster itself, or the one of that name or path."""
+    return cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+
+
+def schedule_of(schedule: ScheduleLike) -> Schedule:
+    """The schedule itself, or the one of that name.
+
+    Raises:
+        OptionError: there are several names.
+    """
+    if not isinstance(schedule, str):
+        return schedule
+    made = schedules_named(schedule)
+    if len(made) > 1:
+        raise OptionError(f"schedule must be one, got {schedule!r}; forecast takes several")
+    return made[0]
+
+
+def schedules_of(schedules: SchedulesLike) -> list[Schedule]:
+    """The schedules themselves, or those of the names.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if isinstance(schedules, str):
+        return schedules_named(schedules)
+    if not schedules:
+        raise OptionError("schedules must name at least one schedule, got none")
+    return [schedule_of(one) for one in schedules]
+
+
+class EpochByEpoch(Protocol):
+    """What can be trained epoch by epoch, as a `Simulation`.
+
+    Attributes:
+        epoch: epochs that have ended.
+        train_count: training items of an epoch.
+        valid_count: validation items of an epoch.
+        scores: what each validation of the latest epoch measured; the last is that at its end.
+    """
+
+    epoch: int
+    train_count: int
+    valid_count: int
+    scores: list[float]
+
+    def run_epoch(self) -> float:
+        """Train and validate once; return what validation measured."""
+        ...
+
+
+def run_epochs(run: EpochByEpoch, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
+    """Run until `epochs` have ended, or one in which a value reaches the goal.
+
+    Args:
+        run: what is trained; what it raises is raised.
+        epochs: how many at most, those that have ended among them.
+        goal: what validation measures, and the value that ends the run.
+        tracker: told of each epoch, and of how many items one has.
+    """
+    if tracker is not None:
+        tracker.items_total = run.train_count + run.valid_count
+    while run.epoch < epochs:
+        score = run.run_epoch()
+        if tracker is not None:
+            tracker.on_epoch(score)
+        if goal.reached_by(run.scores) is not None:
+            return
+
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
 OnItems: TypeAlias = Callable[[int], None]
-PlacementLike: TypeAlias = str | os.PathLike[str] | Placement
+PlacementLike: TypeAlias = Annotated[
+    str | os.PathLike[str] | Placement,
+    "a name such as 'balanced', the path of a .toml file of lines NODE = WORKER, or a Placement",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a run is made: what `simulate` takes by the same names, and who watches it.
+
+    Args:
+        spans_kept: how many records of each kind to keep, from the first; None for all.
+        times_validation: whether validation takes its time on the cluster; under a solver it never
+            does.
+        on_start: called with the run before its first epoch.
+        on_rows: takes the records chunk by chunk, as of `RunSettings`.
+        on_items: called with the number of items of each instance that finishes.
+    """
+
+    epochs: int = 1
+    seed: int = 0
+    mode: Mode = "numeric"
+    instances: int | None = None
+    target: float | None = None
+    placement: PlacementLike | None = None
+    clock: Clock | None = None
+    counts_memory: bool | None = None
+    validate_every: int | None = None
+    spans_kept: int | None = None
+    times_validation: bool = True
+    on_start: Callable[[Simulation], None] | None = None
+    on_rows: OnRows | None = None
+    on_items: OnItems | None = None
+
+    @property
+    def placed(self) -> Placement:
+        """The placement; the default one where none is named."""
+        return placement_of(DEFAULT if self.placement is None else self.placement)
 
 
 class Simulation:
@@ -47,17 +168,8 @@ class Simulation:
         model: what is trained; not changed.
         cluster: on what.
         schedule: how.
-        seed: of data, initial weights, order, placement, and what varies on the cluster.
-        mode: "numeric" computes everything, "sleep" shapes and control flow only.
-        instances: training items to use; None for all that the data set has.
-        placement: which worker hosts which node: a name, or the path of a file; None for "paper",
-            and a sentence in `advice` where another one would be faster.
-        clock: whose time passes; a new virtual clock unless given.
-        spans_kept: how many records of each kind to keep, from the first; None for all.
-        on_items: called with the number of items of each instance that finishes.
-        counts_memory: as of `simulate`.
-        validate_every: as of `simulate`.
-        times_validation: as of `RunSettings`.
+        options: all but `epochs`, `target` and `on_start`, which whoever takes the epochs minds.
+        more: fields of `options`, instead of those that it has.
 
     Attributes:
         epoch: epochs that have ended.
@@ -76,43 +188,39 @@ class Simulation:
         model: Model,
         cluster: Cluster,
         schedule: Schedule,
-        *,
-        seed: int = 0,
-        mode: Mode = "numeric",
-        instances: int | None = None,
-        placement: PlacementLike | None = None,
-        clock: Clock | None = None,
-        spans_kept: int | None = None,
-        on_items: OnItems | None = None,
-        counts_memory: bool | None = None,
-        validate_every: int | None = None,
-        times_validation: bool = True,
+        options: RunOptions | None = None,
+        **more: Any,
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
+        options = replace(options or RunOptions(), **more)
+        seed, mode = options.seed, options.mode
         if mode not in ("numeric", "sleep"):
             raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
-        instances = _count_if_any("instances", instances)
-        self._every = _count_if_any("validate_every", validate_every)
-        placed = placement_of(DEFAULT if placement is None else placement)
+        instances = _count_if_any("instances", options.instances)
+        self._every = _count_if_any("validate_every", options.validate_every)
+        placed = options.placed
         schedule = resolved(schedule, cluster)
         self._model, self.workers = model, cluster.workers
         self._schedule, self._seed, self._cluster = schedule, seed, cluster
         self._graph = model.graph(seed)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
-        probed = prober(model, cluster, seed, lambda: self._data)
-        workers = place_under(schedule, placed, self._graph, cluster, seed=seed, probed=probed)
+        data = self._data if seed == PROBE_SEED else None
+        self._trials = Trials(model, cluster, instances, self._graph, data)
+        placed = self._trials.settled(placed, schedule)
+        workers = self._trials.place(placed, schedule, seed)
         settings = RunSettings(
-            clock=SimClock() if clock is None else clock,
+            clock=SimClock() if options.clock is None else options.clock,
             is_abstract=mode == "sleep",
-            counts_memory=_counts_memory(cluster, mode, counts_memory),
+            counts_memory=_counts_memory(cluster, mode, options.counts_memory),
             seed=seed,
-            times_validation=times_validation,
-            spans_kept=spans_kept,
+            times_validation=options.times_validation,
+            spans_kept=options.spans_kept,
+            on_rows=options.on_rows,
         )
         self._training = Training(model, self._graph, cluster, workers, schedule, settings=settings)
-        if on_items is not None:
-            self._training.tell_items(on_items)
+        if options.on_items is not None:
+            self._training.tell_items(options.on_items)
         self.train_count = self._data.count("train")
         self.valid_count = self._data.count("valid") * validations(self.train_count, self._every)
         self._origin = {
@@ -122,14 +230,15 @@ class Simulation:
         }
         self.epoch, self.batches_grow = 0, self._data.grows
         self.scores: list[float] = []
-        self.advice = self._advise(cluster, instances) if placement is None else None
 
-    def _advise(self, cluster: Cluster, instances: int | None) -> Advice | None:
-        """Say, also in the origin, if another placement than the default would be faster."""
-        model, schedules = self._model, [self._schedule]
-        advice = advice_on(
-            model, cluster, schedules, seed=self._seed, instances=instances, weighs_light=False
-        )
+    def advise(self, epochs: int) -> Advice | None:
+        """Say, also in the origin, if another placement than the default would be faster.
+
+        Args:
+            epochs: how many there are to be, so that trials take half of their instances at most.
+        """
+        trained = epochs * self._data.batch_count("train")
+        advice = advice_on(self._trials, [self._schedule], seed=self._seed, trained=trained)
         if advice is not None:
             self._origin["assumptions"] = [str(advice)]
         return advice
@@ -250,8 +359,9 @@ def simulate(
         instances: training items to use; None for all that the data set has.
         target: stop after the epoch in which validation accuracy, or error, reaches this.
         placement: which worker hosts which node: "paper", "balanced", "k-hop" ("3-hop" and so on),
-            "communication-aware", or the path of a TOML file with a line ``NODE = WORKER`` each.
-            None is "paper"; `forecast` says where another one is faster.
+            "communication-aware", "search", or the path of a TOML file with a line
+            ``NODE = WORKER`` each. None is "paper", and where another one is faster
+            ``result.origin["assumptions"]`` says so (`ampsim.study.placement_advice`).
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
         counts_memory: whether to count what lies in the workers' memories, for
             `Result.peak_bytes`. None is yes, but for mode "sleep" on devices without
@@ -273,18 +383,14 @@ def simulate(
     """
     model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
     target = model.measure.require_target(target)
-    simulation = Simulation(
-        model,
-        cluster,
-        schedule,
-        seed=seed,
-        mode=mode,
-        instances=instances,
-        placement=DEFAULT if placement is None else placement,
-        clock=clock,
-        counts_memory=counts_memory,
+    options = RunOptions(
+        epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
+        placement=placement, clock=clock, counts_memory=counts_memory,
         validate_every=validate_every,
-    )
+    )  # fmt: skip
+    simulation = Simulation(model, cluster, schedule, options)
+    if placement is None:
+        simulation.advise(epochs)
     try:
         run_epochs(simulation, epochs, Goal(model.measure, target))
     except SimulationError as error:

@@ -1,4 +1,4 @@
-"""A method at work: a model on a cluster under a schedule, trained pass by pass.
+"""Training by a schedule or a solver: nodes placed, and validations between its parts.
 
 Whatever in `study` trains, for a result, for a trial or to see whether it fits, does it through
 `Training`: this is the one place that knows what a method of training needs to be put together.
@@ -9,25 +9,172 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, TypeAlias
 
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
     Engine,
+    Job,
     Observer,
     PassReport,
+    Probe,
     RunSettings,
     Schedule,
+    Situation,
     average_replicas,
+    probe,
 )
+from ampsim.model_parallel.job import PassTotals
+from ampsim.model_parallel.placements.file import FromFile, read_placement
+from ampsim.rng import stream
 from ampsim.study.model import Model
-from ampsim.study.placing import job_of
 from ampsim.study.process_settings import fixed_settings
-from ampsim.study.validations import Parts
+from ampsim.study.user_data import UserData
 from ampsim.trace import Recorder
+
+PROBE_SEED: Final = 0
+"""Seed of the data on which placements are probed and tried, whatever the run's own: a placement
+then belongs to model, cluster and schedule, and repeats differ in their learning alone (chosen)."""
+
+
+def job_of(model: Model, graph: Graph) -> Job:
+    """What an engine runs of a model, on a graph of it."""
+    return Job(graph, model.pump, model.optimizer, model.update_interval)
+
+
+def probe_of(model: Model, device: Device, data: UserData) -> Probe:
+    """What instances cost on a device and send, on a graph of their own.
+
+    Args:
+        model: whose nodes.
+        device: whose costs.
+        data: of `PROBE_SEED`.
+    """
+    job = job_of(model, model.graph(PROBE_SEED))
+    with fixed_settings():
+        return probe(job, device, data.batches("train", epoch=0, seed=PROBE_SEED))
+
+
+def require_placed(file: str, model: Model) -> None:
+    """Check that a placement file has a worker for each node of a model, and for no other.
+
+    Raises:
+        FileFormatError: it has not, cannot be read, or has a line that is not NODE = WORKER.
+    """
+    workers = 1 + max(read_placement(file).values())
+    cluster = load_cluster("tflops-1", workers=workers)
+
+    def probed() -> Probe:
+        return probe_of(model, cluster.devices[0], model.data(PROBE_SEED))
+
+    chance = stream(PROBE_SEED, "placement")
+    FromFile(file).place(Situation(model.graph(), cluster, chance, probed))
+
+
+def validations(train_count: int, every: int | None) -> int:
+    """How often an epoch of so many training items is validated.
+
+    >>> validations(1000, None), validations(1000, 250), validations(1000, 300)
+    (1, 4, 4)
+    """
+    return 1 if every is None else max(math.ceil(train_count / every), 1)
+
+
+class Parts:
+    """The batches of a pass in parts, each of which ends where another `every` items are reached.
+
+    Args:
+        batches: of the pass, each of ``batch.rows`` items.
+        every: items; None for one part.
+    """
+
+    def __init__(self, batches: Iterable[Any], every: int | None) -> None:
+        """Take no batch yet."""
+        self._batches = iter(batches)
+        self._every = every
+        self._ahead: list[Any] = []
+        self._items = 0
+        self._has_begun = False
+        self._is_at_end = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left; a pass without any batch is one empty part."""
+        return self._has_begun and self._is_at_end and not self._ahead
+
+    def next_part(self) -> Iterator[Any]:
+        """The batches of the next part."""
+        self._has_begun = True
+        if self._every is None:
+            yield from self._batches
+            self._is_at_end = True
+            return
+        until = (self._items // self._every + 1) * self._every
+        while self._items < until and (batch := self._taken()) is not None:
+            self._items += batch.rows
+            yield batch
+        self._look_ahead()
+
+    def _taken(self) -> Any:
+        self._look_ahead()
+        return self._ahead.pop() if self._ahead else None
+
+    def _look_ahead(self) -> None:
+        """Have one batch more, as a part is the last if there is none."""
+        if not self._ahead and not self._is_at_end:
+            found = next(self._batches, None)
+            self._is_at_end = found is None
+            self._ahead = [] if found is None else [found]
+
+
+@dataclass(slots=True)
+class EpochTotals:
+    """What the parts of an epoch add up to.
+
+    Attributes:
+        trained: sums over all training.
+        valid: sums of the last validation.
+        validated: validation items, those of all validations.
+        train_s: seconds of training.
+        valid_s: seconds of all validations.
+        end_s: when the last validation ended.
+    """
+
+    trained: PassTotals = field(default_factory=PassTotals)
+    valid: PassTotals = field(default_factory=PassTotals)
+    validated: int = 0
+    train_s: float = 0.0
+    valid_s: float = 0.0
+    end_s: float = 0.0
+
+    def add(self, train: PassReport, valid: PassReport) -> None:
+        """Add a part of the training, and the validation after it."""
+        self.trained.include(train.totals)
+        self.valid = valid.totals
+        self.validated += valid.totals.instances
+        self.train_s += train.end_s - train.start_s
+        self.valid_s += valid.end_s - valid.start_s
+        self.end_s = valid.end_s
+
+    def row(self, error_scale: float) -> tuple[float, ...]:
+        """A row of the table of epochs, without the epoch."""
+        return (
+            self.end_s,
+            self.trained.loss,
+            self.valid.accuracy,
+            self.trained.instances,
+            self.trained.accuracy,
+            self.valid.loss,
+            self.validated,
+            self.train_s,
+            self.valid_s,
+            self.valid.absolute_error * error_scale,
+            self.trained.absolute_error * error_scale,
+        )
+
 
 Later: TypeAlias = Callable[[int], Iterable[Any]]
 """``later(epoch)`` gives the batches of an epoch, counted from 0."""
@@ -182,7 +329,11 @@ class Training:
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
         self.recorder = Recorder(
-            known, cluster.workers, settings.spans_kept, has_lanes=cluster.has_lanes
+            known,
+            cluster.workers,
+            settings.spans_kept,
+            on_rows=settings.on_rows,
+            has_lanes=cluster.has_lanes,
         )
         self._epoch = 0
         job, place = job_of(model, graph), (cluster, list(workers))

@@ -1,19 +1,29 @@
 """Records of a run, and what can be read off them."""
 
 from ampsim.trace.bounds import Bounds, Crossing, Crossings, bounds_of
-from ampsim.trace.causes import START, Cause, of_admission, of_transfer
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
-from ampsim.trace.critical_path import critical_path
+from ampsim.trace.critical_path import Path, critical_path
 from ampsim.trace.kinds import (
     COMPUTE_LANE,
     COPY_IN_LANE,
     COPY_OUT_LANE,
     DISPATCH_LANE,
     LANES,
+    START,
+    Cause,
     Kinds,
+    of_admission,
+    of_transfer,
 )
-from ampsim.trace.recorder import MEMORY_CATEGORIES, Recorder, Step, read_only, to_frame
-from ampsim.trace.records import Records
+from ampsim.trace.recorder import (
+    MEMORY_CATEGORIES,
+    OnRows,
+    Recorder,
+    Step,
+    read_only,
+    to_frame,
+)
+from ampsim.trace.records import CausalRecords
 from ampsim.trace.summary import DIRECTIONS, Summary
 
 __all__ = [
@@ -27,12 +37,14 @@ __all__ = [
     "PATH_KINDS",
     "START",
     "Bounds",
+    "CausalRecords",
     "Cause",
     "Crossing",
     "Crossings",
     "Kinds",
+    "OnRows",
+    "Path",
     "Recorder",
-    "Records",
     "Step",
     "Summary",
     "bounds_of",

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from ampsim.trace.critical_path import ADMISSION, COMPUTE, HOST, LIMIT, WORK
+from ampsim.trace.critical_path import ADMISSION, COMPUTE, HOST, LIMIT, WORK, Path
 from ampsim.trace.kinds import COMPUTE_LANE, LANES
-from ampsim.trace.records import Records
+from ampsim.trace.records import CausalRecords
 from ampsim.trace.table import Columns
 
 Place: TypeAlias = "tuple[int, int]"
@@ -72,7 +72,7 @@ class Bounds:
     admission_share: float
 
 
-def bounds_of(records: Records, path: Columns, crossings: Crossings | None = None) -> Bounds:
+def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = None) -> Bounds:
     """Say what bounds a run.
 
     Args:
@@ -81,7 +81,7 @@ def bounds_of(records: Records, path: Columns, crossings: Crossings | None = Non
         crossings: what messages between workers cross; None where each pair of workers has a link
             of its own.
     """
-    makespan_s = float(path["end_s"][-1]) if len(path["end_s"]) else 0.0
+    unlimited_s, makespan_s = _unlimited_s(path)
     if not makespan_s:
         return Bounds(None, math.nan, math.nan, math.nan, math.nan)
     closed = _Closed(records.closures, makespan_s)
@@ -94,7 +94,7 @@ def bounds_of(records: Records, path: Columns, crossings: Crossings | None = Non
     busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
         _device(worker): workers.get(worker, _NOTHING)[0],
-        "critical path": _unlimited_s(path),
+        "critical path": unlimited_s,
         link: links.get(link, _NOTHING)[0],
         "admission limit": closed.whole_s - busiest[1],
     }
@@ -132,7 +132,7 @@ _Busy: TypeAlias = "dict[Place, _Seconds]"
 _NOTHING: Final = (0.0, 0.0)
 
 
-def _devices_busy(records: Records, closed: _Closed) -> _Busy:
+def _devices_busy(records: CausalRecords, closed: _Closed) -> _Busy:
     found: _Busy = {}
     for chunk in records.spans.chunks():
         worker = chunk["worker"]
@@ -144,7 +144,7 @@ def _devices_busy(records: Records, closed: _Closed) -> _Busy:
 
 
 def _links_used(
-    records: Records, closed: _Closed, end_s: float, crossings: Crossings
+    records: CausalRecords, closed: _Closed, end_s: float, crossings: Crossings
 ) -> dict[str, _Seconds]:
     """What is used of each link, edge and port, by its name."""
     held, carried = dict[Place, _Seconds](), dict[Place, _Seconds]()
@@ -203,12 +203,31 @@ def _busiest(parts: Mapping[_Part, _Seconds], nothing: _Part) -> _Part:
     return next((part for part in parts if parts[part][0] >= most_s), nothing)
 
 
-def _unlimited_s(path: Columns) -> float:
+def _unlimited_s(path: Path) -> tuple[float, float]:
     """Seconds of steps and transfers that would remain if no limit had kept an instance out.
 
     What comes before an instance that the limit had kept out need not have come before it; what
     comes before a barrier, an update of the controller's or the start of a pass, must.
+
+    Returns:
+        These seconds, and those of the whole path.
     """
+    total_s = open_s = end_s = 0.0  # `open_s`, of the total, is what a limit may still take back
+    for piece in path.pieces():
+        if not len(piece["kind"]):
+            break
+        segment, is_limit, counted_s = _segments(piece)
+        first, last = segment == 0, segment == segment[-1]
+        if bool((is_limit & first).any()):
+            total_s, open_s = total_s - open_s, 0.0
+        total_s += float(counted_s[counted_s > 0].sum())
+        open_s = float(counted_s[last].sum()) + (open_s if segment[-1] == 0 else 0.0)
+        end_s = float(piece["end_s"][-1])
+    return total_s, end_s
+
+
+def _segments(path: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each part: its stretch between barriers, whether it is a limit, its seconds that count."""
     kinds = path["kind"]
     is_barrier = (kinds == ADMISSION) | (
         (kinds == COMPUTE) & (path["direction"] == _UPDATE) & (path["instance"] < 0)
@@ -219,7 +238,7 @@ def _unlimited_s(path: Columns) -> float:
     last_limit[segment[limits]] = limits
     counts = np.isin(kinds, WORK)
     counts &= np.arange(len(kinds)) > last_limit[segment]
-    return float((path["end_s"] - path["start_s"])[counts].sum())
+    return segment, kinds == LIMIT, np.where(counts, path["end_s"] - path["start_s"], 0.0)
 
 
 def _device(place: Place) -> str:

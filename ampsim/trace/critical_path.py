@@ -14,14 +14,16 @@ and is caused, by the last part.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ampsim.trace.causes import Cause, record_of
-from ampsim.trace.kinds import LANES
-from ampsim.trace.records import Records
-from ampsim.trace.table import Columns
+from ampsim.trace.kinds import LANES, Cause, record_of
+from ampsim.trace.log import Log
+from ampsim.trace.records import CausalRecords
+from ampsim.trace.table import CHUNK_ROWS, Columns
 
 KINDS: Final = (
     "compute", "device queue", "transfer", "link queue", "admission", "limit", "dispatch", "copy",
@@ -51,6 +53,9 @@ PATH_SCHEMA: Final[dict[str, Any]] = {
     "source_worker": np.int32,
     "instance": np.int64,
 }
+PIECE_PARTS: Final = 1 << 20
+"""Parts of a path that are read at once (chosen: 45 MB; most paths are one piece)."""
+
 NO_DIRECTION: Final = -1
 HOST: Final = -1
 NOBODY: Final = -2
@@ -81,19 +86,56 @@ class _Link(NamedTuple):
     cause: Cause
 
 
-def critical_path(records: Records) -> Columns:
-    """Return the path as columns, from time 0 to the end of the last span; empty without spans.
+class Path:
+    """The critical path of a run, from time 0 to the end of its last span; empty without spans.
+
+    It can have as many parts as the run has spans. So it lies in a log, whose end may be on disk,
+    and is read in pieces.
+    """
+
+    def __init__(self, backward: Log) -> None:
+        """Take the parts in the order of the walk, the last one first."""
+        self._backward = backward
+
+    def pieces(self) -> Iterator[Columns]:
+        """The parts in columns, the earliest first, so many at a time that memory is bounded.
+
+        There is at least one piece; only that of an empty path has no parts.
+        """
+        waiting: list[np.ndarray] = []
+        for chunk in self._backward.chunks_backward():
+            if sum(map(len, waiting)) >= PIECE_PARTS:
+                yield _columns(waiting)
+                waiting = []
+            waiting.append(chunk[::-1])
+        yield _columns(waiting)
+
+    def columns(self) -> Columns:
+        """The whole path as columns."""
+        return _columns([chunk[::-1] for chunk in self._backward.chunks_backward()])
+
+
+def critical_path(records: CausalRecords) -> Path:
+    """Walk from the last span back to time 0.
 
     Parts of no length are left out, but for admissions.
     """
-    parts = [part for part in _walk(records) if part.end_s > part.start_s or part.kind in MOMENTS]
-    parts.reverse()
-    fields = list(zip(*parts, strict=True)) or [()] * len(PATH_SCHEMA)
-    columns = zip(PATH_SCHEMA.items(), fields, strict=True)
-    return {name: np.array(values, kind) for (name, kind), values in columns}
+    backward = Log(PATH_SCHEMA)
+    parts = (part for part in _walk(records) if part.end_s > part.start_s or part.kind in MOMENTS)
+    while fields := list(zip(*islice(parts, CHUNK_ROWS), strict=True)):
+        columns = zip(PATH_SCHEMA.items(), fields, strict=True)
+        backward({name: np.array(values, kind) for (name, kind), values in columns})
+    return Path(backward)
 
 
-def last_span(records: Records) -> int:
+def _columns(chunks: list[np.ndarray]) -> Columns:
+    return {
+        name: np.concatenate([np.zeros(0, kind), *(chunk[name] for chunk in chunks)])
+        for name, kind in PATH_SCHEMA.items()
+    }
+
+
+def last_span(records: CausalRecords) -> int:
     """Return the number of the span that ends last, of several the last one; -1 without any."""
     found, end_s, first = -1, -np.inf, 0
     for chunk in records.spans.chunks():
@@ -105,20 +147,31 @@ def last_span(records: Records) -> int:
     return found
 
 
-def _walk(records: Records) -> list[Part]:
-    """Follow causes from the last span to the start; the parts in the order of the walk."""
-    parts: list[Part] = []
-    cause, link = last_span(records), None
-    while (earlier := _met(records, cause, link)) is not None:
-        if link is not None:
-            if _is_rounding(earlier.part.end_s, link.part.start_s):
-                earlier = _joined(parts, earlier)
-            _wait(parts, link, earlier.part.end_s)
-        parts.append(earlier.part)
-        cause, link = earlier.cause, earlier
-    if link is not None:
-        _wait(parts, link, 0.0)
-    return parts
+def _walk(records: CausalRecords) -> Iterator[Part]:
+    """Follow causes from the last span to the start; the parts in the order of the walk.
+
+    It ends, for no record ends after what it made possible began, and none is met twice.
+    """
+    later = _met(records, last_span(records), None)
+    for _ in range(len(records.spans) + len(records.transfers) + len(records.admissions)):
+        if later is None:
+            return
+        earlier = _met(records, later.cause, later)
+        if earlier is None:
+            yield from _with_wait(later, 0.0)
+            return
+        _require_before(earlier, later)
+        if _is_rounding(earlier.part.end_s, later.part.start_s):
+            earlier, later = _joined(earlier, later)
+        yield from _with_wait(later, earlier.part.end_s)
+        later = earlier
+    assert later is None, f"{later} is met twice: causes run in a circle"
+
+
+def _require_before(earlier: _Link, link: _Link) -> None:
+    """A cause has ended when what it made possible begins, but for rounding."""
+    end_s, start_s = earlier.part.end_s, link.part.start_s
+    assert end_s <= start_s or _is_rounding(end_s, start_s), f"{earlier} ends after {link} began"
 
 
 def _is_rounding(first_s: float, second_s: float) -> bool:
@@ -126,24 +179,24 @@ def _is_rounding(first_s: float, second_s: float) -> bool:
     return 0 < abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
 
 
-def _joined(parts: list[Part], earlier: _Link) -> _Link:
+def _joined(earlier: _Link, later: _Link) -> tuple[_Link, _Link]:
     """Let two parts join between which there is rounding: steps stay as the clock has them."""
-    part, later = earlier.part, parts[-1]
+    part, start_s = earlier.part, later.part.start_s
     if part.kind != TRANSFER:
-        parts[-1] = later._replace(start_s=part.end_s)
-        return earlier
-    joined = part._replace(start_s=min(part.start_s, later.start_s), end_s=later.start_s)
-    return earlier._replace(part=joined)
+        return earlier, later._replace(part=later.part._replace(start_s=part.end_s))
+    joined = part._replace(start_s=min(part.start_s, start_s), end_s=start_s)
+    return earlier._replace(part=joined), later
 
 
-def _wait(parts: list[Part], link: _Link, from_s: float) -> None:
-    """Add the time from a cause's end to the start of what it led to, if there is any."""
-    until_s = parts[-1].start_s
+def _with_wait(link: _Link, from_s: float) -> Iterator[Part]:
+    """A part, then the time from its cause's end to its start, if there is any."""
+    yield link.part
+    until_s = link.part.start_s
     if until_s > from_s:
-        parts.append(link.part._replace(kind=link.queue, start_s=from_s, end_s=until_s))
+        yield link.part._replace(kind=link.queue, start_s=from_s, end_s=until_s)
 
 
-def _met(records: Records, cause: Cause, later: _Link | None) -> _Link | None:
+def _met(records: CausalRecords, cause: Cause, later: _Link | None) -> _Link | None:
     """The record that is this cause; None at the start of the run, or of a run without steps."""
     table, number = record_of(cause)
     instance = -1 if later is None else later.part.instance

@@ -59,6 +59,11 @@ class Log:
         for place in range(len(self._starts) - 1):
             yield self._chunk(place)
 
+    def chunks_backward(self) -> Iterator[np.ndarray]:
+        """The same chunks, the last one first."""
+        for place in reversed(range(len(self._starts) - 1)):
+            yield self._chunk(place)
+
     def row(self, number: int) -> np.void:
         """Return one row, by its number."""
         place = bisect_right(self._starts, number) - 1

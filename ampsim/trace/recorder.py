@@ -8,18 +8,17 @@ from functools import partial
 from itertools import count
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
-from ampsim.trace.causes import START
-from ampsim.trace.kinds import COMPUTE_LANE, LANES, Kinds
+from ampsim.trace.kinds import COMPUTE_LANE, LANES, START, Kinds
 from ampsim.trace.log import Log
-from ampsim.trace.records import LANE, LOG_SCHEMAS, Records, log_of
+from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, log_of
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
-from ampsim.trace.table import Columns, Field, Kept, Sink, Table, plain_fields
+from ampsim.trace.table import Columns, Field, KeptRows, RecordTable, Sink, plain_fields
 
 SPAN_SCHEMA: Final[dict[str, Any]] = {
     "worker": np.int32,
@@ -126,6 +125,10 @@ NO_INSTANCE: Final = -1
 NO_STALENESS: Final = -1
 
 
+OnRows: TypeAlias = Callable[[str, pd.DataFrame], None]
+"""Takes the name of a table and rows of it, in order."""
+
+
 class Step(NamedTuple):
     """A span, as far as a live view shows it."""
 
@@ -143,7 +146,7 @@ class Recorder:
 
     A row of `spans` is (kind, start, end, staleness, state, cause): the number that `kinds` gives
     (worker, node, direction, FLOP, bytes, operations), seconds, updates, the message's state, and
-    what brought the message (`ampsim.trace.causes`). Whoever adds one takes its `span_number`,
+    what brought the message (`ampsim.trace.kinds`). Whoever adds one takes its `span_number`,
     which costs less than the table's `count`.
     `admissions` has a row whenever the controller lets instances in.
 
@@ -162,7 +165,8 @@ class Recorder:
         nodes: node names; records hold a node's place in them.
         workers: how many workers there are.
         spans_kept: how many spans stay in memory, from the first; None for all.
-        span_sinks: whoever else wants the chunks of spans, such as a file.
+        on_rows: called with a table's name and each chunk of its rows, as of `frame`; what comes
+            in chunks is never whole in memory unless it is kept.
         has_lanes: whether a device has several lanes; spans then say on which they are.
     """
 
@@ -171,24 +175,25 @@ class Recorder:
         nodes: Sequence[str],
         workers: int,
         spans_kept: int | None = None,
-        span_sinks: tuple[Sink, ...] = (),
         *,
+        on_rows: OnRows | None = None,
         has_lanes: bool = False,
     ) -> None:
         """Start with nothing recorded."""
+        self._on_rows = on_rows
         self._span_schema = {**SPAN_SCHEMA, **(LANE if has_lanes else {})}
         self.nodes = tuple(nodes)
         self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
-            "spans": Kept(self._span_schema, spans_kept),
-            "transfers": Kept(TRANSFER_SCHEMA, spans_kept),
-            "updates": Kept(UPDATE_SCHEMA, spans_kept),
-            "stashes": Kept(STASH_SCHEMA, spans_kept),
-            "epochs": Kept(EPOCH_SCHEMA),
-            "admissions": Kept(ADMISSION_SCHEMA, spans_kept),
-            "exchanges": Kept(EXCHANGE_SCHEMA, spans_kept),
-            "collectives": Kept(COLLECTIVE_SCHEMA, spans_kept),
+            "spans": KeptRows(self._span_schema, spans_kept),
+            "transfers": KeptRows(TRANSFER_SCHEMA, spans_kept),
+            "updates": KeptRows(UPDATE_SCHEMA, spans_kept),
+            "stashes": KeptRows(STASH_SCHEMA, spans_kept),
+            "epochs": KeptRows(EPOCH_SCHEMA),
+            "admissions": KeptRows(ADMISSION_SCHEMA, spans_kept),
+            "exchanges": KeptRows(EXCHANGE_SCHEMA, spans_kept),
+            "collectives": KeptRows(COLLECTIVE_SCHEMA, spans_kept),
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
@@ -201,9 +206,10 @@ class Recorder:
         self.checkpoints: list[tuple[int, float, float]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
         logs = [self._logs["spans"]] if self._logs else []
-        sinks = (self._kept["spans"], self.summary, *logs, *span_sinks)
+        sinks = (self._kept["spans"], self.summary, *logs)
         self.kinds = Kinds()
-        self.spans = Table(self._span_fields(), sinks, self._spelt_out)
+        told = self._told("spans")
+        self.spans = RecordTable(self._span_fields(), (*sinks, *told), self._spelt_out)
         self.transfers = self._table("transfers", TRANSFER_SCHEMA)
         self.updates = self._table("updates", UPDATE_SCHEMA, self.summary.take_updates)
         self.stashes = self._table("stashes", STASH_SCHEMA)
@@ -212,9 +218,18 @@ class Recorder:
         self.exchanges = self._table("exchanges", EXCHANGE_SCHEMA)
         self.collectives = self._table("collectives", COLLECTIVE_SCHEMA)
 
-    def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> Table:
+    def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> RecordTable:
         logs = [self._logs[name]] if name in self._logs else []
-        return Table(plain_fields(schema), (self._kept[name], *logs, *sinks))
+        return RecordTable(
+            plain_fields(schema), (self._kept[name], *logs, *sinks, *self._told(name))
+        )
+
+    def _told(self, name: str) -> list[Sink]:
+        """Sinks that hand a table's chunks on, with names instead of codes."""
+        on_rows = self._on_rows
+        if on_rows is None:
+            return []
+        return [lambda columns: on_rows(name, to_frame(columns, self.nodes, self.states.texts))]
 
     def without_staleness(self) -> Recorder:
         """This recorder, for those whose gradients are applied elsewhere.
@@ -222,7 +237,7 @@ class Recorder:
         Staleness is counted where that happens; the spans of their gradients say none.
         """
         recorder = copy.copy(self)
-        recorder.spans = cast("Table", _WithoutStaleness(self.spans))
+        recorder.spans = cast("RecordTable", _WithoutStaleness(self.spans))
         return recorder
 
     def latest_span(self) -> tuple[int, float]:
@@ -281,13 +296,13 @@ class Recorder:
         ):  # fmt: skip
             table.flush()
 
-    def records(self) -> Records:
+    def records(self) -> CausalRecords:
         """All spans, transfers and admissions of the run, whether they are kept or not."""
         self.flush()
         logs = self._logs or {
             name: log_of(self._kept[name].columns(), name) for name in LOG_SCHEMAS
         }
-        return Records(*(logs[name] for name in LOG_SCHEMAS), closures=tuple(self.closures))
+        return CausalRecords(*(logs[name] for name in LOG_SCHEMAS), closures=tuple(self.closures))
 
     def columns(self, table: str) -> Columns:
         """Return what is kept of a table; its name is that of the attribute."""
@@ -306,7 +321,7 @@ class Recorder:
 class _WithoutStaleness:
     """The table of spans, to which rows are added without their staleness."""
 
-    def __init__(self, spans: Table) -> None:
+    def __init__(self, spans: RecordTable) -> None:
         self._append = spans.append
         self.flush_if_full = spans.flush_if_full
 

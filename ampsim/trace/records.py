@@ -40,7 +40,7 @@ LANE: Final[dict[str, Any]] = {"lane": np.int8}
 """What spans have beside that in a run whose devices have several lanes."""
 
 
-class Records(NamedTuple):
+class CausalRecords(NamedTuple):
     """All records of a run.
 
     Attributes:

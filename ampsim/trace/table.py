@@ -29,7 +29,7 @@ class Field(NamedTuple):
     rough: Coder | None = None
 
 
-class Table:
+class RecordTable:
     """Takes rows; hands full chunks of columns to its sinks, in order.
 
     Attributes:
@@ -104,7 +104,7 @@ def plain_fields(schema: Mapping[str, Any]) -> dict[str, Field]:
     return {name: Field(place, kind) for place, (name, kind) in enumerate(schema.items())}
 
 
-class Kept:
+class KeptRows:
     """A sink that keeps the chunks in memory, the first `rows_max` rows of them."""
 
     def __init__(self, schema: dict[str, Any], rows_max: int | None = None) -> None:

@@ -24,6 +24,8 @@ far less, all is hidden but one layer: the first one's gradient comes last, and 
 needed first. So on fast links more layers hide more. One layer hides nothing but the next batch's
 way to its GPU, a ninth of the bytes that come down and go up.
 """
+NO_LANES = {"copy_bandwidth_bytes_per_s": None, "copy_latency_s": 0.0}
+GPU = ampsim.load_cluster("p100").devices[0].model_copy(update=NO_LANES)  # copies take the links
 BANDWIDTHS = tuple(10 ** (9 + step / 3) for step in range(10))
 LAYERS = (1, 2, 4, 8, 16)
 CURVES = [
@@ -40,7 +42,8 @@ def iteration_s(layers: int, bandwidth: float | None, *, has_overlap: bool) -> f
     ends: list[float] = []
     for iterations in (2, 6):
         ways = {} if bandwidth is None else {"bandwidth_bytes_per_s": bandwidth}
-        engine = ampsim.DependencyEngine(ampsim.load_cluster("p100", workers=2, **ways))
+        cluster = ampsim.Cluster(name="gpus", devices=(GPU,) * 2, link=ampsim.Link(**ways))
+        engine = ampsim.DependencyEngine(cluster)
         study = CaseStudy(
             (1024,) * (layers + 1), batch=512, dtype="float32", has_overlap=has_overlap,
             is_numeric=False,

@@ -21,6 +21,9 @@ that another thread's operation occupies, does nothing else meanwhile: 16 thread
 two GPUs and too few for eight, which have 24 lanes beside the host's. A second copy thread hides
 latencies of a link alone, and those are short here.
 """
+NO_LANES = {"copy_bandwidth_bytes_per_s": None, "copy_latency_s": 0.0}
+GPU = ampsim.load_cluster("p100").devices[0].model_copy(update=NO_LANES)  # copies take the links
+LINK = ampsim.Link(latency_s=5e-6, bandwidth_bytes_per_s=12e9)
 POLICIES: dict[str, Any] = {
     "naive": ampsim.Naive(),
     "pooled, 1 thread": ampsim.Pooled(1),
@@ -43,9 +46,7 @@ def tables() -> dict[str, pd.DataFrame]:
     rows: list[dict[str, Any]] = []
     for name, policy in POLICIES.items():
         for gpus in (1, 2, 4, 8):
-            cluster = ampsim.load_cluster(
-                "p100", workers=gpus, latency_s=5e-6, bandwidth_bytes_per_s=12e9
-            )
+            cluster = ampsim.Cluster(name="gpus", devices=(GPU,) * gpus, link=LINK)
             engine = ampsim.DependencyEngine(cluster, policy, push_s=5e-6)
             study = CaseStudy(
                 (1024,) * 9, gpus=gpus, batch=256 * gpus, dtype="float32", is_numeric=False

@@ -38,11 +38,17 @@ from plain_loops import LOOPS
 from plain_loops.two_processes import AHEAD, MESSAGE_BYTES, TwoProcesses
 
 import ampsim
+from ampsim.calibration.machine import (
+    MATRICES,
+    ROWS,
+    MachinePoint,
+    fit_machine,
+    measure,
+    predicted_s,
+)
 from ampsim.hardware import Cluster, Device, Link
-from ampsim.hardware.route import Route
-from ampsim.study.calibration.machine_fit import fit_machine, predicted_s
-from ampsim.study.calibration.machine_points import MATRICES, ROWS, MachinePoint, measure
-from ampsim.study.leading import leading
+from ampsim.hardware.topology import Route
+from ampsim.runs.witness import leading
 
 CASES = {
     "mlp": ({"data": "synthetic"}, 10),

@@ -1,24 +1,35 @@
-"""Whether two installations of ampsim give the same numbers, to the bit.
+"""Whether two installations of ampsim give the same numbers, and write the same files, to the bit.
 
     python tests/comparison/same_numbers.py OLD NEW
-    python tests/comparison/same_numbers.py OLD NEW --only amp --only gpipe
+    python tests/comparison/same_numbers.py OLD NEW --only amp --only solvers
 
 OLD and NEW are folders that hold the package `ampsim`: checkouts, or what
-`pip install --target FOLDER` filled. Every schedule is run on a chain, a loop, a tree and a graph
-model, in both modes, on one worker and several, with free links and with links that take time, and
-with each option that changes how steps are served. Spans, transfers, updates, stashes, epochs and
-weights are compared column by column; columns that only one of the two has are named, and are no
-difference. Exit code 1 where anything differs.
+`pip install --target FOLDER` filled. There are four parts, each of which `--only` may name:
+
+* `schedules`: every schedule on a chain, a loop, a tree and a graph model, in both modes, on one
+  worker and several, with free links and with links that take time, and with each option that
+  changes how steps are served (`--only` may name a schedule, too);
+* `solvers`: every solver with each of its options, on free links, links, ports, devices whose time
+  varies; and schedules on ports, shared edges, lanes, and devices that stop and come back;
+* `dependency`: random programs on the dependency engine, under all of its policies;
+* `files`: whatever three forecasts, two runs and their charts write.
+
+Tables are compared column by column, weights array by array, files byte by byte but for hashes of
+code and times of day. Columns that only one of the two has are named, and are no difference. Exit
+code 1 where anything differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,61 +80,282 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 """Of schedules that have others than their defaults."""
 
 
-def cases() -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
-    """(model, cluster, mode, schedule, options) of every run."""
-    for model in MODELS:
-        for cluster in CLUSTERS:
+ORIGIN = '{ kind = "assumed", text = "made up" }'
+DEVICES = {
+    "plain": "flop_per_s = 1e12\n[sources]\nflop_per_s = @",
+    "jitter": "flop_per_s = 1e12\njitter_cv = 0.4\n[sources]\nflop_per_s = @\njitter_cv = @",
+    "lanes": (
+        "flop_per_s = 1e12\ndispatch_s = 2e-8\ncopy_bandwidth_bytes_per_s = 1e10\n[sources]\n"
+        "flop_per_s = @\ndispatch_s = @\ncopy_bandwidth_bytes_per_s = @"
+    ),
+}
+"""Device files of the clusters below, by name; "@" is where a number is from."""
+
+_PORTS = "[ports]\negress_bytes_per_s = 2e9\ningress_bytes_per_s = 1e9\nsource = @"
+_STOPS = (
+    '[failures]\nkind = "stop"\nmean_time_between_s = 4e-6\nmean_time_to_repair_s = 1e-6\n'
+    "source = @"
+)
+HARDWARE = {
+    "free": ("plain", ""),
+    "links": ("plain", "[link]\nlatency_s = 3e-7\nbandwidth_bytes_per_s = 2e9\nsource = @"),
+    "jitter": ("jitter", "[link]\nlatency_s = 3e-7\nsource = @"),
+    "ports": ("plain", _PORTS),
+    "ports, in turn": ("jitter", f'sharing = "first-come"\n{_PORTS}'),
+    "ring": ("plain", ""),
+    "lanes": ("lanes", "[link]\nbandwidth_bytes_per_s = 2e9\nsource = @"),
+    "stops": ("plain", _STOPS),
+    "checkpoints": (
+        "plain",
+        f'{_STOPS}\nweights = "checkpoint"\n[checkpoints]\nevery_s = 1e-6\ntakes_s = 1e-8\n'
+        "source = @",
+    ),
+}
+"""A name to the device of its workers, and what the cluster file has beside them."""
+
+SOLVERS = {
+    "sync-sgd": "SyncSGD",
+    "async-sgd": "AsyncSGD",
+    "hogwild": "Hogwild",
+    "easgd": "EASGD",
+    "async-easgd": "AsyncEASGD",
+    "ea-wild": "EAWild",
+    "sync-easgd": "SyncEASGD",
+    "ssp": "SSP",
+    "local-sgd": "LocalSGD",
+    "diloco": "DiLoCo",
+}
+"""As `SCHEDULES`."""
+
+OF_ALL_SOLVERS: list[dict[str, Any]] = [
+    {},
+    {"inner": "amp:2", "workers_per_rank": 2},
+    {"inner": "sync-sgd:2"},
+    {"inner": "sync-sgd:2", "groups": "random"},
+    {"period": 3},
+    {"compression": 0.1},
+    {"servers": 2},
+]
+"""Options that are tried with each solver that has them."""
+
+OF_ONE_SOLVER: dict[str, list[dict[str, Any]]] = {
+    "sync-sgd": [
+        {"collective": "tree"},
+        {"bucket_bytes": 500},
+        {"bucket_bytes": 500, "overlap": True},
+        {"backup_ranks": 1},
+        {"ranks_per_group": 2, "collective": "hierarchical"},
+    ],
+    "async-sgd": [{"momentum": 0.5}, {"staleness_rate": True}],
+    "easgd": [{"elastic": "worker", "moving_rate": 0.3}],
+    "ssp": [{"staleness_bound": 0}],
+    "diloco": [{"period": 2, "outer_momentum": 0.5}],
+}
+PROGRAMS = 400
+"""Random programs on the dependency engine."""
+
+COMMANDS = {
+    "forecast of a chain": (
+        "forecast mlp --set data=synthetic --set hidden=16 --schedule sequential,pipeline,1f1b,amp "
+        "--max-active-keys 2,4 --workers 4 --instances 1500 --target 0.9 --max-epochs 3 --repeats 2"
+    ),
+    "forecast of a loop on links": (
+        "forecast rnn --set hidden=8 --workers 4 --latency-s 1e-7 --instances 3000 --target 0.2 "
+        "--max-epochs 2 --schedule pipeline,amp,amp-budget"
+    ),
+    "forecast of solvers": (
+        "forecast mlp --set data=synthetic --set hidden=16 --schedule sync-sgd,easgd,diloco,amp "
+        "--ranks 2 --workers 4 --instances 1500 --target 0.9 --max-epochs 2 --validate-every 700"
+    ),
+    "run": "run rnn --set hidden=8 --workers 4 --instances 2000 --epochs 2 --schedule amp",
+    "run in sleep": (
+        "run ggnn --set data=synthetic --set hidden=12 --mode sleep --workers 3 --instances 20"
+    ),
+    "chart": "gantt rnn --set hidden=8 --workers 4 --instances 1000 --schedule pipeline,amp",
+}
+"""What writes files, by what it is called."""
+
+CHARTS = ("svg", "html", "json")
+
+
+def found_in(part: str, make: Any) -> Any:
+    """What `make` gives, or in what words it was refused."""
+    import ampsim
+
+    try:
+        return make()
+    except ampsim.errors.AmpsimError as error:
+        return {"error": str(error), "part": part}
+
+
+def schedule_cases() -> Iterator[tuple[str, Any]]:
+    """(name, hashes) of every run of a schedule."""
+    import ampsim
+
+    for model, (settings, instances) in MODELS.items():
+        for place, (workers, link) in CLUSTERS.items():
+            cluster = ampsim.load_cluster(
+                "cpu-core" if "cores" in place else "tflops-1", workers=workers, **link
+            )
             for mode in ("numeric", "sleep"):
-                for schedule in SCHEDULES:
-                    for options in OPTIONS.get(schedule, [{}]):
-                        yield model, cluster, mode, schedule, options
+                for schedule, options in _schedules():
+                    name = f"{model}, {place}, {mode}, {schedule} {options}"
+                    job = (model, settings, instances, cluster, mode)
+                    yield schedule, (name, lambda s=schedule, o=options, job=job: _run(*job, s, o))
+
+
+def _schedules() -> Iterator[tuple[str, dict[str, Any]]]:
+    for schedule in SCHEDULES:
+        for options in OPTIONS.get(schedule, [{}]):
+            yield schedule, options
+
+
+def _run(
+    model: str, settings: dict[str, Any], instances: int, cluster: Any, mode: Any, *method: Any
+) -> dict[str, str]:
+    import ampsim
+
+    name, options = method
+    made = getattr(ampsim, {**SCHEDULES, **SOLVERS}[name])(**options)
+    result = ampsim.simulate(
+        ampsim.load_model(model, **settings),
+        cluster,
+        made,
+        epochs=2,
+        seed=1,
+        mode=mode,
+        instances=instances,
+    )
+    return hashes(result)
+
+
+def solver_cases() -> Iterator[tuple[str, Any]]:
+    """(solver, (name, run)) of every run on the clusters of `HARDWARE`."""
+    import ampsim
+
+    settings, _instances = MODELS["mlp"]
+    with tempfile.TemporaryDirectory() as folder:
+        for hardware in HARDWARE:
+            path = _cluster_file(hardware, Path(folder))
+            topology = "ring" if hardware == "ring" else None
+            link: dict[str, Any] = (
+                {"latency_s": 1e-7, "bandwidth_bytes_per_s": 2e9} if topology else {}
+            )
+            cluster = ampsim.load_cluster(str(path), topology=topology, **link)
+            methods = [(one, how) for one in SOLVERS for how in _options_of(one)]
+            for method, options in [*methods, *_schedules()]:
+                for mode in ("numeric", "sleep"):
+                    name = f"mlp on {hardware}, {mode}, {method} {options}"
+                    job = ("mlp", settings, 600, cluster, mode, method, options)
+                    yield method, (name, lambda job=job: _run(*job))
+
+
+def _options_of(solver: str) -> Iterator[dict[str, Any]]:
+    import ampsim
+
+    known = inspect.signature(getattr(ampsim, SOLVERS[solver])).parameters
+    for options in [*OF_ALL_SOLVERS, *OF_ONE_SOLVER.get(solver, [])]:
+        if set(options) <= set(known):
+            yield {"ranks": 2 if "inner" in options else 4, **options}
+
+
+def _cluster_file(hardware: str, folder: Path) -> Path:
+    device, rest = HARDWARE[hardware]
+    (folder / f"device-{device}.toml").write_text(DEVICES[device].replace("@", ORIGIN))
+    path = folder / f"{hardware.replace(', ', '-').replace(' ', '-')}.toml"
+    here = f'[[device]]\nfile = "device-{device}.toml"\ncount = 6\n'
+    keys, tables = rest.split("\n", 1) if rest.startswith("sharing") else ("", rest)
+    path.write_text(f"{keys}\n{here}\n{tables}\n".replace("@", ORIGIN))
+    return path
+
+
+def program_cases() -> Iterator[tuple[str, Any]]:
+    """(policy, (name, run)) of random programs on the dependency engine."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "property"))
+    from dependency_programs import Program
+
+    def run(seed: int) -> dict[str, str]:
+        result = Program(seed).run()
+        found = {"makespan_s": repr(result.makespan_s)}
+        for table in ("operations", "transfers", "critical_path", "pushes", "memory"):
+            found |= _columns(table, getattr(result, table))
+        return found
+
+    for seed in range(PROGRAMS):
+        yield "dependency", (f"program {seed}", lambda seed=seed: run(seed))
+
+
+def file_cases() -> Iterator[tuple[str, Any]]:
+    """(command, (name, run)) of what writes files."""
+    for what, command in COMMANDS.items():
+        if what == "chart":
+            for suffix in CHARTS:
+                words = [*command.split(), "--out", f"chart.{suffix}"]
+                yield "files", (f"chart as {suffix}", lambda words=words: _files(words))
+        else:
+            words = [*command.split(), "--out", "made", "--json", "rows.json", "--quiet"]
+            yield "files", (what, lambda words=words: _files(words))
+
+
+def _files(words: list[str]) -> dict[str, str]:
+    """A hash of each file that a command writes, and of what it prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ampsim", *words], cwd=folder, capture_output=True, check=False
+        )
+        found = {"printed": _hash(ended.stdout), "exit": str(ended.returncode)}
+        assert ended.returncode == 0, ended.stderr.decode()
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                found[str(path.relative_to(folder))] = _hash(path.read_bytes())
+    return found
+
+
+def _hash(content: bytes) -> str:
+    """Of a file, without hashes of code and inputs, and times of day."""
+    plain = re.sub(rb"\b[0-9a-f]{12,64}\b", b"HASH", content)
+    plain = re.sub(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+\d\d:\d\d)?", b"TIME", plain)
+    return hashlib.sha256(plain).hexdigest()
+
+
+PARTS = {
+    "schedules": schedule_cases,
+    "solvers": solver_cases,
+    "dependency": program_cases,
+    "files": file_cases,
+}
 
 
 def dump(only: list[str]) -> None:
-    """Print, a line a run, what there is to compare: a hash of each column, or why it failed."""
-    import ampsim
-
-    for model, cluster, mode, schedule, options in cases():
-        if only and schedule not in only:
-            continue
-        settings, instances = MODELS[model]
-        workers, link = CLUSTERS[cluster]
-        device = "cpu-core" if "cores" in cluster else "tflops-1"
-        try:
-            made = getattr(ampsim, SCHEDULES[schedule])(**options)
-            result = ampsim.simulate(
-                ampsim.load_model(model, **settings),
-                ampsim.load_cluster(device, workers=workers, **link),
-                made,
-                epochs=2,
-                seed=1,
-                mode=mode,  # pyright: ignore[reportArgumentType]  # one of the two
-                instances=instances,
-            )
-        except ampsim.errors.AmpsimError as error:
-            found: Any = {"error": str(error)}
-        else:
-            found = hashes(result)
-        name = f"{model}, {cluster}, {mode}, {schedule} {options}"
-        print(json.dumps([name, found]), flush=True)
+    """Print, a line a case, what there is to compare: a hash of each column, or why it failed."""
+    for part, cases in PARTS.items():
+        for method, (name, make) in cases():
+            if not only or part in only or method in only:
+                print(json.dumps([name, found_in(part, make)]), flush=True)
 
 
 def hashes(result: Any) -> dict[str, str]:
     """A hash of each column of each table, and of each weight."""
     found: dict[str, str] = {}
-    for table in ("spans", "transfers", "updates", "stashes", "epochs", "staleness"):
-        frame = getattr(result, table)
-        for column in frame:
-            values = frame[column]
-            is_text = values.dtype.kind not in "biuf"
-            content = (
-                "\n".join(map(str, values)).encode() if is_text else values.to_numpy().tobytes()
-            )
-            found[f"{table}.{column}"] = hashlib.sha256(content).hexdigest()
+    for table in (
+        "spans", "transfers", "updates", "stashes", "epochs", "staleness", "exchanges",
+        "collectives", "outages", "memory", "critical_path",
+    ):  # fmt: skip
+        found |= _columns(table, getattr(result, table))
     for name, array in result.model.parameters().items():
         found[f"weights.{name}"] = hashlib.sha256(array.tobytes()).hexdigest()
     for number in ("makespan_s", "train_per_s", "utilisation", "staleness_mean", "messages"):
         found[number] = repr(getattr(result, number))
+    return found
+
+
+def _columns(table: str, frame: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for column in frame:
+        values = frame[column]
+        is_text = values.dtype.kind not in "biuf"
+        content = "\n".join(map(str, values)).encode() if is_text else values.to_numpy().tobytes()
+        found[f"{table}.{column}"] = hashlib.sha256(content).hexdigest()
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import ampsim
 from ampsim.data_parallel import SOLVERS, Sparsified
 from ampsim.hardware import Cluster, Device, Link
-from ampsim.hardware.cluster import Route
+from ampsim.hardware.topology import Route
 from ampsim.ir import Graph
 from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import OPTIMIZERS

@@ -11,7 +11,7 @@ import pytest
 import ampsim
 from ampsim.dependency import Arrays, CaseStudy, fullc_backward, fullc_forward, loss_gradient
 from ampsim.hardware import FREE_LINK, HOST, Cluster, Device, Link
-from ampsim.hardware.cluster import Route
+from ampsim.hardware.topology import Route
 
 POLICIES = [ampsim.Naive(), ampsim.Pooled(2), ampsim.PerDevice(), ampsim.PerDevice(1, 2)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ampsim.study.calibration.least_squares import SingularFit, least_squares, student_quantile
+from ampsim.calibration.least_squares import SingularFit, least_squares, student_quantile
 
 FREE = [(-100.0, 100.0), (-100.0, 100.0)]
 

@@ -11,6 +11,7 @@ import pytest
 from ampsim.clock import SimClock
 from ampsim.hardware import Cluster, Device, Ports, Share, Way
 from ampsim.machine import Fabric, max_min
+from ampsim.machine.channel import Transfers
 from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.max_min import Capacity, Flow, shares_of
 from ampsim.trace import START, Recorder
@@ -166,7 +167,7 @@ def simulated(case: Case, sendings: list[Sending]) -> list[Fraction]:
 def fabric_ends(case: Case, sendings: list[Sending], latency_s: float) -> Recorder:
     clock = SimClock()
     recorder = Recorder(["a", "b"], 2)
-    fair = FairShares(clock, recorder, lambda: None)
+    fair = FairShares(clock, Transfers(recorder), lambda: None)
     channels = [
         FairChannel(
             fair,
@@ -219,7 +220,7 @@ def test_time_ends_with_the_last_arrival():
         sendings = random_sendings(case, seed)
         clock = SimClock()
         recorder = Recorder(["a", "b"], 2)
-        fair = FairShares(clock, recorder, lambda: None)
+        fair = FairShares(clock, Transfers(recorder), lambda: None)
         channels = [
             FairChannel(
                 fair, Way(0.0, tuple(Share((e,), case.capacities[e]) for e in crossed)), (0, 1)

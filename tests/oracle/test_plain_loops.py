@@ -7,7 +7,7 @@ import pytest
 from plain_loops import LOOPS
 
 from ampsim import Sequential, load_cluster, load_model, simulate
-from ampsim.study.leading import leading
+from ampsim.runs.witness import leading
 
 CONFIG = {
     "mlp": {"data": "synthetic"},

@@ -8,7 +8,7 @@ import pytest
 
 from ampsim import Amp, OneFOneB, Sequential, SyncSGD, load_cluster, load_model, simulate
 from ampsim.errors import OptionError
-from ampsim.study.cc_ratio import cc_ratio
+from ampsim.forecasting.forecast import cc_ratio
 
 PUBLISHED: dict[str, tuple[int, float, float]] = {
     "alexnet": (60_965_224, 0.724e9, 0.01),

@@ -11,10 +11,10 @@ from solver_cases import Link, cluster, model, solver, weights
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
-from ampsim.data_parallel.drawn_groups import blocks_of
+from ampsim.data_parallel.inside import blocks_of
 from ampsim.errors import AmpsimError
-from ampsim.study.run_dir import write_run
-from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.runs.folder import run_to_keep, write_run
+from ampsim.study.simulation import RunOptions
 
 SLOW = Link(latency_s=1e-7, bandwidth_bytes_per_s=1e8)
 SPEEDS = [1e9, 2.3e9, 0.4e9, 1.7e9, 5e8, 1.1e9, 0.9e9, 3e9]

@@ -12,7 +12,7 @@ from solver_cases import Link, cluster, model
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.hardware import Cluster
-from ampsim.hardware.cluster import Route
+from ampsim.hardware.topology import Route
 
 NEAR_S, NEAR, FAR_S, FAR = 1e-6, 1e9, 5e-6, 1e8
 BYTES = 8 * 8  # of a linear node of 3 x 2 weights and 2 biases in float64

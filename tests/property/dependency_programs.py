@@ -9,7 +9,7 @@ from typing import Any
 
 import ampsim
 from ampsim.dependency import EngineResult
-from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware import Cluster, Device, Event, HostPorts, Link, Ports, Topology
 
 DEVICE = Device(name="device", flop_per_s=1e12)
 SLOW = Device(name="slow", flop_per_s=3e11, step_overhead_s=2e-12, jitter_cv=0.3)
@@ -20,12 +20,48 @@ LINKS = (
     Link(bandwidth_bytes_per_s=1e12),
     Link(latency_s=2e-12, bandwidth_bytes_per_s=5e11),
 )
-CLUSTERS = [
-    Cluster(name=f"{count}-{index}", devices=(device,) * count, link=link)
-    for count in (1, 2, 3)
-    for index, link in enumerate(LINKS)
-    for device in (DEVICE, SLOW)
-]
+COPYING = Device(
+    name="copying", flop_per_s=1e12, copy_bandwidth_bytes_per_s=7e11, copy_latency_s=1e-12
+)
+ISSUING = COPYING.model_copy(update={"name": "issuing", "dispatch_s": 1e-12})
+EDGES: dict[str, Any] = {"latency_s": 1e-12, "bandwidth_bytes_per_s": 4e11}
+PORTS = Ports(egress_bytes_per_s=6e11, host=HostPorts(ingress_bytes_per_s=9e11))
+SHARED: tuple[dict[str, Any], ...] = (
+    {"ports": PORTS},
+    {"ports": PORTS, "link": LINKS[3]},
+    {"topology": Topology(kind="ring", **EDGES), "link": LINKS[3]},
+    {"topology": Topology(kind="star", **EDGES), "ports": PORTS},
+)
+FABRICS: tuple[dict[str, Any], ...] = (
+    *({"link": link} for link in LINKS),
+    *({**one, "sharing": sharing} for one in SHARED for sharing in ("fair", "first-come")),
+)
+ROUNDING_S = 1e-17
+DEVICES = ((DEVICE,), (SLOW,), (COPYING,), (COPYING, DEVICE), (ISSUING, SLOW, DEVICE))
+"""Those of the first workers, in turn."""
+
+EVENTS: tuple[tuple[Event, ...], ...] = (
+    (),
+    (Event(kind="pause", worker=0, from_s=1e-11, until_s=3e-11),),
+    (
+        Event(kind="slow", worker=0, from_s=4e-12, until_s=2e-11, factor=3.0),
+        Event(kind="stop", worker=0, from_s=1.5e-11, until_s=1.8e-11),
+        Event(kind="pause", worker=0, from_s=4e-11, until_s=1e-9),
+    ),
+)
+"""What befalls the first worker; the last of them begins while most programs still run."""
+
+
+def cluster_of(chosen: random.Random, *, is_steady: bool) -> Cluster:
+    """Any number and kind of devices on any fabric; without jitter and events where `is_steady`."""
+    count, devices = chosen.randint(1, 3), chosen.choice(DEVICES)
+    fabric, events = chosen.choice(FABRICS), chosen.choice(EVENTS)
+    if "topology" in fabric:
+        count = 3
+    if is_steady:
+        devices, events = tuple(one for one in devices if not one.jitter_cv) or (DEVICE,), ()
+    of_workers = tuple(devices[worker % len(devices)] for worker in range(count))
+    return Cluster(name="random", devices=of_workers, events=events, **fabric)
 
 
 def policy_of(chosen: random.Random) -> Any:
@@ -81,11 +117,9 @@ class Program:
     def _engine(self) -> Any:
         chosen = self.random
         policy = policy_of(chosen)
-        clusters = CLUSTERS
-        if getattr(policy, "threads", 1) > 1 and policy.name == "per-device":
-            clusters = [one for one in CLUSTERS if not one.devices[0].jitter_cv]
+        has_threads = getattr(policy, "threads", 1) > 1 and policy.name == "per-device"
         return ampsim.DependencyEngine(
-            clusters[chosen.randrange(len(clusters))],
+            cluster_of(chosen, is_steady=has_threads),
             policy,
             host=chosen.choice((None, HOST)),
             push_s=chosen.choice((0.0, 0.0, 1e-12, 4e-12)),
@@ -165,8 +199,41 @@ def conflicts(result: EngineResult) -> list[tuple[int, int]]:
     return found
 
 
+def check_path(result: EngineResult) -> None:
+    """The critical path joins from 0 to the end, and is that of the operations' own table.
+
+    What made an operation ready is followed back from the last one until a push did: from then on,
+    the path has the work of just these operations, each at its own time.
+    """
+    path, table = result.critical_path, result.operations
+    if not len(path):
+        assert not result.makespan_s
+        return
+    assert path["start_s"].iloc[1:].tolist() == path["end_s"].iloc[:-1].tolist()
+    assert (path["start_s"].iloc[0], path["end_s"].iloc[-1]) == (0.0, result.makespan_s)
+    number, chain = int(path["operation"].iloc[-1]), list[int]()
+    while number >= 0 and path["kind"].iloc[-1] != "push":
+        chain.append(number)
+        number = int(table["waited_for"].iloc[number])
+    sent = result.transfers.drop_duplicates("operation", keep="last").set_index("operation")
+    works = path[path["kind"].isin(("compute", "transfer"))]
+    for one in chain:
+        row: Any = sent.loc[one] if one in sent.index else table.loc[one]
+        if row["end_s"] > row["start_s"]:
+            own = works[works["operation"] == one]
+            times = own["start_s"].tolist() + own["end_s"].tolist()
+            assert len(own) == 1, f"operation {one} is not on the path"
+            assert abs(times[0] - row["start_s"]) + abs(times[1] - row["end_s"]) < ROUNDING_S, one
+    if chain:
+        later = path[path["start_s"] >= table["pushed_s"].iloc[chain[-1]]]
+        assert set(later["operation"][later["kind"] != "push"]) <= set(chain)
+
+
 def check(seed: int) -> None:
-    """One program comes to what it comes to in push order, and no conflicting pair overlaps."""
+    """One program comes to what it comes to in push order, and no conflicting pair overlaps.
+
+    Time ends with its last operation.
+    """
     program = Program(seed)
     result = program.run()
     assert program.values == program.in_push_order(result), seed
@@ -179,7 +246,5 @@ def check(seed: int) -> None:
     assert sorted(top) == sorted(set(top)), seed
     for number, variable in enumerate(program.variables):
         assert variable.version == sum(number in use.mutates for use in result.uses), seed
-    path = result.critical_path
-    assert path["start_s"].iloc[1:].tolist() == path["end_s"].iloc[:-1].tolist(), seed
-    if len(path):
-        assert (path["start_s"].iloc[0], path["end_s"].iloc[-1]) == (0.0, result.makespan_s), seed
+    assert program.engine.now_s == result.makespan_s, f"{seed}: time went on for nothing"
+    check_path(result)

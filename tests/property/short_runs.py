@@ -12,7 +12,7 @@ import numpy as np
 
 from ampsim import load_model, simulate
 from ampsim.hardware import HOST, Cluster, Device, Link
-from ampsim.hardware.cluster import Route
+from ampsim.hardware.topology import Route
 from ampsim.ir import Graph
 from ampsim.model_parallel import SCHEDULES, needs_chain
 

@@ -167,7 +167,7 @@ def test_without_backup_ranks_all_is_as_it_was():
         ({"backup_ranks": 3}, "backup_ranks must be below the ranks, got 3 of 3; take fewer"),
         ({"backup_ranks": -1}, "backup_ranks must be a whole number >= 1, got -1"),
         ({"backup_ranks": 1, "overlap": True}, "overlap adds up gradients of which nobody knows"),
-        ({"backup_ranks": 1, "workers_per_rank": 2}, "a rank is called off on one worker, not on"),
+        ({"backup_ranks": 1, "workers_per_rank": 2}, "a rank is cancelled on one worker, not on"),
     ],
 )
 def test_backup_ranks_that_cannot_be_are_refused_in_one_line(options, said):

@@ -19,7 +19,7 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Link
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.trace import START
-from ampsim.trace.causes import record_of
+from ampsim.trace.kinds import record_of
 
 SETTINGS = settings(max_examples=15, deadline=None)
 

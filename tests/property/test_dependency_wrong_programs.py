@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dependency_programs import CLUSTERS, policy_of
+from dependency_programs import DEVICE, policy_of
 
 import ampsim
 from ampsim.dependency import Arrays, CaseStudy, Random, Workspace, fullc_forward, loss_gradient
 from ampsim.errors import AmpsimError
+from ampsim.hardware import Cluster
 
 PROGRAMS = 500
+CLUSTER = Cluster(name="one", devices=(DEVICE,))
 JUNK: list[Any] = [
     None, True, -1, 0, 1, 7, 1.5, -0.5, math.nan, math.inf, 10**40, 1j, "", "host", "A", b"x",
     [], [1], (None,), {}, {1: 2}, set(), object(), int, len, np.zeros(3), np.float32(2), "\n",
@@ -51,14 +53,14 @@ class Wrong:
         junk_s = self.perhaps(0.0, 0.1)
         self.attempt(lambda: self.make(junk_s))
         if self.engine is None:
-            self.engine = ampsim.DependencyEngine(CLUSTERS[0])
-        other = ampsim.DependencyEngine(CLUSTERS[0])
+            self.engine = ampsim.DependencyEngine(CLUSTER)
+        other = ampsim.DependencyEngine(CLUSTER)
         self.variables: list[Any] = [self.engine.new_variable() for _ in range(4)]
         self.variables.append(other.new_variable("foreign"))
 
     def make(self, push_s: Any) -> None:
         self.engine = ampsim.DependencyEngine(
-            self.perhaps(CLUSTERS[0], 0.1), self.perhaps(policy_of(self.random), 0.1), push_s=push_s
+            self.perhaps(CLUSTER, 0.1), self.perhaps(policy_of(self.random), 0.1), push_s=push_s
         )
 
     def perhaps(self, value: Any, chance: float = 0.15) -> Any:

@@ -21,7 +21,7 @@ from short_runs import (
 from ampsim import simulate
 from ampsim.errors import OptionError
 from ampsim.model_parallel import needs_chain
-from ampsim.trace.causes import record_of
+from ampsim.trace.kinds import record_of
 
 ROUNDING = 1 + 1e-9
 

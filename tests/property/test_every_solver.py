@@ -194,14 +194,17 @@ def test_a_pipeline_inside_sync_sgd_is_a_batch_of_all():
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("name", ["async-sgd", "easgd", "ea-wild"])
-def test_several_servers_share_the_weights(name, servers):
+@pytest.mark.parametrize("name", [one for one, made in SOLVERS.items() if hasattr(made, "servers")])
+def test_several_servers_share_the_weights_and_each_merges_what_came_to_it(name, servers):
     hosts = cluster([*SPEEDS, 1e9], link=SLOW)
     made = solver(name, ranks=3, servers=servers)
     result = ampsim.simulate(model(33, 3, layers=2), hosts, made, epochs=2, counts_memory=True)
     peak = result.peak_memory.set_index("worker")["weights"]
     assert peak.iloc[3 : 3 + servers].sum() == 8 * (3 * 3 + 3 + 3 * 2 + 2)
     assert (peak.iloc[3 : 3 + servers] > 0).all()
+    path = result.critical_path
+    assert path["end_s"].iloc[-1] == result.makespan_s
+    assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
 
 
 @pytest.mark.parametrize("name", CASES)

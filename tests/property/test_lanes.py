@@ -14,7 +14,7 @@ from ampsim.hardware import Cluster, Device, Link, MemoryRemedy
 from ampsim.model_parallel import SCHEDULES
 from ampsim.study import Simulation
 from ampsim.trace import LANES
-from ampsim.trace.causes import record_of
+from ampsim.trace.kinds import record_of
 
 STAGES = 4
 COSTS = ((4, 6, 1), (3, 5, 2), (5, 8, 1), (2, 3, 1))

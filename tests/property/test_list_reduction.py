@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ampsim.data import ListReduction, Operation, Split, reduce_list
+from ampsim.data import ListOperation, ListReduction, Split, reduce_list
 
 every_split = pytest.mark.parametrize("split", ["train", "valid"])
 seeds = st.integers(0, 2**40)
@@ -32,10 +32,10 @@ def test_a_label_is_what_the_paper_writes_in_python_unless_it_is_a_half(digits: 
     """In floating point, and the same at halves that it represents exactly."""
     odd = digits[1::2] or [0]
     results = {
-        Operation.MEAN: float(np.mean(digits)),
-        Operation.ALTERNATING: float(np.mean(digits[0::2]) - np.mean(odd)),
-        Operation.RANGE: max(digits) - min(digits),
-        Operation.LENGTH: len(digits),
+        ListOperation.MEAN: float(np.mean(digits)),
+        ListOperation.ALTERNATING: float(np.mean(digits[0::2]) - np.mean(odd)),
+        ListOperation.RANGE: max(digits) - min(digits),
+        ListOperation.LENGTH: len(digits),
     }
     for operation, result in results.items():
         near_half = abs(result % 1 - 0.5) < 1e-9 and result % 1 != 0.5
@@ -50,7 +50,7 @@ def test_a_list_is_an_operation_then_digits_then_padding(seed: int, count: int) 
     assert lists.tokens.dtype == np.int8
     place = np.arange(10)
     inside = (place >= 1) & (place < lists.length[:, None])
-    assert np.isin(lists.tokens[:, 0], list(Operation)).all()
+    assert np.isin(lists.tokens[:, 0], list(ListOperation)).all()
     assert ((lists.tokens[inside] >= 0) & (lists.tokens[inside] <= 9)).all()
     assert (lists.tokens[place >= lists.length[:, None]] == -1).all()
     assert ((lists.length >= 2) & (lists.length <= 10)).all()

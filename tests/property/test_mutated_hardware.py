@@ -132,9 +132,9 @@ def told_in_a_line(error: AmpsimError, text: str, known: set[str]) -> None:
         return
     said = said.removeprefix("spoilt.toml: ")
     is_other_kind = said == "expected a device file, got a cluster file"
-    first = re.match(r"""(?:unknown|missing) key ['"]|(\w+)""", said)
+    first = re.match(r"""(?:unknown|missing) key ['"]|a key must be text|['"]|(\w+)""", said)
     assert first is not None, said
-    assert not table or is_other_kind or first[1] in {None, *known}, said
+    assert not table or is_other_kind or first[1] in {None, *known, *table}, said
 
 
 def plain(value: Any) -> Any:

@@ -8,8 +8,10 @@ import pytest
 from solver_cases import cluster, model, solver
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.hardware.topology import Ports
-from ampsim.trace.causes import record_of
+from ampsim.runs.run import from_plain, run_of, to_plain
+from ampsim.trace.kinds import record_of
 
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]
 
@@ -44,3 +46,49 @@ def test_a_run_that_is_cut_while_one_message_overtakes_another_has_a_critical_pa
         causes = [record_of(int(cause)) for cause in result.spans["cause"]]
         numbers = [number for table, number in causes if table == "transfer"]
         assert max(numbers) < len(result.transfers)
+
+
+def with_period(name: str, period: int) -> ampsim.Result:
+    """Seven batches for three ranks of unlike speeds, with weights exchanged every so many."""
+    hosts, chosen = cluster(SPEEDS), solver(name, ranks=3, period=period)
+    return ampsim.simulate(model(21, 3), hosts, chosen)
+
+
+PERIODIC = [name for name in SOLVERS if "period" in SOLVERS[name].__dataclass_fields__]
+
+
+@pytest.mark.parametrize("name", PERIODIC)
+def test_ranks_whose_period_is_longer_than_the_run_are_said_to_have_met_nobody(name):
+    result = with_period(name, 50)
+    assert result.exchanges.empty
+    assert result.never_met == (
+        "ranks never exchanged, as the run ended before a period of 50 steps; take a shorter period"
+    )
+    assert from_plain(to_plain(run_of(result))).never_met == result.never_met
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_of_ranks_that_exchanged_nothing_is_said(name):
+    assert with_period(name, 1).never_met == ""
+
+
+def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():
+    hosts = cluster([1e9, 1e6, 1e9, 1e10])
+    result = ampsim.simulate(model(21, 3), hosts, ampsim.AsyncEASGD(ranks=3, period=2))
+    assert set(result.exchanges["rank"]) == {0, 2}
+    assert result.never_met.startswith("rank 1 never exchanged, as the run ended before a period")
+    amp = ampsim.LocalSGD(ranks=2, inner=ampsim.Amp(2), period=50)
+    assert ampsim.simulate(model(21, 3), hosts, amp).never_met == ""  # they meet as an epoch ends
+
+
+def test_a_schedule_has_nobody_to_meet():
+    assert ampsim.simulate(model(21, 3), cluster(SPEEDS), ampsim.Amp(2)).never_met == ""
+
+
+def test_tables_say_which_ranks_met_nobody():
+    rows = ampsim.forecast(
+        model(21, 3), cluster([1e9] * 4), [ampsim.Sequential(), ampsim.LocalSGD(period=50)],
+        max_epochs=2, target=1e-9,
+    ).table  # fmt: skip
+    assert "exchanged" not in rows["note"].iloc[0]
+    assert "; ranks never exchanged, as the run ended before" in rows["note"].iloc[1]

@@ -20,9 +20,9 @@ import ampsim
 from ampsim.clock import WallClock
 from ampsim.data_parallel import SOLVERS, name_of
 from ampsim.errors import AmpsimError
+from ampsim.forecasting.forecast import counts_of
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
-from ampsim.study.copies import counts_of
 from ampsim.study.learning_rates import averaged
 from ampsim.study.schedule_names import labels_of, schedules_of
 

@@ -13,7 +13,7 @@ from short_runs import schedule_of
 import ampsim
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.model_parallel import SCHEDULES
-from ampsim.trace.causes import record_of
+from ampsim.trace.kinds import record_of
 
 STAGES = 4
 COSTS = ((4, 6, 1), (3, 5, 2), (5, 8, 1), (2, 3, 1))

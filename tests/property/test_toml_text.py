@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampsim.toml_text import to_toml
+from ampsim.text import to_toml
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 PLAIN = st.one_of(TEXT, st.integers(), st.floats(allow_nan=False), st.booleans())

@@ -2,12 +2,16 @@
 
     python tests/robustness/kill_at_random.py --each 100 --seed 0
     python tests/robustness/kill_at_random.py --each 5 --command report --signal KILL
+    python tests/robustness/kill_at_random.py --each 0 --pairs 200
 
 Each of `forecast`, `run`, `report` and `gantt` is started in a folder of its own, with two
 processes where it makes several runs, and gets each of the signals INT, TERM, KILL and QUIT so many
 times; a Ctrl-C goes to the whole group of processes, as a terminal sends it, the others to the
-first alone. A fault is
+first alone. A pair is two SIGTERM or two SIGINT of which the second comes up to 50 ms after the
+first, as `timeout` sends them; in every other pair the first comes while the last run is sent.
+A fault is
 
+* a command that does not end,
 * a process of it that is there two seconds later,
 * a file that is seen but is not whole, or an output folder that is left empty,
 * a hidden temporary file, unless the process had no chance to remove it,
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import hashlib
 import json
 import os
@@ -32,13 +37,26 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 SIGNALS = ("INT", "TERM", "KILL", "QUIT")
 GOOD_ORDER = ("INT", "TERM")
 GRACE_S = 2.0
 """Seconds until no process may be left; those of this machine that others take come on top."""
+HANG_S = 300.0
+"""Seconds after a signal in which a command must end (chosen: a page takes five, on a machine that
+others take a minute)."""
+
+SAY_EVERY = 10
+
+GAP_S = 0.05
+"""Most between the two signals of a pair."""
+
+SENT_BYTES = 100_000
+"""What the parent has read when a run is surely being sent to it."""
 
 _MODEL = ("--set", "hidden=8", "--instances", "300", "--seed", "1")
 _RECIPE = """
@@ -70,8 +88,21 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "report": ("report", "./recipe", "--jobs", "2", "--out", "."),
     "gantt": ("gantt", "rnn", *_MODEL, "--schedule", "sequential,amp", "--out", "out/g.json"),
 }  # fmt: skip
-STORES = {"forecast": "out/.runs", "report": "recipe/.runs"}
+PAIRED = "two processes"
+"""A command whose two runs, each of a process of its own, take a moment to send."""
+
+WORDS = {
+    **COMMANDS,
+    PAIRED: (
+        "forecast", "rnn", "--set", "hidden=8", "--instances", "100", "--mode", "sleep",
+        "--schedule", "sequential,amp", "--jobs", "2", "--out", "out",
+    ),
+}  # fmt: skip
+STORES = {"forecast": "out/.runs", PAIRED: "out/.runs", "report": "recipe/.runs"}
 """Where a command keeps its finished runs."""
+
+Signalling: TypeAlias = Callable[["subprocess.Popen[str]"], None]
+"""What sends signals to a command that has just been started."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +113,7 @@ class Ended:
     err: str
     took_s: float
     left: tuple[int, ...] = ()
+    is_hung: bool = False
 
 
 def main() -> int:
@@ -96,20 +128,43 @@ def main() -> int:
             for number in range(chosen.each):
                 after_s = random_.uniform(0.0, 1.05 * whole.took_s)
                 is_resumed = number % chosen.resume_every == 0
-                how, faults = kill_one(command, name, after_s, is_resumed)
+                how, faults = kill_one(command, name, _once(name, after_s), is_resumed)
                 counts[command, name, how] += 1
                 faulty += bool(faults)
                 for fault in faults:
                     print(f"FAULT {command} {name} after {after_s:.3f} s: {fault}", flush=True)
+    faulty += _pairs(chosen.pairs, random_, counts) if chosen.pairs else 0
     for (command, name, how), count in sorted(counts.items()):
-        print(f"{command:10}{name:6}{how:14}{count:6}")
+        print(f"{command:16}{name:12}{how:14}{count:6}")
     print(f"{sum(counts.values())} kills, {faulty} with a fault")
     return 1 if faulty else 0
+
+
+def _pairs(
+    pairs: int, random_: random.Random, counts: collections.Counter[tuple[str, str, str]]
+) -> int:
+    """Send pairs of signals, tell each fault, and return how many pairs had one."""
+    whole_s, faulty = whole_of(PAIRED).took_s, 0
+    for number in range(pairs):
+        name = GOOD_ORDER[number // 2 % 2]
+        after_s, gap_s = random_.uniform(0.0, whole_s), random_.uniform(0.0, GAP_S)
+        is_aimed = number % 2 == 0
+        wait = _until_the_last_is_sent if is_aimed else _after(after_s)
+        how, faults = kill_one(PAIRED, name, _twice(name, wait, gap_s), is_resumed=number % 20 == 0)
+        counts[PAIRED, f"2 {name}{' send' if is_aimed else ''}", how] += 1
+        if number % SAY_EVERY == SAY_EVERY - 1:
+            sys.stderr.write(f"{number + 1} pairs, {faulty} with a fault\n")
+        faulty += bool(faults)
+        for fault in faults:
+            moment = "while the last is sent" if is_aimed else f"after {after_s:.3f} s"
+            print(f"FAULT {PAIRED} 2 {name} {moment}, {gap_s:.3f} s apart: {fault}", flush=True)
+    return faulty
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--each", type=int, default=10, help="kills of each command and signal")
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of signals")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--command", choices=list(COMMANDS), action="append")
     parser.add_argument("--signal", choices=SIGNALS, action="append")
@@ -122,17 +177,19 @@ def _arguments() -> argparse.Namespace:
 def whole_of(command: str) -> Ended:
     """How the command ends that nobody kills."""
     with _folder() as place:
-        ended = _killed(command, Path(place), None, 0.0)
+        ended = _killed(command, Path(place), None)
         assert ended.code == 0, ended.err
         assert not list(faults_of_files(command, Path(place), "whole")), "not whole by itself"
         return ended
 
 
-def kill_one(command: str, name: str, after_s: float, is_resumed: bool) -> tuple[str, list[str]]:
-    """Kill a command after some seconds; return how it ended in a word, and all faults."""
+def kill_one(command: str, name: str, send: Signalling, is_resumed: bool) -> tuple[str, list[str]]:
+    """Kill a command by `send`; return how it ended in a word, and all faults."""
     with _folder() as folder:
         place = Path(folder)
-        ended = _killed(command, place, name, after_s)
+        ended = _killed(command, place, send)
+        if ended.is_hung:
+            return "hung", [f"has not ended {HANG_S:g} s later"]
         how = _how(ended, name)
         faults = [f"process {one} is left" for one in ended.left]
         if how == "wrong":
@@ -145,21 +202,81 @@ def kill_one(command: str, name: str, after_s: float, is_resumed: bool) -> tuple
         return how, faults
 
 
-def _killed(command: str, place: Path, name: str | None, after_s: float) -> Ended:
-    """Run a command in a folder and send it a signal after some seconds."""
-    words = [sys.executable, "-m", "ampsim", *COMMANDS[command], *_quiet(command)]
+def _once(name: str, after_s: float) -> Signalling:
+    """A signal after some seconds."""
+
+    def send(process: subprocess.Popen[str]) -> None:
+        _after(after_s)(process)
+        _signal(process, name)
+
+    return send
+
+
+def _twice(name: str, wait: Signalling, gap_s: float) -> Signalling:
+    """Two signals, the first as soon as `wait` returns."""
+
+    def send(process: subprocess.Popen[str]) -> None:
+        wait(process)
+        _signal(process, name)
+        _after(gap_s)(process)
+        _signal(process, name)
+
+    return send
+
+
+def _after(seconds: float) -> Signalling:
+    def wait(process: subprocess.Popen[str]) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+
+    return wait
+
+
+def _until_the_last_is_sent(process: subprocess.Popen[str]) -> None:
+    """Wait until one process is left besides the first, and the first reads what it sends."""
+    most, before = 0, 0
+    while process.poll() is None:
+        others = len(session_of(process.pid)) - 1
+        most = max(most, others)
+        read = _bytes_read(process.pid)
+        if most < 2 or others != 1:
+            before = read
+        elif read - before > SENT_BYTES:
+            return
+        time.sleep(0.001)
+
+
+def _bytes_read(process: int) -> int:
+    with contextlib.suppress(OSError):
+        found = re.search(r"rchar: (\d+)", Path(f"/proc/{process}/io").read_text())
+        return int(found[1]) if found else 0
+    return 0
+
+
+def _signal(process: subprocess.Popen[str], name: str) -> None:
+    """Send a signal to a command that may have ended."""
+    if process.poll() is None:
+        number = signal.Signals[f"SIG{name}"]
+        (os.killpg if name == "INT" else os.kill)(process.pid, number)
+
+
+def _killed(command: str, place: Path, send: Signalling | None) -> Ended:
+    """Run a command in a folder, and send signals to it."""
+    words = [sys.executable, "-m", "ampsim", *WORDS[command], *_quiet(command)]
     started_s = time.monotonic()
     process = subprocess.Popen(
         words, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    if name is not None:
-        try:
-            process.wait(after_s)
-        except subprocess.TimeoutExpired:
-            number = signal.Signals[f"SIG{name}"]
-            (os.killpg if name == "INT" else os.kill)(process.pid, number)
-    process.wait()
+    if send is not None:
+        send(process)
+    try:
+        process.wait(HANG_S if send is not None else None)
+        is_hung = False
+    except subprocess.TimeoutExpired:
+        is_hung = True
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     ended_s = time.monotonic()
     while (left := session_of(process.pid)) and time.monotonic() - ended_s < GRACE_S:
         time.sleep(0.02)
@@ -168,7 +285,7 @@ def _killed(command: str, place: Path, name: str | None, after_s: float) -> Ende
     assert process.stderr is not None
     err = process.stderr.read()
     process.stderr.close()
-    return Ended(process.returncode, err, ended_s - started_s, left)
+    return Ended(process.returncode, err, ended_s - started_s, left, is_hung)
 
 
 def _quiet(command: str) -> tuple[str, ...]:
@@ -198,7 +315,7 @@ def _how(ended: Ended, name: str) -> str:
         return "killed" if ended.code == -number else "wrong"
     if ended.code == 128 + number:
         return "interrupted"
-    has_begun = re.search(r'cli/entry\.py", line \d+, in main', ended.err)
+    has_begun = re.search(r'cli/start\.py", line \d+, in _run', ended.err)
     # Python itself ends with 1 where a signal comes while it imports `site`, before any program
     is_at_start = ended.err.startswith("Fatal Python error: init_import_site")
     has_ended_early = ended.code == -number or (ended.code == 1 and is_at_start)
@@ -264,7 +381,7 @@ def _faults_of_resuming(command: str, place: Path, before: Ended) -> list[str]:
     store = place / STORES.get(command, "none")
     kept = _runs(store)
     times = {name: (store / name).stat().st_mtime_ns for name in kept}
-    ended = _killed(command, place, None, 0.0)
+    ended = _killed(command, place, None)
     faults = [f"afterwards: {one}" for one in faults_of_files(command, place, "finished")]
     if ended.code:
         faults.append(f"afterwards: exit code {ended.code}: {ended.err[-300:]!r}")

@@ -77,7 +77,7 @@ def _many(chosen: argparse.Namespace, root: Path) -> int:
             if found:
                 classes[f"{kind}: {judge.class_of(found)}"] += 1
                 name = f"--seed {chosen.seed} --only {kind}:{number}"
-                print(f"{name}  {'; '.join(found)}  {call}", flush=True)
+                print(f"{name}  {'; '.join(found)}  {str(call)[:400]}", flush=True)
             if number % SAY_EVERY == SAY_EVERY - 1:
                 sys.stderr.write(f"{number + 1} calls, {classes.total()} faults\n")
     for name, count in classes.most_common():

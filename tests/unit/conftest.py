@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 import ampsim
 from ampsim.cli import main
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
-from ampsim.report.page.recipe import write_report
 
 
 class Ended(NamedTuple):

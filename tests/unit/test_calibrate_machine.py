@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ampsim.calibration.machine import MachinePoint, fit_machine, measure, predicted_s
+from ampsim.calibration.texts import cpu_name, machine_text, measured_elsewhere, this_machine
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, load_device
 from ampsim.hardware.record import Machine
 from ampsim.ir import Work
-from ampsim.study.calibration.here import cpu_name, measured_elsewhere, this_machine
-from ampsim.study.calibration.machine_fit import fit_machine, predicted_s
-from ampsim.study.calibration.machine_points import MachinePoint, measure
-from ampsim.study.calibration.machine_text import machine_text
 
 OVERHEAD_S, BANDWIDTH, FUNCTIONS, STEP_S = 5e-7, 2e10, 3e9, 3e-7
 FASTEST = 1e11

@@ -12,16 +12,14 @@ import pandas as pd
 import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
+from ampsim.calibration import calibrate, read_table_file
+from ampsim.calibration.fit import Measured, Point, make_rows, median_error, rank_correlation
+from ampsim.calibration.page import page, verdict
+from ampsim.calibration.table_file import SIGNS, TIMELESS, bound
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device, load_device
 from ampsim.hardware.device import NUMBERS
-from ampsim.report.page.calibration import page, verdict
-from ampsim.study.calibration import calibrate, read_table_file
-from ampsim.study.calibration.bounds import bound
-from ampsim.study.calibration.fit import Point, median_error, rank_correlation
-from ampsim.study.calibration.table_file import SIGNS, TIMELESS
-from ampsim.study.calibration.throughputs import Measured, make_rows
-from ampsim.study.leading import leading
+from ampsim.runs.witness import leading
 
 TRUE = Device(name="true", flop_per_s=3e10, step_overhead_s=2e-5)
 HEAD = """

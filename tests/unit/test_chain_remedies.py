@@ -15,7 +15,8 @@ from ampsim.model_parallel import (
     needs_chain,
     placement_of,
 )
-from ampsim.study.placing import job_of, prober, workers_of
+from ampsim.study.placement_trials import Trials
+from ampsim.study.training import job_of
 from ampsim.trace import Recorder
 
 STAGES = 4
@@ -30,8 +31,7 @@ def fault(chain, make_cluster):
     def attempt(kind, placement, workers):
         model, cluster = chain(((1, 1, 1),) * STAGES).model(), make_cluster(workers)
         graph = model.graph(0)
-        probed = prober(model, cluster, 0, lambda: model.make_data(0, None))
-        placed = workers_of(placement_of(placement), graph, cluster, 0, probed)
+        placed = Trials(model, cluster, None, graph).place(placement_of(placement), kind(), 0)
         recorder = Recorder([node.name for node in graph.nodes], workers)
         settings = RunSettings(is_abstract=True)
         try:

@@ -62,9 +62,9 @@ def test_a_file_that_does_not_exit_passes(call, put, file):
     assert call("check", file).out.startswith(f"ok: {file}: ")
 
 
-def test_help_and_readme_say_that_a_model_is_executed(call):
+def test_help_and_the_page_on_commands_say_that_a_model_is_executed(call):
     said = " ".join(call("check", "--help").out.split())
     assert "is executed: check only files that you would run" in said.replace("│ ", "")
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (line,) = [one for one in readme.splitlines() if one.startswith("| `ampsim check")]
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    (line,) = [one for one in page.splitlines() if one.startswith("| `ampsim check")]
     assert "is executed" in line

@@ -175,7 +175,7 @@ def test_a_broken_device_is_one_line(mistake):
 
 def test_a_docstring_of_what_is_no_python_is_refused(call):
     from ampsim.errors import FileFormatError
-    from ampsim.study.model_text import docstring_of
+    from ampsim.study.model import docstring_of
 
     Path("mine.py").write_text("def (")
     with pytest.raises(FileFormatError, match=r"mine\.py: is not valid Python: "):

@@ -28,7 +28,10 @@ PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands
 SMALL = ("--instances", "100", "--set", "hidden=8", "--mode", "sleep", "--schedule", "amp")
 CALLS = {
-    "forecast": (("rnn", *SMALL, "--jobs", "1", "--quiet"), "model cluster seed rows epochs"),
+    "forecast": (
+        ("rnn", *SMALL, "--jobs", "1", "--quiet"),
+        "model cluster seed verdict rows epochs",
+    ),
     "run": (("rnn", *SMALL, "--quiet"), "model cluster seed rows folder ended epochs"),
     "gantt": (("rnn", *SMALL, "--out", "g.svg"), "file title workers schedules text"),
     "compare": (("run-rnn", "run-rnn"), "a b is_identical origin numbers tables"),

@@ -3,7 +3,7 @@
 import pytest
 
 from ampsim import assets
-from ampsim.cli.device_plot import BAR_CHARACTERS, ROWS, attainable_flop_per_s, attainable_text
+from ampsim.cli.devices import BAR_CHARACTERS, ROWS, attainable_flop_per_s, attainable_text
 from ampsim.hardware import Device, load_device
 
 

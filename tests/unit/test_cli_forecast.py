@@ -34,7 +34,7 @@ def test_json_alone_is_on_standard_output(call):
     ended = call("forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3")
     assert (ended.code, ended.err) == (0, "")
     content = json.loads(ended.out, parse_constant=pytest.fail)
-    assert list(content) == ["ampsim", "model", "cluster", "seed", "rows", "epochs"]
+    assert list(content) == ["ampsim", "model", "cluster", "seed", "verdict", "rows", "epochs"]
     assert content["ampsim"] == ampsim.__version__
     assert (content["model"], content["cluster"], content["seed"]) == ("rnn", "16 x tflops-1", 3)
     assert [row["schedule"] for row in content["rows"]] == ["sequential", "pipeline", "amp"]
@@ -111,3 +111,13 @@ def test_lists_make_a_row_of_each_value_that_a_schedule_reads(call):
     assert [row["min_update_interval"] for row in rows[3:]] == [1, 9, 1, 9]
     said = [line for line in ended.err.splitlines() if ", epoch 1 done" in line]
     assert len(said) == len(set(said)) == len(rows)
+
+
+def test_a_misspelt_column_is_one_line_before_anything_runs(call, tmp_path):
+    code, out, error = call(
+        "forecast", "mlp", "--columns", "utilizaton", "--out", str(tmp_path / "x")
+    )
+    assert (code, out) == (2, "")
+    assert error.startswith("ampsim: no column named 'utilizaton'; did you mean 'utilisation'?")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "x").exists()

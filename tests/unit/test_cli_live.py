@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 import ampsim
-from ampsim.cli.live import LiveView, rows, watching
+from ampsim.cli.run import LiveView, rows, watching
 from ampsim.clock import WallClock
-from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.runs.folder import run_to_keep
+from ampsim.study.simulation import RunOptions
 from ampsim.trace import Step
 
 

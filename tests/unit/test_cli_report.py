@@ -30,8 +30,10 @@ def test_a_report_is_made_checked_and_found_stale(call, recipe, small_recipe):
     assert (ended.code, ended.err) == (0, "ampsim: sequential, epoch 1 done\n")
     assert ended.out == "wrote reports/mine/report.md with its figures, tables and manifest\n"
     assert call("report", "--check", "--quiet") == (0, "mine: follows\n", "")
+    before = {path: path.stat().st_mtime_ns for path in recipe.rglob("*")}
     rerun = call("report", "mine", "--check", "--rerun")
     assert rerun == (0, "mine: follows\n", "ampsim: sequential, epoch 1 done\n")
+    assert {path: path.stat().st_mtime_ns for path in recipe.rglob("*")} == before
     kept = "ampsim: mine: sequential, seed 0: kept from before\n"
     assert call("report", "mine").err == kept
     (recipe / "recipe.toml").write_text(small_recipe.replace("A test", "Another"))
@@ -39,7 +41,8 @@ def test_a_report_is_made_checked_and_found_stale(call, recipe, small_recipe):
     assert (stale.code, stale.err) == (1, "")
     assert stale.out == "mine: does not follow: the recipe has changed\n"
     rerun = call("report", "mine", "--check", "--rerun", "--quiet")
-    assert rerun == (0, "mine: follows (the recipe has changed)\n", "")
+    said = "report.md is not what its runs give: line 1 has '# A test' in place of '# Another'"
+    assert rerun == (1, f"mine: does not follow: {said} (the recipe has changed)\n", "")
 
 
 @pytest.mark.slow
@@ -96,10 +99,11 @@ def test_ctrl_c_says_what_is_kept(call, recipe, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ampsim.study.task.run_task", stop)
+    monkeypatch.setattr("ampsim.runs.task.run_task", stop)
     ended = call("report", "mine")
     said = "ampsim: mine: interrupted: what was kept of 1 runs is as it was; run again to go on\n"
     assert ended == (130, "", said)
+    said = "ampsim: mine: interrupted; the runs of a check are not kept\n"
     assert call("report", "mine", "--check", "--rerun") == (130, "", said)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from ampsim.cli.run import _kept_time
-from ampsim.study.run_dir import TABLES as TABLE_NAMES
-from ampsim.study.run_dir import read_run
+from ampsim.runs.folder import TABLES as TABLE_NAMES
+from ampsim.runs.folder import read_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
 PAGES = {"index.html", "report.md", "epochs.csv", "gantt.png", "convergence.png", "utilisation.png"}

@@ -1,14 +1,22 @@
 """What ends the program from outside, and what is wrong with standard output."""
 
+import contextlib
 import errno
 import os
 import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from ampsim.cli import signals, standard_output
-from ampsim.cli.standard_output import UnwritableOutput
+import ampsim
+from ampsim.cli import signals
+from ampsim.cli import signals as standard_output
+from ampsim.cli.signals import UnwritableOutput
 
 
 @pytest.mark.parametrize("name", [*signals.ENDING, "SIGINT"])
@@ -22,15 +30,130 @@ def test_a_signal_interrupts_and_decides_the_code(name):
     assert signal.getsignal(number) == before
 
 
-def test_a_signal_that_the_caller_ignores_stays_ignored():
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def test_several_signals_at_once_are_one_interruption(monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr("ampsim.cli.signals.time.monotonic", lambda: now_s)
+    with signals.interrupting() as received:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+            for _ in range(3):
+                now_s += 0.3
+                signal.raise_signal(number)  # belongs to the one before
+            now_s += signals.AGAIN_S
+        received.is_over = True
+        signal.raise_signal(signal.SIGTERM)  # there is nothing left to interrupt
+    assert received.code == 128 + signal.SIGTERM
+
+
+INTERRUPTING_IMPORT = """
+import os, signal, sys
+
+left = int(os.environ["INTERRUPT_AT"])
+has_begun = False
+
+def interrupt(event, arguments):
+    global left, has_begun
+    if event == "import":
+        has_begun = has_begun or arguments[0] == "importlib.metadata"
+        left -= has_begun
+        if has_begun and left == 0:
+            signal.raise_signal(signal.SIGINT)
+
+sys.addaudithook(interrupt)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["module", "script"])
+@pytest.mark.parametrize("at", [1, 4, 20, 60, 150, 400])
+def test_ctrl_c_during_any_import_ends_the_program_in_a_line(tmp_path, way, at):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING_IMPORT)
+    (tmp_path / "ampsim").write_text("from ampsim.cli import main\nmain()\n")
+    words = ["-m", "ampsim"] if way == "module" else [str(tmp_path / "ampsim")]
+    place = str(Path(ampsim.__file__).parents[1])
+    paths = os.pathsep.join((str(tmp_path), place))
+    ended = subprocess.run(
+        [sys.executable, *words, "devices", "tflops-1"],
+        env={**os.environ, "INTERRUPT_AT": str(at), "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "ampsim: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "is_program"),
+    [
+        (["-m", "run"], ["python", "-m", "ampsim", "run"], True),
+        (["-m", "run"], ["python", "-Imampsim", "run"], True),
+        (["/bin/ampsim", "run"], ["python", "/bin/ampsim", "run"], True),
+        (["ampsim.exe"], ["python.exe", "ampsim.exe"], True),
+        (["-m", "ampsim"], ["python", "-m", "pytest", "ampsim"], False),
+        (["study.py", "ampsim"], ["python", "study.py", "ampsim"], False),
+        (["ampsim_study.py"], ["python", "ampsim_study.py"], False),
+        (["-c"], ["python", "-c", "import ampsim"], False),
+        ([""], ["python"], False),
+        ([], [], False),
+    ],
+)
+def test_only_the_program_itself_takes_ctrl_c_while_it_is_imported(
+    monkeypatch, argv, orig_argv, is_program
+):
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", orig_argv)
+    assert vars(ampsim)["_is_program"]() is is_program
+
+
+@pytest.mark.parametrize("name", signals.ENDING)
+def test_a_signal_that_the_caller_ignores_stays_ignored(name):
+    if not hasattr(signal, name):
+        pytest.skip(f"this system has no {name}")
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with signals.interrupting() as received:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
         assert received.code == 130
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+        assert signal.getsignal(number) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(number, before)
+
+
+def ignoring(name: str, words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program that ignores a signal from its start, as behind `nohup` or a shell's "&"."""
+    number = getattr(signal, name)
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN), **options,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no such signals")
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGTERM"])
+def test_the_program_goes_on_after_a_signal_that_it_ignores_from_its_start(name):
+    program = (
+        "import os, signal, sys, ampsim.cli\n"
+        "import ampsim.assets as assets\n"
+        "names = assets.names\n"
+        "def hung_up(folder):\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
+        "    return names(folder)\n"
+        "assets.names = hung_up\n"
+        "ampsim.cli.main(['devices'])\n"
+    )
+    ended = ignoring(name, ["-c", program])
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "tflops-1" in ended.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="has no such signals")
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])
+def test_these_tests_pass_where_the_signal_is_ignored_from_the_start(name):
+    test = f"{__file__}::{test_a_signal_interrupts_and_decides_the_code.__name__}"
+    ended = ignoring(name, ["-m", "pytest", "-q", "-p", "no:cacheprovider", test])
+    assert ended.returncode == 0, ended.stdout
 
 
 @pytest.mark.parametrize("kind", [OSError, ConnectionError, BrokenPipeError, ConnectionResetError])
@@ -67,3 +190,79 @@ def test_a_signal_while_a_class_is_made_interrupts_as_any_other(call, monkeypatc
     )
     ended = call("devices")
     assert (ended.code, ended.out, ended.err) == (143, "", "ampsim: interrupted\n")
+
+
+def test_an_error_that_follows_from_a_signal_is_an_interruption(call, monkeypatch):
+    def drop_the_interruption(folder):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        raise TypeError("of a library that dropped the interruption and went on with half a value")
+
+    monkeypatch.setattr("ampsim.assets.names", drop_the_interruption)
+    ended = call("devices")
+    assert (ended.code, ended.out, ended.err) == (143, "", "ampsim: interrupted\n")
+
+
+def test_an_error_without_a_signal_is_none(call, monkeypatch):
+    def fail(folder):
+        raise TypeError("of a library")
+
+    monkeypatch.setattr("ampsim.assets.names", fail)
+    with pytest.raises(TypeError, match="of a library"):
+        call("devices")
+
+
+class Deleted:
+    """What interrupts while it is deleted, where Python drops any error."""
+
+    def __init__(self, kind: type[BaseException] | None) -> None:
+        self.kind = kind
+
+    def __del__(self) -> None:
+        if self.kind is not None:
+            raise self.kind("dropped")
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="wakes nothing that waits")
+def test_an_interruption_that_python_drops_is_repeated(call, monkeypatch):
+    def delete(folder):
+        Deleted(None)
+        threading.Event().wait(60)
+        return []
+
+    monkeypatch.setattr("ampsim.assets.names", delete)
+    ended = call("devices")
+    assert (ended.code, ended.out, ended.err) == (143, "", "ampsim: interrupted\n")
+
+
+def test_any_other_error_that_python_drops_is_told_as_ever(monkeypatch):
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: dropped.append(error.exc_type))
+    usual = sys.unraisablehook
+    with signals.interrupting() as received:
+        Deleted(ValueError)
+    assert dropped == [ValueError]
+    assert not received.has_come
+    assert sys.unraisablehook == usual
+
+
+class Later:
+    """A timer that is run when the test says so."""
+
+    waiting: ClassVar[list[Callable[[], None]]] = []
+
+    def __init__(self, interval: float, function: Callable[[], None]) -> None:
+        self.function = function
+
+    def start(self) -> None:
+        self.waiting.append(self.function)
+
+
+def test_an_interruption_is_not_repeated_once_the_program_is_over(monkeypatch):
+    monkeypatch.setattr("ampsim.cli.signals.threading.Timer", Later)
+    with signals.interrupting() as received:
+        Deleted(None)
+    (interrupt,) = Later.waiting
+    interrupt()
+    assert received.has_come

@@ -12,22 +12,22 @@ import pytest
 import typer
 
 from ampsim.cli import main
+from ampsim.cli.console import complain, in_columns, write
 from ampsim.cli.entry import app
 from ampsim.cli.progress import title_of
-from ampsim.cli.say import complain, in_columns, write
 from ampsim.metric import Metric
 from ampsim.study import Progress
 
 SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep")
 RECIPE = """
-title = "A \\u001b[31mtest"
+title = "A test"
 model = "rnn"
 mode = "sleep"
 instances = 20
 epochs = 1
 [[schedules]]
 name = "amp"
-label = "=\\u001b]0;owned\\u0007amp\\u202e"
+label = "=amp"
 """
 COMMANDS = {
     "forecast": ("rnn", *SMALL, "--schedule", "amp", "--out", "f", "--jobs", "1"),

@@ -11,10 +11,10 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.study import run_dir
-from ampsim.study.compare import Number, compare_runs
-from ampsim.study.run_dir import SELDOM, TABLES, read_run, write_run
-from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.runs import folder as run_dir
+from ampsim.runs.compare import Number, compare_runs
+from ampsim.runs.folder import SELDOM, TABLES, read_run, run_to_keep, write_run
+from ampsim.study.simulation import RunOptions
 
 CHAIN = ((1, 2, 1), (1, 2, 1), (1, 2, 1))
 

@@ -6,11 +6,15 @@ import gzip
 import lzma
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ampsim.data import Vocabulary, read_vectors
 from ampsim.data.content import KEPT_MAX, once, read_bytes, read_lines
+from ampsim.data.ptb import read_trees
+from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
@@ -25,6 +29,35 @@ def write(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_file_is_unpacked_by_its_suffix(tmp_path: Path, suffix: str) -> None:
     assert read_bytes(write(tmp_path / f"text{suffix}", TEXT)) == TEXT
+
+
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_file_that_is_longer_than_any_is_not_read_to_its_end(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ampsim.data.content.CONTENT_BYTES_MAX", len(TEXT) - 1)
+    path = write(tmp_path / f"text{suffix}", TEXT)
+    with pytest.raises(FileFormatError, match=r"expected at most \d+ bytes unpacked, got more; "):
+        read_bytes(path)
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "tagged": read_tagged,
+    "trees": read_trees,
+    "vectors": lambda path: read_vectors(path, Vocabulary.of(["a"]), 3),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("line", ["x", "(", "(x", "(3 (2 ", "a b", "a|", "x" * 999 + " ", ") "])
+def test_a_line_of_megabytes_is_not_told_whole(
+    tmp_path: Path, read: Callable[[Path], object], line: str
+) -> None:
+    path = tmp_path / "text"
+    path.write_text(line * (2_000_000 // len(line)))
+    with pytest.raises(FileFormatError) as caught:
+        read(path)
+    assert len(str(caught.value)) < 300 + len(str(path))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ampsim.data.idx import read_idx
+from ampsim.data.mnist import read_idx
 from ampsim.errors import FileFormatError
 
 

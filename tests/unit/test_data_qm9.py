@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,28 @@ def test_an_array_that_is_damaged_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=r"index: expected NumPy arrays in a whole \.npz"):
         read_qm9(path)
+
+
+@pytest.mark.parametrize("name", list(ARRAYS))
+@pytest.mark.parametrize("kept", [0, 5, 8, 40, -1])
+@pytest.mark.parametrize("suffix", [".npy", "", ".txt"])
+def test_a_member_that_is_no_array_is_refused(
+    tmp_path: Path, name: str, kept: int, suffix: str
+) -> None:
+    path = write(tmp_path)
+    with zipfile.ZipFile(path) as before:
+        held = {member: before.read(member) for member in before.namelist()}
+    content = held.pop(f"{name}.npy")
+    for wrong in (content[:kept], b"text"[:kept] * 20):
+        with zipfile.ZipFile(path, "w") as after:
+            for member, each in {**held, f"{name}{suffix}": wrong}.items():
+                after.writestr(member, each)
+        with pytest.raises(
+            FileFormatError, match=rf"qm9\.npz: {name}: (expected|is missing)"
+        ) as told:
+            read_qm9(path)
+        assert "\n" not in str(told.value)
+        assert len(str(told.value)) < 400 + len(str(path))
 
 
 @pytest.mark.parametrize("name", list(ARRAYS))

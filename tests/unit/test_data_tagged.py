@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.data.tagged import Tagged, read_tagged
+from ampsim.data.wikiner import Tagged, read_tagged
 from ampsim.errors import FileFormatError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ampsim
 from ampsim.metric import ACCURACY, Goal
-from ampsim.study.decomposition import COLUMNS, columns_of, way_of
+from ampsim.runs.rows import COLUMNS, factor_columns, way_of
 
 ROWS = [ampsim.Sequential(), ampsim.Pipeline(2), ampsim.Amp(4)]
 
@@ -38,7 +38,7 @@ def test_each_factor_is_what_the_spans_say(made):
     """Throughput is counted again from the spans of training up to the target, not from epochs."""
     goal = Goal(ACCURACY, 0.4)
     for run in made.runs:
-        way = way_of(goal, [run.outline])
+        way = way_of(goal, [run])
         assert way is not None
         result = run.result
         looks = result.validations
@@ -57,17 +57,17 @@ def test_each_factor_is_what_the_spans_say(made):
 
 
 def test_a_row_that_does_not_arrive_has_no_factors():
-    assert columns_of([None, None]) == [dict.fromkeys(COLUMNS)] * 2
-    assert columns_of([]) == []
+    assert factor_columns([None, None]) == [dict.fromkeys(COLUMNS)] * 2
+    assert factor_columns([]) == []
 
 
 def test_the_median_run_decides(made):
     goal = Goal(ACCURACY, 0.4)
-    outlines = [run.outline for run in made.runs if run.schedule == "amp"]
-    ways = [way_of(goal, [one]) for one in outlines]
-    both = way_of(goal, outlines)
+    runs = [run for run in made.runs if run.schedule == "amp"]
+    ways = [way_of(goal, [one]) for one in runs]
+    both = way_of(goal, runs)
     assert both is not None
     assert both.time_s == pytest.approx(sum(one.time_s for one in ways if one) / 2)
     never = Goal(ACCURACY, 1.01)
-    assert way_of(never, outlines) is None
+    assert way_of(never, runs) is None
     assert math.isclose(both.share * both.time_s, both.train_s)

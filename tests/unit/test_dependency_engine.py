@@ -285,3 +285,40 @@ def test_an_operation_that_has_ended_is_kept_as_numbers_alone(engine):
     assert table["name"].tolist() == [f"step {number % 3}" for number in range(500)]
     assert table["waited_for"].tolist() == list(range(-1, 499))
     assert engine.result.uses == (((a.number,), (b.number,)),) * 500
+
+
+def test_operations_are_spans_and_copies_transfers_in_the_columns_of_any_run():
+    gpu = ampsim.Device(name="gpu", flop_per_s=1e9, dispatch_s=1e-7)
+    cluster = ampsim.Cluster(name="c", devices=(gpu,), link=Link(latency_s=1e-6))
+    engine = ampsim.DependencyEngine(cluster, ampsim.PerDevice(threads=2), push_s=1e-8)
+    a = engine.new_variable("A")
+    for number in range(2):
+        engine.push(None, mutates=[a], work=ampsim.Work(flop=100), name=f"step {number}")
+    engine.push_copy(None, [a], source=0, target="host", size_bytes=20, name="copy")
+    engine.push(None, work=ampsim.Work(flop=300), name="beside")
+    engine.wait_for_all()
+    result: Any = engine.result
+    model = ampsim.load_model("mlp", data="synthetic")
+    of_model = ampsim.simulate(model, "tflops-1", ampsim.Amp(), instances=2, mode="sleep")
+    assert set(of_model.spans.columns) <= set(result.spans.columns)
+    assert set(of_model.transfers.columns) <= set(result.transfers.columns)
+    spans, table = result.spans, result.operations
+    ran = spans[spans["operations"] == 1]
+    for mine, theirs in (("node", "name"), ("worker", "place"), ("direction", "kind")):
+        assert ran[mine].tolist() == table[theirs].tolist()
+    assert (
+        ran[["start_s", "end_s"]].to_numpy().tolist()
+        == table[["start_s", "end_s"]].to_numpy().tolist()
+    )
+    assert ran["lane"].tolist() == ["compute", "compute 1", "copy-out", "compute"]
+    causes = spans.loc[ran["cause"], "node"].tolist(), spans.loc[ran["cause"], "lane"].tolist()
+    assert causes == (
+        ["step 0", "step 1", "step 1", "beside"],
+        ["dispatch", "dispatch", "compute 1", "dispatch"],
+    )
+    assert spans[spans["direction"] == "push"]["end_s"].tolist() == pytest.approx(
+        [1e-8, 2e-8, 3e-8, 4e-8]
+    )
+    (sent,) = result.transfers.to_dict("records")
+    assert (sent["node"], sent["source_worker"], sent["target_worker"]) == ("copy", 0, -1)
+    assert spans.loc[sent["cause"], "node"] == "step 1"

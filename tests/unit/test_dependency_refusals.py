@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ampsim
-from ampsim.dependency import Arrays, CaseStudy, Workspace, fullc_backward
-from ampsim.errors import OptionError
+from ampsim.dependency import Arrays, CaseStudy, Expression, Random, Workspace, fullc_backward
+from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, Device
 
 SECOND = ampsim.Work(flop=1)
@@ -117,6 +120,101 @@ def test_a_mistake_is_refused_in_one_line(engine, text):
     with pytest.raises(OptionError, match=text) as raised:
         REFUSED[text](engine, engine.new_variable("A"))
     assert "\n" not in str(raised.value)
+
+
+def yields() -> Any:
+    yield 1
+
+
+async def waits() -> None: ...
+
+
+async def both() -> Any:
+    yield 1
+
+
+class Waits:
+    async def __call__(self) -> None: ...
+
+    async def method(self) -> None: ...
+
+
+SUSPENDED: list[Any] = [
+    yields, waits, both, Waits(), Waits().method, partial(yields), partial(partial(waits)),
+]  # fmt: skip
+PUSHES: dict[str, Callable[[Any, Any, Any], None]] = {
+    "push": lambda engine, a, function: engine.push(function, mutates=[a]),
+    "push_copy": lambda engine, a, function: engine.push_copy(
+        function, mutates=[a], source=0, target=1, size_bytes=1
+    ),
+    "delete_variable": lambda engine, a, function: engine.delete_variable(a, function),
+    "draw": lambda engine, a, function: Random(engine).draw(
+        partial(function) if function in SUSPENDED else lambda _generator: function(), [a]
+    ),
+}
+"""Each way in which a function gets into an engine."""
+
+
+@pytest.mark.parametrize("way", PUSHES)
+@pytest.mark.parametrize("function", SUSPENDED)
+def test_what_would_not_run_when_it_is_called_is_refused(engine, way, function):
+    with pytest.raises(OptionError, match=r"^function must run to its end .* push each of its"):
+        PUSHES[way](engine, engine.new_variable("A"), function)
+
+
+@pytest.mark.parametrize("way", PUSHES)
+@pytest.mark.parametrize("function", [yields, waits, both])
+def test_what_a_function_returns_must_have_run(engine, way, function):
+    PUSHES[way](engine, engine.new_variable("A"), lambda: function())
+    kind = {yields: "generator", waits: "coroutine", both: "async_generator"}[function]
+    with pytest.raises(
+        SimulationError, match=rf"A\) failed at 0 s: it returned a {kind}, of which"
+    ):
+        engine.wait_for_all()
+
+
+WRITERS: dict[str, Callable[[np.ndarray], Any]] = {
+    "item": lambda x: x.__setitem__(0, 5.0),
+    "operator": lambda x: x.__iadd__(1.0),
+    "out": lambda x: np.add(x, 1.0, out=x),
+    "sort": lambda x: x.sort(),
+    "fill": lambda x: x.fill(0.0),
+    "view": lambda x: x.reshape(-1)[:1].__setitem__(0, 5.0),
+}
+
+
+@pytest.mark.parametrize("way", WRITERS)
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_function_cannot_write_to_what_it_reads(engine, way, is_part):
+    a, b = Arrays(engine).new("a", "b")
+    a[0] = np.arange(4.0)
+    read = a[0][0:4] if is_part else a[0]
+    b[0] = Expression("write", (read,), WRITERS[way], (4,))
+    text = (
+        r"^b\[gpu0\] write \(reads a\[gpu0\]; mutates b\[gpu0\]\) failed .* it writes to what it "
+    )
+    with pytest.raises(
+        SimulationError, match=text + r"reads \(a\[gpu0\]\); return another"
+    ) as told:
+        engine.wait_for_all()
+    assert "\n" not in str(told.value)
+    assert Path(__file__).name in str(told.value)
+    assert a[0].numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises(ValueError, match="read-only"):
+        WRITERS[way](a[0].value)
+
+
+def test_an_array_that_came_from_another_shares_no_numbers_that_can_be_written(engine):
+    """Where an operation returns what it read, both names have the numbers, and neither writes."""
+    a, b = Arrays(engine).new("a", "b")
+    given = np.arange(4.0)
+    a[0] = given
+    b[0] = Expression("same", (a[0],), lambda x: x, (4,))
+    a[0] -= b[0]
+    given[:] = 7.0
+    assert b[0].numpy().tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert a[0].numpy().tolist() == [0.0] * 4
+    a[0].numpy()[:] = 7.0
 
 
 def test_a_refused_push_leaves_nothing_behind(engine):

@@ -10,9 +10,8 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.study.device_rows import widened
-from ampsim.study.device_spread import Rates, Spread, combined, ends_of
-from ampsim.study.end_runs import trained
+from ampsim.forecasting.intervals import Rates, Spread, combined, ends_of, widened
+from ampsim.forecasting.short_runs import trained
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -127,8 +126,9 @@ def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_f
     cluster = ampsim.load_cluster(path, workers=4)
     model = ampsim.load_model("mlp", **{**MODEL, "layers": 4})
     found = ampsim.forecast(
-        model, cluster, "sequential,amp", instances=200, target=0.11, max_epochs=4
-    )
+        model, cluster, "sequential,amp", instances=200, target=0.11, max_epochs=4,
+        placement="paper",
+    )  # fmt: skip
     said = " ".join(found.manifest["assumptions"])
     assert "step_overhead_s of fitted 1e-07 to 4e-05" in said
     assert "Ranks are of the numbers themselves." in said

@@ -13,8 +13,9 @@ from ampsim import simulate
 from ampsim.errors import StuckError
 from ampsim.ir import Bcast, Direction, Join, Node, Partition
 from ampsim.model_parallel import OneFOneB
-from ampsim.model_parallel.diagnosis import LENGTH_MAX, PARTS_TOLD, why_stuck
+from ampsim.model_parallel.faults import LENGTH_MAX, PARTS_TOLD, why_stuck
 from ampsim.model_parallel.schedules.turns import Admitted, Turn, WorkerStages
+from ampsim.model_parallel.schedules.values import Order
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
@@ -182,8 +183,14 @@ class NeverFits(OneFOneB):
 
     turn: Turn | None = (Direction.BACKWARD, 1)
 
-    def _turns(self, placed: WorkerStages, admitted: Admitted) -> Any:
-        return Always(self.turn) if placed.own == (1,) else super()._turns(placed, admitted)
+    @property
+    def order(self) -> Order:
+        usual: Any = super().order.turns
+
+        def turns(placed: WorkerStages, admitted: Admitted) -> Any:
+            return Always(self.turn) if placed.own == (1,) else usual(placed, admitted)
+
+        return Order(turns=turns)
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import re
+import sys
 import tomllib
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import (
     Checkpoints,
@@ -30,14 +35,17 @@ from ampsim.hardware import (
 from ampsim.hardware.cluster_file import _ClusterFile, _DeviceEntry, _RouteEntry
 from ampsim.hardware.device import NUMBERS
 from ampsim.ir import Node
+from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.runs.folder import SCHEMAS
+from ampsim.study import Simulation
 from ampsim.study.result import Result
-from ampsim.study.run_tables import SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "reports" / "README.md"])
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ONE_MESSAGE = ROOT / "docs" / "one-message.md"
 API = ROOT / "docs" / "api.md"
+VALIDATION = ROOT / "docs" / "validation.md"
 HARDWARE = ROOT / "docs" / "own-device-and-cluster.md"
 
 
@@ -50,7 +58,8 @@ def rows(path: Path) -> list[list[str]]:
     """Cells of all tables of a page, without their headings."""
     lines = [line for line in path.read_text("utf-8").splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [line for line in cells if line[0] not in ("term", "module")]
+    headings = ("", "term", "module", "what", "package", "schedule")
+    return [line for line in cells if line[0] not in headings]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -103,6 +112,57 @@ def test_what_the_way_of_a_message_names_is_in_the_files_that_it_names():
     others = [name for name in names if "/" not in name]
     assert len(others) > 15
     assert set(others) <= defined
+
+
+FUNCTIONS_OF_A_MESSAGE_MAX = 13
+FILES_OF_A_MESSAGE_MAX = 6
+
+
+def calls_of(run: Callable[[], Any]) -> list[tuple[str, str]]:
+    """(function, file) of each call in the package, but for those in clock and trace."""
+    package = Path(ampsim.__file__).parent
+    called: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event != "call" or not path.is_relative_to(package):
+            return
+        if path.parent.name not in ("clock", "trace"):
+            file = f"ampsim/{path.relative_to(package).as_posix()}"
+            called.append((frame.f_code.co_qualname, file))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return called
+
+
+def test_a_message_takes_the_functions_that_its_page_lists_and_no_other():
+    listed: list[tuple[str, str]] = []
+    for number, function, file, _what in rows(ONE_MESSAGE):
+        assert int(number) == len(listed) + 1
+        listed.append((".".join(reversed(quoted(function))), quoted(file)[0]))
+    assert len(listed) <= FUNCTIONS_OF_A_MESSAGE_MAX
+    assert len({file for _function, file in listed}) <= FILES_OF_A_MESSAGE_MAX
+    model = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=10)
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    one = Simulation(model, cluster, ampsim.Amp(max_active_keys=1), counts_memory=False)
+    called = calls_of(lambda: one._run_pass("train"))
+    walks = [
+        tuple(dict.fromkeys(called[_last("send", called, place) : place + 1]))
+        for place, (function, _file) in enumerate(called)
+        if function == "Worker.send_on"
+    ]
+    of_linear = [walk for walk in walks if ("Linear.forward", "ampsim/nodes/linear.py") in walk]
+    assert Counter(of_linear).most_common(1)[0][0] == tuple(listed)
+
+
+def _last(name: str, called: list[tuple[str, str]], before: int) -> int:
+    """The place of the last call of a function of this name."""
+    return next((place for place in range(before, 0, -1) if called[place][0] == name), 0)
 
 
 def described(page: Path) -> set[str]:
@@ -198,6 +258,77 @@ def test_the_page_on_edges_and_ports_has_every_key():
     for name, field in fields:
         if field.is_required():
             assert told[name].startswith("needed"), name
+
+
+def numbers_of(path: Path) -> set[float]:
+    """Numbers that a file of Python writes out."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    values = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    return {value for value in values if isinstance(value, float)}
+
+
+def test_each_line_of_agreement_names_a_test_that_demands_as_much():
+    """A tolerance of the page is one of the file, "within 2 %" as 0.02 or 1.02."""
+    lines = rows(VALIDATION)
+    assert len(lines) >= 13
+    for what, _against, agreement, tests in lines:
+        (name,) = quoted(tests)
+        assert name.startswith("tests/"), what
+        assert any(one.startswith("test_") for one in definitions(ROOT / name)), name
+        told = re.findall(r"(\d[\d.e-]*)( %)?", agreement)
+        assert told or "every bit" in agreement, what
+        for number, percent in told:
+            value = float(number) / 100 if percent else float(number)
+            assert {value, 1 + value} & numbers_of(ROOT / name), (what, number)
+
+
+def test_the_page_on_schedules_has_all_with_their_options_and_says_which_need_a_chain():
+    lines = rows(ROOT / "docs" / "schedules.md")
+    told = [name for line in lines for name in quoted(line[0])]
+    described, with_options = told[: len(SCHEDULES)], told[len(SCHEDULES) :]
+    assert sorted(described) == sorted(SCHEDULES)
+    options: dict[str, list[str]] = {}
+    for names, words in lines[-5:]:
+        for name in quoted(names):
+            found = [one for word in quoted(words) for one in options.get(word, [word])]
+            options[name] = [one.removeprefix("--").replace("-", "_") for one in found]
+    assert list(options) == with_options
+    for name, schedule in SCHEDULES.items():
+        fields = {field.name for field in dataclasses.fields(schedule)}
+        assert set(options.get(name, [])) == fields, name
+    text = (ROOT / "docs" / "schedules.md").read_text("utf-8")
+    (exempt,) = re.findall(r"^All but (.*?) need a chain", text, re.MULTILINE | re.DOTALL)
+    are_free = {name for name, schedule in SCHEDULES.items() if not needs_chain(schedule())}
+    assert set(quoted(exempt)) == are_free
+    (solvers,) = re.findall(r"^Solvers train(.*?)\(\[what each", text, re.MULTILINE | re.DOTALL)
+    assert sorted(quoted(solvers)) == sorted(SOLVERS)
+
+
+def test_each_decision_has_a_number_of_its_own():
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        assert page.read_text("utf-8").startswith(f"# {int(page.name[:4])}. "), page.name
+
+
+def test_every_report_is_listed_on_their_page():
+    text = (ROOT / "reports" / "README.md").read_text("utf-8")
+    reports = {page.parent.name for page in (ROOT / "reports").glob("*/report.md")}
+    assert reports == set(re.findall(r"\]\(([\w-]+)/report\.md\)", text))
+
+
+def test_contributing_lists_the_packages_from_the_highest_layer_to_the_lowest():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if "layers" in one)
+    layers = [line.split(" | ") for line in contract["layers"]]
+    packages = [
+        name
+        for line in layers
+        for name in line
+        if (ROOT / "ampsim" / name / "__init__.py").exists()
+    ]
+    listed = [quoted(line[0]) for line in rows(ROOT / "CONTRIBUTING.md")]
+    assert [name for names in listed for name in names] == packages
 
 
 def definitions(path: Path) -> set[str]:

@@ -13,14 +13,15 @@ import pytest
 
 import ampsim
 from ampsim.errors import OptionError
+from ampsim.forecasting.forecast import to_json
 from ampsim.ir import Graph
 from ampsim.metric import Goal, Metric
 from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import sgd
 from ampsim.options import require_target
 from ampsim.report.verdict import verdict
-from ampsim.study.forecast_json import to_json
-from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.runs.folder import run_to_keep
+from ampsim.study.simulation import RunOptions
 
 SCALE = 4.0
 

@@ -4,22 +4,47 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import ampsim
-from ampsim.cli.comparing import TRIALS
+from ampsim import assets
+from ampsim.cli.forecast import TRIALS
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError
+from ampsim.forecasting.making import Made, RunMaker, entries_of, looks_of
+from ampsim.forecasting.tuning import BUDGET, Score, Tuner, factors, halve, trials_of
+from ampsim.metric import Goal
 from ampsim.model_parallel import SCHEDULES
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
 from ampsim.optim import OPTIMIZERS
-from ampsim.study.halving import BUDGET, Score, factors, halve, trials_of
-from ampsim.study.learning_rates import averaged, rate_of, with_rate
-from ampsim.study.repeats import looks_of
+from ampsim.report.table import notes, rate_line
+from ampsim.runs.task import Plan, Task
+from ampsim.study.learning_rates import (
+    Rate,
+    averaged,
+    diverged_by_rule,
+    is_fair,
+    rate_of,
+    with_rate,
+)
+from ampsim.study.schedule_names import schedules_of
+from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
+FIRST_FORECASTS: dict[str, tuple[dict[str, Any], int | None]] = {
+    "bilstm_tagger": ({"data": "synthetic", "hidden": 16}, 60),
+    "ggnn": ({"data": "synthetic", "hidden": 16}, 100),
+    "lenet": ({"data": "synthetic"}, 1_000),
+    "lstm_mnist": ({"data": "synthetic", "hidden": 16}, None),
+    "mlp": ({"data": "synthetic"}, None),
+    "rnn": ({"hidden": 16}, 5_000),
+    "tree_lstm": ({"data": "synthetic", "hidden": 16}, None),
+}
+"""Each shipped model that learns, on data that is always there, small enough for a test."""
 
 
 @pytest.fixture(scope="module")
@@ -128,23 +153,72 @@ def test_rates_are_powers_of_two_around_the_middle():
     assert factors(1) == [1.0]
 
 
-@pytest.mark.parametrize("budget", [2, 3, 4, 8, 13])
-def test_every_row_gets_as_many_trials_and_the_best_rate_is_found(budget):
-    """Times that are lowest at one factor, and seeds that shift all alike: it must be chosen."""
-    best = dict(enumerate([factors(budget)[-1], 1.0, factors(budget)[1]]))
-    tried = []
+@pytest.mark.parametrize("given", [1.0, 1 / 2, 1 / 3, 1 / 8, 1 / 64, 8**-0.5])
+@pytest.mark.parametrize("budget", [2, 3, 4, 8, 64])
+def test_a_row_begins_with_as_many_rates_its_own_and_that_as_given_among_them(budget, given):
+    found = factors(budget, given)
+    assert len(found) == len(set(found)) == budget
+    assert {1.0, given} <= set(found)
+
+
+def lowest_at(best):
+    """Trials whose time is the lowest at one factor of each row; seeds shift all rates alike."""
 
     def try_all(trials):
-        tried.extend(trials)
         return {
             one: Score(1 + abs(math.log2(one[1] / best[one[0]])) + one[2], 0.0) for one in trials
         }
 
-    found = halve(3, budget, try_all)
+    return try_all
+
+
+def recording(tried, try_all):
+    def record(trials):
+        tried.extend(trials)
+        return try_all(trials)
+
+    return record
+
+
+@pytest.mark.parametrize("given", [1.0, 1 / 8])
+@pytest.mark.parametrize("budget", [2, 3, 4, 5, 6, 7, 8, 13])
+def test_every_row_gets_as_many_trials_and_the_best_rate_is_found(budget, given):
+    """Each of the rates that a row begins with is chosen where it is the best."""
+    best, tried = dict(enumerate(factors(budget, given))), []
+    found = halve([given] * budget, budget, recording(tried, lowest_at(best)))
     assert [of[0].factor for of in found] == list(best.values())
-    for row in range(3):
+    for row in best:
         assert sum(one[0] == row for one in tried) == trials_of(budget)
     assert len(set(tried)) == len(tried)
+
+
+@pytest.mark.parametrize("budget", [3, 4, 6, 8, 13])
+def test_a_row_goes_down_while_its_lowest_rate_is_the_best(budget):
+    lowest = min(factors(budget))
+    tried = []
+    (found,) = halve([1.0], budget, recording(tried, lowest_at({0: lowest / 2})))
+    assert found[0].factor == lowest / 2
+    assert len(tried) == trials_of(budget)
+
+
+@pytest.mark.parametrize("given", [1.0, 1 / 8])
+@pytest.mark.parametrize("budget", [2, 3, 4, 6, 8, 13])
+def test_a_row_whose_trials_all_diverge_goes_down_with_what_it_has(budget, given):
+    """The other row, which arrives, gets as many; where all diverge the rate as given is left."""
+    tried = []
+
+    def try_all(trials):
+        lost, fine = Score(math.inf, math.inf), lowest_at({1: 1.0})
+        return {one: lost if one[0] == 0 else fine([one])[one] for one in trials}
+
+    broken, _fine = halve([given] * 2, budget, recording(tried, try_all))
+    rates = {factor for row, factor, _seed in tried if row == 0}
+    assert len(rates) == trials_of(budget)
+    assert min(rates) == pytest.approx(
+        min(factors(budget, given)) / 2 ** (trials_of(budget) - budget)
+    )
+    assert broken[0].factor == given
+    assert {sum(one[0] == row for one in tried) for row in (0, 1)} == {trials_of(budget)}
 
 
 def test_a_rate_that_shines_with_one_seed_is_not_chosen_for_it():
@@ -152,7 +226,7 @@ def test_a_rate_that_shines_with_one_seed_is_not_chosen_for_it():
         lucky = {(0, 2.0, 0): 0.1}
         return {one: Score(lucky.get(one, 5.0 if one[1] == 2.0 else 2.0), 0.0) for one in trials}
 
-    (found,) = halve(1, 4, try_all)
+    (found,) = halve([1.0], 4, try_all)
     assert found[0].factor == 1.0
 
 
@@ -160,15 +234,123 @@ def test_where_no_trial_arrives_the_best_validation_decides():
     def try_all(trials):
         return {one: Score(math.inf, abs(one[1] - 0.5)) for one in trials}
 
-    (found,) = halve(1, 4, try_all)
+    (found,) = halve([1.0], 4, try_all)
     assert found[0].factor == 0.5
+
+
+class Losing(RunMaker):
+    """Loses the trials of one row but for its first four, as if their processes had died."""
+
+    made = 0
+
+    def make(self, tasks):
+        kept = []
+        for one in tasks:
+            self.made += one.label.startswith("pipeline")
+            if not one.label.startswith("pipeline") or self.made <= 4:
+                kept.append(one)
+        made = super().make(kept) if kept else Made((), None, ())
+        return Made(made.rows, made.interrupted, ("a process died",) * (len(tasks) - len(kept)))
+
+
+def test_a_row_that_lost_a_trial_is_not_tuned_and_not_compared(model, cluster):
+    goal = Goal(model.measure, 0.01)
+    plan = Plan(model, cluster, RunOptions(instances=200, target=0.01))
+    entries = entries_of(plan, schedules_of("sequential,pipeline"), None)
+    found = Tuner(entries, 0, goal, Losing(1, None, None)).tune(4)
+    assert dict(found.untuned) == {"pipeline": "of its 6 trials 4 ended"}
+    assert not found.trials[found.trials["schedule"] == "pipeline"]["is_chosen"].any()
+    rules = [one.plan.rate.rule for one in found.entries]
+    assert rules[0].startswith("tuned: ")
+    assert rules[1].startswith("not tuned (of its 6 trials 4 ended): ")
+    assert [is_fair(rule, [None]) for rule in rules] == [True, False]
+
+
+def breaks_above(model, limit):
+    """The model, of which weights are lost at any learning rate above a limit."""
+    inner = model.optimizer.update
+
+    def update(gradient, state, theta, rate, in_place=False):
+        if float(rate) > limit * (1 + 1e-9):
+            return np.full_like(theta, math.nan), state
+        return inner(gradient, state, theta, rate, in_place)
+
+    return replace(model, optimizer=replace(model.optimizer, update=update))
+
+
+METHODS = {**SCHEDULES, **SOLVERS}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name, model, cluster):
+    fragile = breaks_above(model, 0.1)
+    (schedule,) = schedules_of(name)
+    count = rate_of(fragile, schedule).factor
+    made = ampsim.forecast(
+        fragile, cluster, [ampsim.Sequential(), schedule], instances=200, max_epochs=1, target=0.12
+    )
+    row = made.table.iloc[1]
+    assert not made.failures
+    assert row["learning_rate"] == 0.1
+    assert row["standing"] != "not compared"
+    if count == 1:
+        assert row["learning_rate_rule"] == "as given"
+        return
+    assert row["learning_rate_rule"].startswith(f"as given; it diverged at {0.1 * count:.3g} (")
+    assert made.manifest["schedules"][1]["learning_rate_rule"] == row["learning_rate_rule"]
+    plain = {str(key): value for key, value in row.to_dict().items()}
+    assert rate_line(plain) in " ".join(notes(made.table))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(assets.names("models")) - {"profile"}))
+def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_against(name):
+    """As a first forecast asks: the model's own rate, scaled by our rule where updates average."""
+    settings, instances = FIRST_FORECASTS[name]
+    made = ampsim.forecast(
+        ampsim.load_model(name, **settings),
+        ampsim.load_cluster("tflops-1", workers=4),
+        [ampsim.Sequential(), ampsim.Pipeline(8), ampsim.Amp(4)],
+        max_epochs=3,
+        instances=instances,
+    )
+    rules = made.table["learning_rate_rule"].tolist()
+    assert rules[0] == rules[2] == "as given"
+    assert rules[1].startswith(
+        ("linear: 8 averaged", "square root of 8 averaged", "as given; it di")
+    )
+    assert not [run.failure for run in made.runs if "scaling rule" in (run.failure or "")]
+
+
+def test_a_run_that_our_rule_broke_blames_it(model, cluster):
+    options, rate = RunOptions(instances=200), rate_of(model, ampsim.Pipeline(8))
+    plan = Plan(breaks_above(model, 0.1), cluster, options, rate)
+    _result, failure = Task(plan, ampsim.Pipeline(8), 0, "pipeline", 1, 1).run(None)
+    assert failure is not None and diverged_by_rule(failure)
+    assert failure.endswith(
+        "try a lower learning rate; the scaling rule for averaged gradients raised it from 0.1 to "
+        "0.8 (linear: 8 averaged gradients)"
+    )
+    _result, own = Task(replace(plan, rate=Rate(8.0)), ampsim.Pipeline(8), 0, "pipeline", 1, 1).run(
+        None
+    )
+    assert own is not None and not diverged_by_rule(own)
+
+
+def test_a_row_broken_at_the_rate_as_given_is_not_run_again(model, cluster):
+    made = ampsim.forecast(
+        breaks_above(model, 0.05), cluster, [ampsim.Sequential(), ampsim.Pipeline(4)],
+        instances=200, max_epochs=1,
+    )  # fmt: skip
+    assert len(made.failures) == 2
+    assert not any(map(diverged_by_rule, made.failures))
 
 
 @pytest.fixture(scope="module")
 def tuned(cluster):
     model = ampsim.load_model("mlp", data="synthetic", hidden=32, batch=20)
     return ampsim.forecast(
-        model, cluster, "sequential,pipeline", target=0.6, max_epochs=4, instances=200, tune=3,
+        model, cluster, "sequential,pipeline", target=0.3, max_epochs=4, instances=200, tune=3,
         repeats=2,
     )  # fmt: skip
 
@@ -183,14 +365,15 @@ def test_tuning_reports_what_was_tried_and_judges_with_other_seeds(tuned):
         (chosen,) = set(mine[mine["is_chosen"]]["learning_rate"])
         assert row["learning_rate"] == chosen
         assert row["learning_rate_rule"].startswith("tuned: ")
-        assert len(set(mine["learning_rate"])) == 3
+        assert len(mine) == trials_of(3)
+        assert 0.1 in set(mine["learning_rate"].round(6))
 
 
 @pytest.mark.slow
 def test_what_was_tried_stands_in_json_and_page(tuned, tmp_path, unpainted):
     import json
 
-    from ampsim.study.forecast_json import to_json
+    from ampsim.forecasting.forecast import to_json
 
     told = json.loads(to_json(tuned, seed=0))
     assert len(told["trials"]) == len(tuned.trials)
@@ -204,9 +387,11 @@ def test_a_target_that_no_trial_reaches_is_said_in_a_line(model, cluster):
     made = ampsim.forecast(
         model, cluster, "sequential", target=0.999, max_epochs=1, instances=40, tune=2
     )
-    said = "sequential: no trial reached 99.9 %; it has the learning rate that came closest"
+    said = "sequential: not tuned: no trial reached 99.9 %"
     assert made.unreached == (said,)
     assert said in made.manifest["assumptions"]
+    assert made.table["learning_rate_rule"][0].startswith("not tuned (no trial reached 99.9 %): ")
+    assert not made.trials["is_chosen"].any()
 
 
 @pytest.mark.parametrize("budget", [0, -1, 1, 65, 2.5])
@@ -268,7 +453,7 @@ def test_wrong_options_of_a_comparison_are_one_line_each(call):
         "too, or --repeats instead",
         ("--tune", "--mode", "sleep"): "tune needs what is learned, and mode 'sleep' computes none "
         "of it; take mode 'numeric', or leave tuning out",
-        ("--validate-every", "0"): "validate_every must be",
+        ("--validate-every", "0"): "--validate-every must be",
     }
     for options, words in refused.items():
         code, out, error = call(*start, *options)

@@ -21,12 +21,11 @@ from ampsim import (
     simulate,
 )
 from ampsim.errors import OptionError
+from ampsim.forecasting.forecast import row_values
 from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
-from ampsim.report.columns import bound_cell
-from ampsim.report.table import to_csv
-from ampsim.study.forecast_json import row_values
-from ampsim.study.row import TEXTS, row_of, table_of
+from ampsim.report.table import bound_cell, to_csv
+from ampsim.runs.rows import TEXTS, row_of, table_of
 
 HEAVY = ((10, 20, 5),) * 2
 ALL = [Sequential(), Pipeline(3), Amp(3)]
@@ -158,8 +157,7 @@ def test_below_a_half_no_single_thing_bounds_a_row_wherever_it_is_written(
 ):
     names = ("worker_share", "path_share", "link_share", "admission_share")
     made = forecast(model, cluster, [Amp(3)], max_epochs=1)
-    outline = made.runs[0].result.outline()
-    known = replace(outline, bound_by=largest, **dict(zip(names, shares, strict=True)))
+    known = replace(made.runs[0], bound_by=largest, **dict(zip(names, shares, strict=True)))
     table = table_of([row_of("amp", Goal(ACCURACY, None), [known])])
     row = row_values(table.to_dict("records")[0])
     assert (row["bound_by"], row["bound_largest"]) == (said, largest)

@@ -135,8 +135,8 @@ def test_charges_say_that_rows_matter():
     assert heavy.text == "FLOP / (flop_per_s x efficiency of the rows) (AMPNet, Appendix C)"
     assert light.kind == "assumed"
     assert curve.what == "efficiency = 0.25 at 4 to 0.75 at 64 rows"
-    assert [charge.kind for charge in charges(load_device("p100"))[2:]] == [
-        "datasheet", "measured", "datasheet", "assumed",
+    assert [charge.kind for charge in charges(load_device("fpga"))[2:]] == [
+        "formula", "assumed", "datasheet", "assumed", "assumed", "datasheet",
     ]  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def rejection(tmp_path, monkeypatch):
             load_cluster("bad.toml")
         text = str(caught.value)
         assert len(text.splitlines()) == 1
-        assert len(text) < 500  # an unknown key is answered with all keys that there are
+        assert len(text) < 600  # an unknown key is answered with all keys that there are
         with pytest.raises(FileFormatError, match=f"^{re.escape(text)}$"):
             load_device("bad.toml")
         return text
@@ -178,8 +178,9 @@ def test_source_that_is_no_table_is_rejected(rejection):
         (
             "description",
             "colour",
-            "unknown key 'colour'; known: name, description, flop_per_s, operation_overhead_s, "
-            "memory_bandwidth_bytes_per_s, cache_bytes, cache_bandwidth_bytes_per_s, efficiency, "
+            "unknown key 'colour'; known: name, description, flop_per_s, flop_format, "
+            "operation_overhead_s, memory_bandwidth_bytes_per_s, memory_bandwidth_basis, "
+            "cache_bytes, cache_bandwidth_bytes_per_s, efficiency, "
             "step_overhead_s, light_bandwidth_bytes_per_s, matrix_efficiency, memory_bytes, "
             "jitter_cv, idle_power_w, busy_power_w, price_usd_per_h, message_overhead_s, "
             "dispatch_s, copy_bandwidth_bytes_per_s, copy_latency_s, forward_efficiency, "
@@ -257,7 +258,7 @@ def test_unreadable_file_is_explained(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("ampsim.paths.open_regular", refuse)
+    monkeypatch.setattr("ampsim.files.open_regular", refuse)
     with pytest.raises(
         FileFormatError, match=r"mine\.toml: cannot be read: permission denied; check the path"
     ):

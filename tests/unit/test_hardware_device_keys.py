@@ -1,11 +1,15 @@
 """What a device may say beside its rate: each key is checked, sourced and counted."""
 
+import math
+
 import pytest
 
+import ampsim
 from ampsim import assets
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.hardware import Device, Source, charges, load_device
-from ampsim.hardware.device import NUMBERS, Sources
+from ampsim.hardware import Device, MemoryRemedy, Source, charges, load_cluster, load_device
+from ampsim.hardware.device import NUMBERS, REMARKS, Sources
+from ampsim.study.provenance import cluster_origin
 
 GOOD = """
 flop_per_s = 2e12
@@ -41,11 +45,91 @@ def test_shipped_power_and_price_are_never_assumed(name):
     [
         ("tflops-1", "653bbe2ace2d3c92c2f58cd7d22294db94f40a0698964ff00711b57cc93aca58"),
         ("cpu-core", "b4f2d5409e122376ad554e6ca91e024715da8fdd7a36bcddef8a3dd3574fe6b8"),
-        ("p100", "9bcd558969e78811d878618715c586d07d0edd7aca4133b080f50b263d015997"),
+        ("knl-7250", "b00cf0c5b41969fe29b8cd2782b2aa0f1dfdbf0d0edb377c36ac6b0a7c001f8d"),
     ],
 )
 def test_digest_of_a_file_in_published_manifests_stays_what_it_was(name, digest):
     assert load_device(name).digest == digest
+
+
+GPUS = [one for one in assets.names("devices") if "NVIDIA" in load_device(one).description]
+REAL = [
+    one
+    for one in assets.names("devices")
+    if load_device(one).memory_bandwidth_bytes_per_s is not None
+]
+
+
+def test_the_shipped_gpus_are_found():
+    assert {"a100", "k40", "p100", "v100-sxm2"} <= set(GPUS) < set(REAL)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_shipped_gpu_has_memory_power_and_lanes_to_the_host(name):
+    device = load_device(name)
+    needed = ("memory_bytes", "idle_power_w", "busy_power_w")
+    needed += ("copy_bandwidth_bytes_per_s", "copy_latency_s")
+    assert set(needed) <= device.numbers.keys()
+    assert device.source("memory_bytes").kind == "measured"  # as the driver tells it
+    memory_bytes_per_s = device.memory_bandwidth_bytes_per_s or 0.0
+    assert (device.copy_bandwidth_bytes_per_s or math.inf) < memory_bytes_per_s / 10
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_activations_move_to_the_host_on_a_shipped_gpu(name):
+    gpu = load_device(name)
+    cluster = ampsim.Cluster(name="c", devices=(gpu,) * 2, memory=MemoryRemedy(remedy="offload"))
+    model = ampsim.load_model("mlp", data="synthetic", hidden=8, batch=20)
+    result = ampsim.simulate(model, cluster, ampsim.Amp(2), instances=100, mode="sleep")
+    assert {"copy-out", "copy-in"} <= set(result.utilisation_by_lane["lane"])
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_shipped_device_says_of_which_kind_its_rates_are(name):
+    device = load_device(name)
+    assert device.flop_format is not None
+    assert device.memory_bandwidth_basis is not None
+    kind = device.source("memory_bandwidth_bytes_per_s").kind
+    assert (kind == "measured") == (device.memory_bandwidth_basis == "measured")
+    said = " ".join(charge.what for charge in charges(device))
+    assert f", in {device.flop_format}" in said
+    assert {"peak": ", a peak", "measured": ", measured"}[device.memory_bandwidth_basis] in said
+    (group,) = cluster_origin(load_cluster(name, workers=2))["groups"]
+    assert {key: group[key] for key in REMARKS.values()} == {
+        key: getattr(device, key) for key in REMARKS.values()
+    }
+
+
+def test_lanes_change_no_time_where_nothing_is_offloaded():
+    gpu = load_device("p100")
+    bare = gpu.model_copy(update={"copy_bandwidth_bytes_per_s": None, "copy_latency_s": 0.0})
+    model = ampsim.load_model("mlp", data="synthetic", hidden=8, batch=20)
+    first, second = (
+        ampsim.simulate(
+            model, ampsim.Cluster(name="c", devices=(one,) * 3), ampsim.Amp(4), instances=200,
+            mode="sleep",
+        )
+        for one in (gpu, bare)
+    )  # fmt: skip
+    assert first.spans.equals(second.spans)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('flop_format = "fp32"', "flop_format must be 'float64', 'float32', 'tf32'"),
+        (
+            'memory_bandwidth_bytes_per_s = 1e9\nmemory_bandwidth_basis = "best"',
+            "memory_bandwidth_basis must be 'peak' or 'measured', got 'best'",
+        ),
+        (
+            'memory_bandwidth_basis = "peak"',
+            "memory_bandwidth_basis has no effect without memory_bandwidth_bytes_per_s; add",
+        ),
+    ],
+)
+def test_a_kind_of_rate_that_is_none_is_refused(rejection, lines, said):
+    assert said in rejection(f"{lines}\n{GOOD}")
 
 
 FULL = {

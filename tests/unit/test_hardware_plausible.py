@@ -20,7 +20,6 @@ from ampsim.hardware import (
     implausible,
     load_device,
 )
-from ampsim.hardware.cluster import HOST, Route
 from ampsim.hardware.plausible import (
     FLOP_PER_J_MAX,
     FLOP_PER_S_MAX,
@@ -28,6 +27,7 @@ from ampsim.hardware.plausible import (
     RIDGE_FLOP_PER_BYTE_MAX,
     RIDGE_FLOP_PER_BYTE_MIN,
 )
+from ampsim.hardware.topology import HOST, Route
 
 NAMES = assets.names("devices")
 

@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.hardware import HOST, Cluster, Device, Edge, Topology, load_cluster
+from ampsim.hardware import HOST, Cluster, Device, Edge, Level, Topology, load_cluster
 
 DEVICE = Device(name="d", flop_per_s=1e9)
 SOURCE = 'source = {kind = "assumed", text = "for tests"}'
@@ -70,7 +70,6 @@ def load(tmp_path, monkeypatch):
 DIGESTS = {
     "tflops-1": "ccf487b3787cee045e929f3001c69e35d279716e793cacb77fdfddac3adae93a",
     "cpu-core": "2a65b55b211184ec84d2762c2ec2d2a2742081356b584daffbf92c5eb9da9468",
-    "p100": "9ccfbd4390b940aa2ea7b9340f7782d0694cffb6a527bc4914be6c0f7530dc56",
 }
 
 
@@ -293,3 +292,9 @@ def test_a_mistake_is_told_in_one_line_with_its_place(fault, load):
 def test_too_many_edges_are_refused():
     with pytest.raises(OptionError, match="expected at most 100000 edges, got more with 500 work"):
         cluster_of(500, topology=Topology(kind="fully-connected"))
+
+
+def test_the_latency_of_a_level_is_crossed_twice():
+    levels = (Level(members=2, latency_s=1.0), Level(members=2, latency_s=10.0))
+    cluster = cluster_of(4, topology=Topology(kind="hierarchy", levels=levels))
+    assert [cluster.way_between(0, other).latency_s for other in (1, 2)] == [2.0, 22.0]

@@ -17,13 +17,14 @@ import pytest
 import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
-from ampsim.errors import OptionError, SimulationError
+from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.model_parallel import placement_of
-from ampsim.study import job_pool, jobs
+from ampsim.runs import jobs
+from ampsim.runs import jobs as job_pool
+from ampsim.runs.jobs import packed
+from ampsim.runs.task import Plan, Task
 from ampsim.study.loading import option_names
-from ampsim.study.packed_tasks import packed
-from ampsim.study.task import Plan, Task
+from ampsim.study.simulation import RunOptions
 
 HEAVY = ((10, 20, 5),) * 2
 ALL = [Sequential(), Pipeline(3), Amp(3)]
@@ -82,7 +83,7 @@ def task_of(name):
     offers = "data" in option_names(name)
     model = ampsim.load_model(name, **({"data": "synthetic"} if offers else {}))
     cluster = ampsim.load_cluster("tflops-1", workers=4)
-    plan = Plan(model, cluster, 1, "sleep", 10, None, placement_of("paper"))
+    plan = Plan(model, cluster, RunOptions(mode="sleep", instances=10))
     return Task(plan, Amp(3), 0, name, 1, 1)
 
 
@@ -169,7 +170,7 @@ def fail_at_home(*_):
 
 @forks
 def test_a_fault_of_ampsim_in_a_process_has_its_traceback(model, cluster, monkeypatch):
-    monkeypatch.setattr("ampsim.study.task.run_task", fail_at_home)
+    monkeypatch.setattr("ampsim.runs.task.run_task", fail_at_home)
     with pytest.raises(RuntimeError, match=r"(?s)in fail_at_home\n.*ZeroDivisionError: of our own"):
         forecast(model, cluster, ALL, max_epochs=1, jobs=2)
     assert not multiprocessing.active_children()
@@ -232,6 +233,39 @@ def test_ctrl_c_keeps_what_finished_and_leaves_no_process(model, cluster):
 
 
 @forks
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=forks)])
+@pytest.mark.parametrize("bad", [0, 1])
+def test_a_seed_without_data_loses_its_own_run_alone(model, cluster, jobs, bad):
+    def make_data(seed, count):
+        if seed == bad:
+            raise ValueError("no such seed")
+        return model.make_data(seed, count)
+
+    both = [Sequential(), Amp(3)]
+    found = forecast(
+        replace(model, make_data=make_data), cluster, both, max_epochs=1, repeats=3, jobs=jobs
+    )
+    assert [(run.schedule, run.seed) for run in found.runs] == [
+        (name, seed) for name in ("sequential", "amp") for seed in range(3) if seed != bad
+    ]
+    assert len(found.table) == 2
+    assert len(found.lost) == 2
+    for sentence, name in zip(found.lost, ("sequential", "amp"), strict=True):
+        assert sentence.startswith(f"{name}, seed {bad}: make_data of model chain failed: ValueErr")
+        assert isinstance(sentence, Failure)
+        assert "Traceback" in sentence.traceback
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=forks)])
+def test_where_no_seed_has_data_the_first_is_told(model, cluster, jobs):
+    def make_data(seed, count):
+        raise ValueError(f"no seed {seed}")
+
+    with pytest.raises(SimulationError, match=r"sequential, seed 0: make_data .*no seed 0") as told:
+        forecast(replace(model, make_data=make_data), cluster, [Sequential()], repeats=2, jobs=jobs)
+    assert any("Traceback" in note for note in told.value.__notes__)
+
+
 def test_a_run_that_diverges_ends_alone_in_its_process(chain, cluster):
     model = replace(chain(HEAVY, instances=6).model(), optimizer=ampsim.optim.sgd(1e100))
     made = forecast(model, cluster, [Pipeline(6), Amp(1)], max_epochs=1, jobs=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.study import job_process
+from ampsim.runs import job_process
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="this system has no /proc to look for processes in"
@@ -22,9 +22,9 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 import ampsim
-from ampsim.study import job_pool, job_process
+from ampsim.runs import jobs
 
-job_pool.START_METHOD = {method!r}
+jobs.START_METHOD = {method!r}
 
 def make_data(seed, count):
     {kernel}
@@ -79,6 +79,61 @@ def test_processes_end_with_their_parent(tmp_path, method, number, work, kernel)
     parent.send_signal(number)
     parent.wait(5)
     assert wait_until(lambda: not any(map(is_alive, children)), 2)
+
+
+SENDING = """
+import time
+from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
+
+from ampsim.runs import jobs
+from ampsim.runs.jobs import Listeners, run_all
+
+
+class Recorder:
+    rows = None
+
+    def flush(self):
+        self.rows = bytes(10**6)  # more than a pipe holds: who sends it waits for who takes it
+
+
+class Task:
+    def run(self, tell):
+        model = SimpleNamespace(given={{}})
+        return SimpleNamespace(recorder=Recorder(), model=model, origin={{}}), None
+
+
+kill, left = BaseProcess.kill, {interruptions}
+
+
+def interrupted_kill(process):
+    global left
+    if left:
+        left -= 1
+        raise KeyboardInterrupt
+    kill(process)
+
+
+def interrupted_wait(connections):
+    time.sleep(0.5)
+    raise KeyboardInterrupt
+
+
+BaseProcess.kill, jobs.wait = interrupted_kill, interrupted_wait
+try:
+    run_all([Task(), Task()], 2, Listeners(print, print))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interruptions", [0, 1, 2])
+def test_further_signals_leave_nobody_waiting_for_a_process_that_sends(interruptions):
+    program = SENDING.format(interruptions=interruptions)
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")
 
 
 def test_a_process_that_nobody_started_cannot_end_with_its_parent():

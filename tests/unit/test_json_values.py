@@ -2,7 +2,7 @@
 
 import math
 
-from ampsim.json_values import finite
+from ampsim.text import finite
 
 
 def test_what_json_does_not_know_becomes_none_at_any_depth():

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ampsim.study.run_dir import TABLES
-from ampsim.toml_text import to_toml
+from ampsim.runs.folder import TABLES
+from ampsim.text import to_toml
 
 SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep", "--quiet")
 READERS = (

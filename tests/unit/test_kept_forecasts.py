@@ -18,8 +18,8 @@ import pytest
 
 import ampsim
 from ampsim.errors import OptionError
-from ampsim.study.kept_runs import Keeping
-from ampsim.study.run_store import FOLDER, NUMBERS
+from ampsim.runs import store
+from ampsim.runs.store import FOLDER, NUMBERS, Keeping
 
 METHODS = multiprocessing.get_all_start_methods()
 RUNS = [("sequential", 1), ("sequential", 2), ("amp", 1), ("amp", 2)]
@@ -43,6 +43,7 @@ def make(
         ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6),  # so that there are transfers
         [ampsim.Sequential(), ampsim.Amp(4)],
         **{"repeats": 2, "instances": 200, "max_epochs": 1, "seed": 3, **options},
+        placement="paper",
         on_progress=on_progress,
         keeping=keeping,
     )
@@ -158,6 +159,16 @@ def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
         make(model, Keeping(tmp_path, say=said.append), **other), make(model, None, **other)
     )
     assert said == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["code_digest", "linear_algebra"])
+def test_a_run_of_other_code_is_never_taken(model, name, tmp_path, monkeypatch):
+    make(model, Keeping(tmp_path), repeats=1)
+    monkeypatch.setattr(store, name, lambda: "another")
+    said, counted = list[str](), Counted()
+    make(model, Keeping(tmp_path, say=said.append), counted, repeats=1)
+    assert (said, counted.made) == ([], [("sequential", 1), ("amp", 1)])
 
 
 @pytest.mark.slow

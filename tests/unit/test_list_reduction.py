@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampsim.data import Dataset, ListBatch, ListReduction, Operation, reduce_list
+from ampsim.data import Dataset, ListBatch, ListOperation, ListReduction, reduce_list
 from ampsim.errors import OptionError
 
 GOLDEN = "1a29d1dffbecab5dde8aba10c19eedd23fbe07eb4c7d0154caaabe81192faf06"
@@ -27,27 +27,27 @@ def paper() -> ListReduction:
 @pytest.mark.parametrize(
     ("operation", "digits", "label"),
     [
-        (Operation.MEAN, [7], 7),
-        (Operation.MEAN, [2, 3], 2),  # 2.5, to even
-        (Operation.MEAN, [3, 4], 4),  # 3.5, to even
-        (Operation.MEAN, [9, 9, 8], 9),
-        (Operation.ALTERNATING, [4], 4),  # nothing at odd places counts as 0
-        (Operation.ALTERNATING, [1, 4], 7),  # -3
-        (Operation.ALTERNATING, [0, 1, 1], 0),  # 1/2 - 1, to even
-        (Operation.ALTERNATING, [0, 2, 1], 8),  # 1/2 - 2 = -3/2, to even is -2
-        (Operation.ALTERNATING, [1, 2, 1, 1, 1], 0),  # 1 - 3/2
-        (Operation.RANGE, [5], 0),
-        (Operation.RANGE, [0, 9, 3], 9),
-        (Operation.LENGTH, [0], 1),
-        (Operation.LENGTH, [0] * 9, 9),
+        (ListOperation.MEAN, [7], 7),
+        (ListOperation.MEAN, [2, 3], 2),  # 2.5, to even
+        (ListOperation.MEAN, [3, 4], 4),  # 3.5, to even
+        (ListOperation.MEAN, [9, 9, 8], 9),
+        (ListOperation.ALTERNATING, [4], 4),  # nothing at odd places counts as 0
+        (ListOperation.ALTERNATING, [1, 4], 7),  # -3
+        (ListOperation.ALTERNATING, [0, 1, 1], 0),  # 1/2 - 1, to even
+        (ListOperation.ALTERNATING, [0, 2, 1], 8),  # 1/2 - 2 = -3/2, to even is -2
+        (ListOperation.ALTERNATING, [1, 2, 1, 1, 1], 0),  # 1 - 3/2
+        (ListOperation.RANGE, [5], 0),
+        (ListOperation.RANGE, [0, 9, 3], 9),
+        (ListOperation.LENGTH, [0], 1),
+        (ListOperation.LENGTH, [0] * 9, 9),
     ],
 )
-def test_labels_by_hand(operation: Operation, digits: list[int], label: int) -> None:
+def test_labels_by_hand(operation: ListOperation, digits: list[int], label: int) -> None:
     assert reduce_list(operation, digits) == label
 
 
 def test_an_operation_is_one_of_four() -> None:
-    with pytest.raises(ValueError, match="9 is not a valid Operation"):
+    with pytest.raises(ValueError, match="9 is not a valid ListOperation"):
         reduce_list(9, [1])
 
 

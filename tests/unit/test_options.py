@@ -7,7 +7,7 @@ import pytest
 
 from ampsim.errors import OptionError
 from ampsim.options import require_count, require_target
-from ampsim.study.settings import settings_of
+from ampsim.study.loading import settings_of
 
 
 @pytest.mark.parametrize("value", [1, 10**9, np.int64(3)])

@@ -15,7 +15,7 @@ import pytest
 from ampsim.errors import OutputError
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged, taken
-from ampsim.toml_text import to_toml
+from ampsim.text import to_toml
 
 SHOWN = (".csv", ".md", ".png")
 
@@ -172,7 +172,7 @@ import os, signal, sys
 from pathlib import Path
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import staged
-from ampsim.toml_text import to_toml
+from ampsim.text import to_toml
 replace, left = os.replace, [int(sys.argv[2])]
 def counted(source, target):
     if Path(target).parent == Path(sys.argv[1]):

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 import ampsim
+import ampsim.nodes
 from ampsim.data import ArrayDataset, pump_arrays
 from ampsim.errors import OptionError
+from ampsim.ir import Node
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "own-model.md"
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    text, _loop = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     path = tmp_path_factory.mktemp("own") / "spirals.py"
     path.write_text(text, encoding="utf-8")
     return path
@@ -33,6 +35,43 @@ def test_it_is_a_model_that_learns(file):
     result = ampsim.simulate(model, cluster, ampsim.Amp(4), epochs=2, instances=1000)
     assert result.epochs["accuracy"].iloc[-1] > 0.55
     assert result.epochs["instances"].tolist() == [1000, 1000]
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory):
+    _first, text = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path_factory.mktemp("own") / "loop.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_branch_and_the_loop_have_twenty_five_lines(loop):
+    text = loop.read_text(encoding="utf-8")
+    part = text[text.index("def moved") : text.index("def build")]
+    assert len([line for line in part.splitlines() if line.strip()]) <= 25
+
+
+def test_a_batch_passes_the_layer_as_often_as_its_state_says(loop):
+    model = ampsim.load_model(loop)
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    spans = ampsim.simulate(model, cluster, ampsim.Amp(2), instances=120).spans
+    forward = spans[(spans["node"] == "layer") & (spans["direction"] == "forward")]
+    assert forward.groupby("instance").size().head(6).tolist() == [1, 2, 3, 1, 2, 3]
+
+
+def test_it_learns_through_the_loop(loop):
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    epochs = ampsim.simulate(ampsim.load_model(loop), cluster, ampsim.Amp(2), epochs=12).epochs
+    assert epochs["accuracy"].iloc[-1] > 0.8
+
+
+def test_the_page_has_every_node_that_is_shipped():
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    told = set(re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in lines)))
+    shipped = {
+        name for name in ampsim.nodes.__all__ if isinstance(getattr(ampsim.nodes, name), type)
+    }
+    assert told == {name for name in shipped if issubclass(getattr(ampsim.nodes, name), Node)}
 
 
 def points(rows, width=2):

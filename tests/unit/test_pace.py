@@ -161,14 +161,17 @@ class Chores:
         name, start_s = task[1]
         self.log.append((name, start_s, self.clock.now))
 
+    @property
+    def has_free(self) -> bool:
+        return bool(self.free)
+
     def do_free(self, now_s: float) -> None:
         while self.free:
             self.log.append((self.free.popleft(), now_s, now_s))
 
     def put_free(self, name: str) -> None:
         self.free.append(name)
-        self.processor.is_listed = True
-        self.processor.instant.waiting.append(self.processor)
+        self.processor.instant.add(self.processor)
         self.processor.instant.settle()
 
     def run(self, **varies: Any) -> list[tuple[str, float, float]]:

@@ -103,8 +103,8 @@ def run(command: Command, folder: Path) -> None:
 def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
-        "calibration", "command-line", "dependency-engine", "device-and-cluster", "model", "node",
-        "placement", "schedule", "solver", "solvers",
+        "calibration", "command-line", "dataflow", "dependency-engine", "device-and-cluster",
+        "model", "node", "placement", "schedule", "solver", "solvers",
     }  # fmt: skip
 
 

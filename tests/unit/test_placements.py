@@ -1,6 +1,8 @@
 """Placements other than the paper's: what each promises, and how it reaches a run."""
 
+import contextlib
 import itertools
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,15 +13,20 @@ import pytest
 import ampsim
 from ampsim import Amp, forecast, load_cluster, load_model, simulate
 from ampsim.data import ListReduction
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError
-from ampsim.hardware import HOST, Cluster, Device, Edge
+from ampsim.hardware import HOST, Cluster, Device, Edge, Link
 from ampsim.ir import Graph
-from ampsim.model_parallel import PLACEMENTS, Probe, Situation, placement_of
+from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Probe, Search, Situation, placement_of
 from ampsim.model_parallel.placements import Balanced, CommunicationAware, KHop, Paper
 from ampsim.model_parallel.placements.balanced import longest_first
 from ampsim.model_parallel.placements.communication_aware import SLACK
 from ampsim.model_parallel.placements.k_hop import heavy_within
+from ampsim.model_parallel.placements.probe import INSTANCES
+from ampsim.model_parallel.placements.search import STARTS, TRIALS
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
+from ampsim.study.placement_trials import Trials
+from ampsim.study.schedule_names import schedules_of
 
 COSTS = (5, 4, 3, 3, 3)
 TWO_PAIRS = {"a": ("rows", 4), "a-label": ("rows",), "b": ("rows", 4), "b-label": ("rows",)}
@@ -238,6 +245,140 @@ def test_every_placement_runs_and_is_in_the_manifest(rnn, name):
     for node, workers in hosts.items():
         assert list(workers) == [told["workers"][node]]
     assert "controller" not in told["workers"]
+
+
+UNEVEN = Cluster(
+    name="c",
+    devices=tuple(Device(name=str(rate), flop_per_s=rate) for rate in (1e9, 3e9) * 3),
+    link=Link(latency_s=1e-5, bandwidth_bytes_per_s=1e8),
+)
+
+
+@pytest.mark.parametrize("name", [name for name in PLACEMENTS if name != "paper"])
+def test_a_placement_is_the_same_for_all_seeds(rnn, name):
+    """Data differ by seed, so a probe of a run's own data would place its nodes by luck."""
+    made = forecast(rnn, UNEVEN, [Amp(4)], max_epochs=1, repeats=4, mode="sleep", placement=name)
+    found = [run.placement for run in made.runs]
+    assert len(found) == 4 and all(one == found[0] for one in found)
+    alone = simulate(rnn, UNEVEN, Amp(4), seed=7, mode="sleep", placement=name)
+    assert alone.origin["placement"] == found[0]
+
+
+def test_the_papers_placement_draws_light_nodes_from_the_seed_and_heavy_ones_never(rnn):
+    cluster = load_cluster("tflops-1", workers=12)
+    placed = [
+        simulate(rnn, cluster, Amp(4), seed=seed, mode="sleep", placement="paper").origin
+        for seed in range(4)
+    ]
+    workers = [one["placement"]["workers"] for one in placed]
+    heavy = [node.name for node in rnn.graph().parameterized]
+    assert all(one[name] == workers[0][name] for one in workers for name in heavy)
+    assert any(one != workers[0] for one in workers)
+
+
+def test_a_probe_is_of_many_instances_or_of_all(rnn):
+    """Lists differ in length: a probe of eight says little of the mean."""
+
+    def data(seed):
+        return lambda _seed, _count: ListReduction.generate(seed, 500, 5, batch=1)
+
+    seconds = []
+    for seed in range(6):
+        model = replace(rnn, make_data=data(seed))
+        probe = Trials(model, UNEVEN, None).probe()
+        seconds.append(np.array(probe.seconds) / sum(probe.seconds))
+    spread = np.ptp(seconds, axis=0).max()
+    assert INSTANCES >= 200 and spread < 0.01
+
+
+def toy_trial(costs, link_s=0.2):
+    """The busiest worker's work, and what crosses a link between neighbours."""
+
+    def trial(workers, _enough_s):
+        sums: dict[int, float] = {}
+        for cost, worker in zip(costs, workers[1:], strict=True):
+            sums[worker] = sums.get(worker, 0.0) + cost
+        return max(sums.values()) + link_s * sum(a != b for a, b in itertools.pairwise(workers[1:]))
+
+    return trial
+
+
+def test_a_search_finds_the_best_of_all_placements_of_a_small_graph():
+    graph = chain_graph(5, 0)
+    costs = (5, 1, 4, 2, 3, 0)
+    trial = toy_trial(costs)
+    ground = replace(situation(graph, 2, costs=costs[:5]), trial=trial)
+    found = Search(trials=200).find(ground)
+    every = itertools.product(range(2), repeat=6)
+    assert found.seconds == min(trial((HOST, *one), math.inf) for one in every)
+    assert found.seconds <= found.start_s and found.trials <= 200
+
+
+@pytest.mark.parametrize("trials", [1, 3, 5, 20])
+def test_a_search_is_never_worse_than_what_it_began_with_and_keeps_its_budget(trials):
+    graph = chain_graph(6)
+    random = np.random.default_rng(trials)
+    costs = random.uniform(0, 5, len(graph.nodes) - 1)
+    trial, told = toy_trial(costs), []
+    ground = replace(situation(graph, 3, costs=(1,) * 6), trial=trial)
+    found = Search(trials).find(ground, told.append)
+    assert told == list(range(1, found.trials + 1)) and found.trials <= trials
+    starts = [kind().place(situation(graph, 3, costs=(1,) * 6)) for kind in STARTS[:trials]]
+    assert found.seconds <= min(trial(one, math.inf) for one in starts) == found.start_s
+    assert found == Search(trials).find(replace(ground, generator=np.random.default_rng(0)))
+
+
+def test_a_search_tries_workers_that_are_alike_once():
+    graph = chain_graph(2, 0)
+    seen = []
+
+    def trial(workers, _enough_s):
+        seen.append(tuple(workers))
+        return 1.0
+
+    Search(trials=500).find(replace(situation(graph, 9, costs=(1, 1)), trial=trial))
+    parts = [tuple(one.index(worker) for worker in one[1:]) for one in seen]
+    assert len(parts) == len(set(parts)) > 2
+
+
+def test_what_cannot_train_is_never_found():
+    graph = chain_graph(3, 0)
+
+    def trial(workers, _enough_s):
+        return math.inf if len(set(workers[1:])) > 1 else 2.0
+
+    ground = replace(situation(graph, 2, costs=(1, 1, 1)), trial=trial)
+    assert len(set(Search(trials=50).find(ground).workers[1:])) == 1
+
+
+def test_a_search_is_faster_in_a_run_and_its_manifest_says_where_it_is_from(rnn):
+    schedules = [Amp(4), ampsim.Sequential()]
+    rates = {
+        name: simulate(rnn, UNEVEN, Amp(4), mode="sleep", placement=name).train_per_s
+        for name in PLACEMENTS
+    }
+    assert rates["search"] == max(rates.values())
+    told: list[str] = []
+    made = forecast(
+        rnn, UNEVEN, schedules, mode="sleep", placement="search",
+        on_progress=lambda one: told.append(one.schedule),
+    )  # fmt: skip
+    assert {"placement of amp", "placement of sequential"} <= set(told)
+    found = made.manifest["placements"]
+    assert list(found) == ["amp", "sequential"]
+    for row in found.values():
+        assert row["name"] == "search" and row["start"] in PLACEMENTS
+        assert row["times_as_fast"] >= 1 and 1 <= row["trials"] <= TRIALS
+        assert set(row["workers"]) == {node.name for node in rnn.graph().nodes[1:]}
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *SOLVERS])
+def test_a_search_works_under_every_method_or_says_in_a_line_what_does_not_fit(name):
+    model = load_model("mlp", data="synthetic", hidden=8, batch=100)
+    cluster, schedule = load_cluster("tflops-1", workers=4, latency_s=1e-6), schedules_of(name)[0]
+    with contextlib.suppress(OptionError):
+        told = simulate(model, cluster, schedule, mode="sleep", placement=Search(trials=6)).origin
+        assert told["placement"]["name"] == "search"
 
 
 @pytest.mark.parametrize("mode", ["numeric", "sleep"])

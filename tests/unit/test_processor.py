@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -17,19 +18,16 @@ class Chores:
     def __init__(self, processor: Processor, clock: SimClock) -> None:
         self.processor, self.clock = processor, clock
         self.queues: dict[Any, deque[Any]] = {"urgent": deque(), "usual": deque()}
-        self.free: deque[str] = deque()
+        self.free: deque[tuple[str, Any]] = deque()
         self.log: list[tuple[str, float, float]] = []
 
     def put(self, kind: str, name: str, seconds: float, then: Any = None) -> None:
         self.queues[kind].append((name, seconds, then))
         self.processor.wake()
 
-    def put_free(self, name: str) -> None:
-        self.free.append(name)
-        processor = self.processor
-        if not processor.is_busy and not processor.is_listed:
-            processor.is_listed = True
-            processor.instant.waiting.append(processor)
+    def put_free(self, name: str, then: Any = None) -> None:
+        self.free.append((name, then))
+        self.processor.instant.add(self.processor)
 
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         name, seconds, then = queue.popleft()
@@ -42,9 +40,16 @@ class Chores:
             if then is not None:
                 then()
 
+    @property
+    def has_free(self) -> bool:
+        return bool(self.free)
+
     def do_free(self, now_s: float) -> None:
         while self.free:
-            self.log.append((self.free.popleft(), now_s, now_s))
+            name, then = self.free.popleft()
+            self.log.append((name, now_s, now_s))
+            if then is not None:
+                then()
 
 
 @pytest.fixture
@@ -107,6 +112,37 @@ def test_all_free_tasks_of_an_instant_come_before_new_work(make_chores):
     clock.run()
     assert [name for name, *_times in one.log] == ["first", "brought", "next"]
     assert not instant.waiting
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_what_began_earlier_is_first_come_where_free_steps_of_others_send_on_at_one_instant(
+    make_chores, order
+):
+    """Three services that begin in turn end at once; each leads to a free task of another worker.
+
+    What these send to one worker, of one kind, is served in the order of the beginnings, whatever
+    the workers' numbers are (docs/decisions/0004-instants.md).
+    """
+    clock, instant, made = make_chores(7)
+    serving, freeing, target = made[:3], made[3:6], made[6]
+
+    def lead(place: int) -> None:
+        freeing[order[place]].put_free(
+            f"free {place}", lambda: target.put("usual", f"from {place}", 1.0)
+        )
+        instant.settle()
+
+    for place, worker in enumerate(order):
+        begin_s = place / 4
+
+        def begin(place: int = place, worker: int = worker, seconds: float = 2 - begin_s) -> None:
+            serving[worker].put("usual", "service", seconds, then=lambda: lead(place))
+
+        clock.call_later(begin_s, begin)
+    clock.run()
+    assert [(name, start_s) for name, start_s, _end_s in target.log] == [
+        ("from 0", 2.0), ("from 1", 3.0), ("from 2", 4.0)
+    ]  # fmt: skip
 
 
 def test_a_processor_that_only_waits_is_not_occupied(make_chores):

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "solvers.md"
 HEAVY = "{'pandas', 'matplotlib', 'numpy', 'simpy', 'pydantic', 'networkx'}"
 
 
@@ -29,3 +32,10 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 def test_version_is_text():
     assert ampsim.__version__[0].isdigit()
+
+
+@pytest.mark.parametrize("kind", SOLVERS.values(), ids=list(SOLVERS))
+def test_every_solver_of_the_registry_is_a_public_name_and_on_its_page(kind):
+    assert kind.__name__ in ampsim.__all__, "name it in ampsim/__init__.pyi"
+    assert getattr(ampsim, kind.__name__) is kind
+    assert f"| `{kind.__name__}` |" in PAGE.read_text("utf-8"), "give it a row in docs/solvers.md"

@@ -9,8 +9,18 @@ from statistics import median
 import numpy as np
 import pytest
 
-from ampsim.study.bootstrap import DRAWS, draws_of
-from ampsim.study.ranking import Sureness, coin, rank, seeds_needed
+from ampsim.runs.ranking import (
+    DRAWS,
+    SAME,
+    Ranking,
+    Sureness,
+    coin,
+    columns_of,
+    draws_of,
+    rank,
+    seeds_needed,
+)
+from ampsim.runs.rows import table_of
 
 INF = math.inf
 
@@ -19,10 +29,17 @@ def times(*values):
     return dict(enumerate(values))
 
 
-def ties_of(rows, sureness):
+def standings_of(rows, sureness=None):
     made = rank(rows, sureness)
     assert made is not None
-    return made.ties
+    return made.standings
+
+
+def flip_of(made: Ranking | None, place: int) -> float | None:
+    assert made is not None
+    pair = made.pairs[place]
+    assert pair is not None
+    return pair.flip
 
 
 def flip_by_enumeration(best, other):
@@ -48,7 +65,7 @@ def test_a_flip_of_few_seeds_is_the_share_of_all_draws(seeds, trial):
         pytest.skip("a tie, whose flip is a half by definition")
     made = rank([times(*best), times(*other)])
     assert made is not None and made.best == 0
-    assert made.flips == (None, pytest.approx(flip_by_enumeration(best, other), rel=1e-12))
+    assert flip_of(made, 1) == pytest.approx(flip_by_enumeration(best, other), rel=1e-12)
 
 
 def test_many_seeds_are_drawn_as_the_closed_form_of_the_median_says():
@@ -67,8 +84,7 @@ def test_many_seeds_are_drawn_as_the_closed_form_of_the_median_says():
         assert np.mean(medians < k) == pytest.approx(exact, abs=error)
 
 
-def test_a_single_seed_and_a_single_row_say_nothing():
-    assert rank([times(1.0), times(2.0)]) is None
+def test_a_single_row_and_rows_that_never_arrive_say_nothing():
     assert rank([times(1.0, 2.0)]) is None
     assert rank([{0: 1.0, 1: 2.0}, {2: 1.0, 3: 2.0}]) is None  # no seed in common
     assert rank([times(INF, INF, 1.0), times(INF, INF, INF)]) is None
@@ -78,7 +94,7 @@ def test_seeds_that_agree_call_no_more_than_a_coin_might():
     for seeds in range(2, 9):
         made = rank([times(*range(seeds)), times(*(one + 10 for one in range(seeds)))])
         assert made is not None
-        assert made.flips[1] == coin(seeds) == 0.5**seeds
+        assert flip_of(made, 1) == coin(seeds) == 0.5**seeds
         assert made.is_called == (seeds >= seeds_needed(2)) == (seeds >= 5)
 
 
@@ -88,17 +104,19 @@ def test_only_seeds_that_all_rows_have_count():
     assert whole == more
 
 
-def test_rows_with_one_median_tie():
-    made = rank([times(1, 2, 3, 4, 5), times(1, 2, 3, 4, 5), times(*range(11, 16))])
+def test_rows_with_one_median_flip_with_a_half():
+    made = rank([times(1, 2, 3, 4, 5, 3), times(2, 1, 3, 5, 4, 3), times(*range(11, 17))])
     assert made is not None
-    assert made.flips[1] == 0.5 and made.ties[:2] == (True, True)
+    assert made.best == 0 and flip_of(made, 1) == 0.5
+    assert made.standings == ("too few seeds", "too few seeds", "behind")
 
 
 def test_a_row_that_seldom_arrives_is_behind_one_that_does():
     made = rank([times(INF, INF, INF, INF, 1.0), times(2.0, 2.1, 2.2, 2.3, 2.4)])
     assert made is not None and made.best == 1
-    assert made.flips[0] is not None and 0.05 < made.flips[0] < 0.1  # three of five draws of one
-    assert made.ties == (True, True)
+    flip = flip_of(made, 0)
+    assert flip is not None and 0.05 < flip < 0.1  # three of five draws of one
+    assert made.standings == ("too few seeds", "too few seeds")
 
 
 def test_levels_are_holms():
@@ -106,9 +124,82 @@ def test_levels_are_holms():
     best = times(*range(6))
     far = times(*(one + 10 for one in range(6)))
     sure = Sureness(1 - 2 * 2 * coin(6))  # half of the tail is what six seeds can say
-    assert ties_of([best, far, far], sure) == (False, False, False)
+    assert standings_of([best, far, far], sure) == ("first", "behind", "behind")
     surer = Sureness(1 - 2 * 2 * coin(6) + 1e-9)
-    assert ties_of([best, far, far], surer) == (True, True, True)
+    assert standings_of([best, far, far], surer) == ("too few seeds",) * 3
+
+
+AMP, LATE = (8.0, 8.1, 8.2, 8.3, 8.4, 8.5), (21.0, 21.1, 21.2, 21.3, 21.4, 21.5)
+NEAR = tuple(one * 1.01 for one in AMP)
+NEVER, SOME = (INF,) * 6, (INF, INF, INF, INF, 9.0, 9.1)
+WIDE = (4.0, 30.0, 6.0, 20.0, 9.0, 8.2)
+OUTCOMES = {
+    "all others are behind": ((LATE, AMP), ("behind", "first"), None),
+    "who never arrives ties with nobody": (
+        (LATE, NEVER, AMP), ("behind", "not reached", "first"), None
+    ),
+    "who never arrives costs no seed": (
+        (LATE[:5], NEVER[:5], AMP[:5]), ("behind", "not reached", "first"), None
+    ),
+    "one alone arrives": ((NEVER, AMP, NEVER), ("not reached", "first", "not reached"), None),
+    "one alone arrives, with four seeds": (
+        (NEVER[:4], AMP[:4]), ("not reached", "too few seeds"), 5
+    ),
+    "alike within 1 %": ((AMP, NEAR, LATE), ("tie", "tie", "behind"), None),
+    "equal times": ((AMP, AMP), ("tie", "tie"), None),
+    "equal times of too few seeds": ((AMP[:4], AMP[:4]), ("too few seeds",) * 2, 5),
+    "one seed": ((LATE[:1], AMP[:1], NEVER[:1]), ("too few seeds", "too few seeds", "not reached"),
+                 5),
+    "no time passes": (((0.0,) * 6, (0.0,) * 6), ("tie", "tie"), None),
+    "three seeds that agree": ((LATE[:3], AMP[:3], NEVER[:3]),
+                               ("too few seeds", "too few seeds", "not reached"), 5),
+    "times that cross": ((AMP, WIDE, LATE), ("too few seeds", "too few seeds", "behind"), 1000),
+    "some arrive, most do not": ((AMP, SOME), ("first", "behind"), None),
+    "one of two is alike, the other open": (
+        (AMP, NEAR, WIDE), ("too few seeds", "tie", "too few seeds"), 1000
+    ),
+    "one is not compared": ((AMP, None, LATE), ("first", "not compared", "behind"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_every_outcome_has_its_answer(name):
+    rows, standings, needed = OUTCOMES[name]
+    for order in itertools.permutations(range(len(rows))):
+        made = rank([None if rows[place] is None else times(*rows[place]) for place in order])
+        assert made is not None
+        assert made.standings == tuple(standings[place] for place in order)
+        assert made.answer == standings[order[made.best]]
+        if needed is None:
+            assert made.seeds_needed is None
+        else:
+            assert made.seeds_needed is not None
+            assert made.seeds < made.seeds_needed <= max(needed, 5)
+            assert made.seeds_needed == needed or made.seeds >= 5
+
+
+def test_nobody_arrives():
+    assert rank([times(*NEVER), times(*NEVER)]) is None
+    assert rank([times(*SOME), times(*NEVER)]) is None
+
+
+def test_the_table_says_what_the_ranking_does():
+    made = rank([times(*LATE), times(*NEVER), times(*AMP)])
+    table = table_of(columns_of(made, 3))
+    assert table["standing"].tolist() == ["behind", "not reached", "first"]
+    assert table["is_tied_with_best"].tolist() == [False, False, False]
+    assert table["time_ratio"].iloc[0] == pytest.approx(21.25 / 8.25)
+    assert math.isnan(table["time_ratio"].iloc[1]) and table["time_ratio"].iloc[2] == 1.0
+    assert (table["time_ratio_low"] <= table["time_ratio"]).iloc[0]
+
+
+def test_a_tie_needs_the_whole_interval_within_the_margin():
+    wide = times(*(one * 1.04 for one in AMP[:5]), AMP[5] * 1.2)
+    made = rank([times(*AMP), wide])
+    assert made is not None and made.pairs[1] is not None
+    pair = made.pairs[1]
+    assert pair.ratio < 1 + SAME < (pair.high or 0)
+    assert pair.standing != "tie"
 
 
 def test_the_seeds_that_are_needed_are_just_enough():
@@ -119,6 +210,7 @@ def test_the_seeds_that_are_needed_are_just_enough():
             others = [times(*(one + 9 for one in range(count))) for _ in range(rows - 1)]
             made = rank([times(*(one / 100 for one in range(count))), *others], sureness)
             assert made is not None and made.is_called is is_called
+            assert made.seeds_needed == (None if is_called else seeds)
 
 
 def test_a_speed_up_has_an_interval_from_five_seeds_on():

@@ -10,10 +10,8 @@ import pytest
 from ampsim import Amp, AmpBudget
 from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
-from ampsim.model_parallel.placements.balanced import Balanced
 from ampsim.model_parallel.placements.paper import Paper
-from ampsim.recipes.places import recipe_folder, recipe_names
-from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.recipe import read_recipe, recipe_folder, recipe_names
 from ampsim.recipes.rows import make_rows
 
 GOOD = """
@@ -77,17 +75,17 @@ def test_a_recipe_becomes_rows(write):
     rows = make_rows(read_recipe(write(GOOD)))
     assert [row.label for row in rows.rows] == ["sequential", "amp, mak 4"]
     assert [row.schedule.admission.in_flight_max for row in rows.rows] == [1, 4]
-    assert [row.plan.mode for row in rows.rows] == ["numeric", "sleep"]
+    assert [row.plan.options.mode for row in rows.rows] == ["numeric", "sleep"]
     assert [row.plan.model.replicas for row in rows.rows] == [4, 2]
     assert {row.plan.model.config.hidden for row in rows.rows} == {4}
     assert (rows.goal.target, rows.goal.metric) == (0.97, Metric())
-    assert {row.plan.stop_at for row in rows.rows} == {None}
+    assert {row.plan.options.target for row in rows.rows} == {None}
     assert rows.cluster.workers == 16
 
 
 def test_max_epochs_ends_a_run_at_the_target(write):
     rows = make_rows(read_recipe(write(GOOD.replace("epochs = 2", "max_epochs = 9"))))
-    assert {(row.plan.stop_at, row.plan.max_epochs) for row in rows.rows} == {(0.97, 9)}
+    assert {(row.plan.options.target, row.plan.options.epochs) for row in rows.rows} == {(0.97, 9)}
 
 
 def test_paths_are_those_beside_the_recipe(write, tmp_path):
@@ -120,7 +118,10 @@ def test_a_row_may_have_a_placement_of_its_own_which_decides_the_run(write):
     plain = make_rows(read_recipe(write(GOOD))).rows
     content = GOOD.replace("max_active_keys = 4", 'max_active_keys = 4\nplacement = "balanced"')
     first, second = make_rows(read_recipe(write(content))).rows
-    assert (first.plan.placement, second.plan.placement) == (Paper(), Balanced())
+    assert (first.plan.options.placement, second.plan.options.placed.origin) == (
+        Paper(),
+        {"name": "balanced"},
+    )
     assert first.decided_by == plain[0].decided_by
     assert second.decided_by != plain[1].decided_by
     assert "placement" not in first.origin
@@ -255,7 +256,7 @@ def test_a_recipe_that_is_not_there_is_told(write, monkeypatch):
         UnknownNameError, match=r"^no recipe in 'reports/x'; expected a folder with"
     ):
         recipe_folder("reports/x")
-    monkeypatch.setattr("ampsim.recipes.places.reports_folder", lambda: None)
+    monkeypatch.setattr("ampsim.recipes.recipe.reports_folder", lambda: None)
     assert recipe_names() == []
     with pytest.raises(UnknownNameError, match=r"^no recipe named 'mine': there is no folder 'rep"):
         recipe_folder("mine")

@@ -12,7 +12,8 @@ from ampsim.errors import FileFormatError
 from ampsim.metric import Goal
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.study.row import row_of
+from ampsim.runs.rows import row_of
+from ampsim.runs.run import run_of
 
 GOOD = """
 title = "A test"
@@ -174,11 +175,11 @@ def test_epochs_must_not_be_borrowed_where_learning_differs(before, after, said,
 
 def test_a_row_whose_first_repeat_failed_at_once_is_still_summed_up():
     model = ampsim.load_model("mlp", hidden=4, data="synthetic")
-    outline = ampsim.simulate(model, "tflops-1", "sequential", instances=200).outline()
-    failed = replace(outline, epochs=outline.epochs[:0])
+    run = run_of(ampsim.simulate(model, "tflops-1", "sequential", instances=200))
+    failed = replace(run, epochs=run.epochs[:0], failure="it failed")
     goal = Goal(model.measure, 1e-9)
-    made = row_of("a", goal, [failed, outline, outline], ["it failed"])
-    whole = row_of("a", goal, [outline, outline, outline])
+    made = row_of("a", goal, [failed, run, run])
+    whole = row_of("a", goal, [run, run, run])
     assert made["time_to_target_formula_s"] == whole["time_to_target_formula_s"] > 0
     assert made["note"] == "1 of 3 runs failed: it failed"
 

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.recipes.checking import read_manifest
-from ampsim.recipes.outlines_file import FILE, read_outlines
+from ampsim.forecasting.intervals import COLUMNS, Spread, Unspread
+from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
+from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.running import run_recipe
-from ampsim.study.device_rows import COLUMNS
-from ampsim.study.device_spread import Spread, Unspread
 from ampsim.units import format_seconds
 
 OPTIONS = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
@@ -41,6 +40,7 @@ name = "sequential"
 name = "amp"
 max_active_keys = 2
 """
+PLACED_PAIR = PAIR.replace("\nname =", '\nplacement = "paper"\nname =')
 SOLVER = """
 [[schedules]]
 name = "local-sgd"
@@ -100,14 +100,14 @@ def records(table: pd.DataFrame) -> dict[Any, Any]:
 @pytest.fixture(scope="module")
 def report(report_of) -> Path:
     """The report of two schedules, with its kept runs; not to be written to."""
-    return report_of(HEAD + PAIR, {"fitted.toml": BOTH})
+    return report_of(HEAD + PLACED_PAIR, {"fitted.toml": BOTH})
 
 
 def forecast(folder: Path, schedules, **more) -> ampsim.Forecast:
     cluster = ampsim.load_cluster(folder / "fitted.toml", workers=2, **more)
     return ampsim.forecast(
         ampsim.load_model("mlp", **OPTIONS), cluster, schedules, target=0.11, max_epochs=4,
-        instances=200, repeats=2, seed=3, scale_rate="none",
+        instances=200, repeats=2, seed=3, scale_rate="none", placement="paper",
     )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ set = { batch_warmup_epochs = 2 }
 
 
 def read_spread(outlines: str, place: Path, label: str) -> Spread | Unspread:
-    (place / FILE).write_text(outlines)
+    (place / OUTLINES_FILE).write_text(outlines)
     return read_outlines(place).spreads[label]
 
 
@@ -246,7 +246,7 @@ def test_a_device_without_intervals_has_none_of_it(tmp_path, make_report):
     table = pd.read_csv(tmp_path / "report.csv")
     assert not set(COLUMNS) & set(table)
     assert "assumptions" not in read_manifest(tmp_path)
-    assert "at_ends" not in json.loads((tmp_path / FILE).read_text())
+    assert "at_ends" not in json.loads((tmp_path / OUTLINES_FILE).read_text())
     assert "95 %" not in (tmp_path / "report.md").read_text()
     results = read_results(read_recipe(tmp_path), tmp_path)
     pd.testing.assert_frame_equal(results.table, results.over_seeds)

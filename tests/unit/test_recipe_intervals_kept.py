@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from ampsim.errors import FileFormatError
-from ampsim.recipes.checking import check_numbers, check_report, read_manifest
-from ampsim.recipes.outlines_file import FILE, read_outlines
+from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
+from ampsim.recipes.checking import check_again, check_report
+from ampsim.recipes.manifest import read_manifest
+from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
-from ampsim.report.page.recipe import redraw_report
 
 RECIPE = """
 title = "A test"
@@ -51,8 +52,9 @@ def test_the_page_says_which_numbers_and_what_the_notes_have(report):
     )
     said = f"- 2 numbers of the devices have 95 % intervals: {numbers}. Each row was run shortly in"
     assert said in page
-    assert 'known within 95 % intervals only, which are named under "What is assumed"' in page
-    assert page.count("of the device alone, 95 %: training ") == 2
+    assert "- Intervals hold the seeds and, within 95 %, the devices' numbers; notes have" in page
+    notes = page.count("of the device alone, 95 %: training ")
+    assert notes == 2 * 2  # of two rows, below the table and among all columns
 
 
 def test_what_is_kept_is_not_made_again_and_gives_the_same(report):
@@ -63,7 +65,7 @@ def test_what_is_kept_is_not_made_again_and_gives_the_same(report):
     assert (len(said), made) == (2 * 2 + 2 * 5, [])
     assert all(line.endswith("kept from before") for line in said)
     assert "amp at step_overhead_s of ampnet-core = 3.751e-05, seed 3: kept from before" in said
-    assert again.outlines == (report / FILE).read_text()
+    assert again.outlines == (report / OUTLINES_FILE).read_text()
 
 
 def test_ctrl_c_in_a_short_run_keeps_what_was_made(folder):
@@ -90,14 +92,14 @@ def test_a_report_is_redrawn_and_checked_with_its_intervals(report):
     recipe = read_recipe(report)
     redraw_report(read_results(recipe, report), recipe.file, report, read_manifest(report)["files"])
     assert {name: (report / name).read_bytes() for name in names} == before
-    assert check_report(recipe, report).follows
-    assert check_numbers(recipe, report, run_recipe(recipe, report)).follows
+    assert check_report(recipe, report, Drawing()).follows
+    assert check_again(recipe, report, run_recipe(recipe, report), Drawing()).follows
 
 
 def test_what_is_no_spread_is_refused_with_its_file(report, tmp_path):
-    text = (report / FILE).read_text()
+    text = (report / OUTLINES_FILE).read_text()
     content = json.loads(text)
     content["at_ends"]["amp"]["rates"].pop()
-    (tmp_path / FILE).write_text(json.dumps(content))
+    (tmp_path / OUTLINES_FILE).write_text(json.dumps(content))
     with pytest.raises(FileFormatError, match=r"does not hold the outlines of this version$"):
         read_outlines(tmp_path)

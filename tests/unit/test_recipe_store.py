@@ -9,12 +9,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ampsim.recipes.checking import check_numbers
+from ampsim.recipes.checking import check_again
+from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
-from ampsim.study.run_store import RunStore, keys_of
-from ampsim.study.tiny_run import tiny_run
+from ampsim.runs.store import RunStore, keys_of
+from ampsim.runs.witness import tiny_run
 
 RECIPE = """
 title = "Two"
@@ -92,14 +93,14 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
         witness = tiny_run(row, make_rows(recipe).goal, 0).witness
         for seed in (0, 1):
             (key,) = keys_of(row.decided_by, witness, [seed])
-            (outline, failure) = store.get(key, witness) or pytest.fail("it is not kept")
-            lies = outline.epochs.assign(accuracy=0.99, train_s=outline.epochs["train_s"] / 1000)
-            store.put(key, dataclasses.replace(outline, epochs=lies), failure, witness)
+            kept = store.get(key, witness) or pytest.fail("it is not kept")
+            lies = kept.epochs.assign(accuracy=0.99, train_s=kept.epochs["train_s"] / 1000)
+            store.put(key, dataclasses.replace(kept, epochs=lies), witness)
     said: list[str] = []
     taken = run_recipe(recipe, folder, RecipeOptions(say=said.append))
     assert len(said) == 4
-    assert not check_numbers(recipe, folder, taken).follows
+    assert not check_again(recipe, folder, taken, Drawing()).follows
     said.clear()
     again = run_recipe(recipe, folder, RecipeOptions(is_fresh=True, say=said.append))
     assert said == []
-    assert check_numbers(recipe, folder, again).follows
+    assert check_again(recipe, folder, again, Drawing()).follows

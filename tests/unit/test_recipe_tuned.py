@@ -10,14 +10,15 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.recipes.checking import check_report, read_manifest
+from ampsim.forecasting.tuning import trials_of
+from ampsim.recipes.checking import check_report
+from ampsim.recipes.manifest import read_manifest
+from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
-from ampsim.report.page.recipe import redraw_report
-from ampsim.study.halving import trials_of
-from ampsim.toml_text import mapping
+from ampsim.text import mapping
 
 MODEL = {"data": "synthetic", "hidden": 32, "batch": 20}
 RECIPE = """
@@ -94,7 +95,7 @@ def test_page_and_manifest_say_what_was_tried(report):
 @pytest.mark.slow
 def test_a_tuned_report_follows_and_is_redrawn_to_the_byte(report):
     recipe = read_recipe(report)
-    assert check_report(recipe, report).faults == ()
+    assert check_report(recipe, report, Drawing()).faults == ()
     before = {path.name: path.read_bytes() for path in report.iterdir() if path.is_file()}
     hashes = dict(mapping(read_manifest(report)["files"]))
     redraw_report(read_results(recipe, report), recipe.file, report, hashes)
@@ -137,14 +138,14 @@ def test_a_rule_scales_the_rows_that_average(folder, rule, factor):
     (folder / "recipe.toml").write_text(RECIPE.replace('"linear"', f'"{rule}"'))
     rows = make_rows(read_recipe(folder)).rows
     assert [row.plan.rate.factor for row in rows] == [1, factor]
-    assert {row.plan.validate_every for row in rows} == {60}
+    assert {row.plan.options.validate_every for row in rows} == {60}
 
 
 def test_without_these_keys_rows_run_as_before(folder):
     plain = [line for line in RECIPE.splitlines() if line.split(" =")[0] not in KEYS]
     (folder / "recipe.toml").write_text("\n".join(plain))
     for row in make_rows(read_recipe(folder)).rows:
-        assert (row.plan.rate.factor, row.plan.validate_every) == (1, None)
+        assert (row.plan.rate.factor, row.plan.options.validate_every) == (1, None)
         assert "rate_factor" not in row.decided_by and "validate_every" not in row.decided_by
 
 
@@ -203,4 +204,4 @@ def test_run_validates_within_epochs_and_keeps_each_validation(call):
     assert kept["time_s"].tolist() == [one["time_s"] for one in told]
     refused = call(*words, "--validate-every", "0", "--quiet")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "validate_every must be a whole number >= 1, got 0" in refused.err
+    assert "--validate-every must be a whole number >= 1, got 0" in refused.err

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from ampsim.files import sha256_of
 from ampsim.ir import Direction, Work
 from ampsim.model_parallel import SCHEDULES
 from ampsim.nodes.accumulate import MatrixNode
 from ampsim.nodes.gru import GRUCell
 from ampsim.recipes import checking, running
+from ampsim.recipes.beside import WITNESS_FILE, read_witnesses, witnesses_to_text
 from ampsim.recipes.checking import check_report
+from ampsim.recipes.page import Drawing, write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
-from ampsim.recipes.witness_file import FILE, read_witnesses, to_text
-from ampsim.report.page.recipe import write_report
-from ampsim.study import tiny_run as tiny_runs
-from ampsim.study.tiny_run import tiny_run
-from ampsim.study.witness import agree
+from ampsim.runs import witness as tiny_runs
+from ampsim.runs.witness import agree, tiny_run
 
 THREE_LAYERS = Path(__file__).parents[2] / "reports" / "figure-1" / "three_layers.py"
 CELLS = """
@@ -86,7 +86,7 @@ def make_dearer(monkeypatch, node: type[MatrixNode]) -> None:
 
 
 def verdict(folder: Path):
-    return check_report(read_recipe(folder), folder)
+    return check_report(read_recipe(folder), folder, Drawing())
 
 
 @pytest.fixture
@@ -104,9 +104,11 @@ def change_code(monkeypatch):
 def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(every_schedule):
     rows = make_rows(read_recipe(every_schedule))
     firsts = {row.label: tiny_run(row, rows.goal, 0) for row in rows.rows}
-    kept = json.loads(to_text({label: one.witness for label, one in firsts.items()}))
+    kept = json.loads(witnesses_to_text({label: one.witness for label, one in firsts.items()}))
     assert set(kept["rows"]) == set(SCHEDULES)
-    (every_schedule / FILE).write_text(to_text({n: one.witness for n, one in firsts.items()}))
+    (every_schedule / WITNESS_FILE).write_text(
+        witnesses_to_text({n: one.witness for n, one in firsts.items()})
+    )
     before = read_witnesses(every_schedule)
     assert before is not None
     for row in make_rows(read_recipe(every_schedule)).rows:
@@ -119,7 +121,7 @@ def test_every_schedule_has_a_witness_that_is_the_same_when_it_is_made_again(eve
 
 @pytest.mark.slow
 def test_witnesses_stand_in_the_order_of_the_rows_whichever_ended_first(cells, monkeypatch):
-    before = (cells / FILE).read_bytes()
+    before = (cells / WITNESS_FILE).read_bytes()
     witnesses_of = running.witnesses_of
 
     def reversed_witnesses(*given):
@@ -127,7 +129,7 @@ def test_witnesses_stand_in_the_order_of_the_rows_whichever_ended_first(cells, m
 
     monkeypatch.setattr(running, "witnesses_of", reversed_witnesses)
     make(cells)
-    assert (cells / FILE).read_bytes() == before
+    assert (cells / WITNESS_FILE).read_bytes() == before
 
 
 @pytest.mark.slow
@@ -178,7 +180,7 @@ def test_a_changed_flop_formula_makes_its_rows_stale_and_only_those_are_run_agai
     change_code()
     make_dearer(monkeypatch, GRUCell)
     said = verdict(cells)
-    assert said.notes == ("ampsim's code has changed",)
+    assert said.notes[0] == "ampsim's code has changed"
     (fault,) = said.faults
     assert fault.startswith("fused behaves otherwise: ")
     assert " of spans" in fault
@@ -208,20 +210,17 @@ def test_without_a_witness_or_data_it_is_said_what_cannot_be_told(cells, change_
         other.setattr(checking, "tiny_run", absent)
         said = verdict(cells)
         assert said.follows
-        reason = "does could not be compared: mnist: no such file"
-        assert said.notes == ("ampsim's code has changed", f"what it {reason}")
+        reason = f"what it does is not compared with {WITNESS_FILE}: mnist: no such file"
+        assert said.notes == ("ampsim's code has changed", reason)
     manifest = (cells / "manifest.toml").read_text()
-    lines = [line for line in manifest.splitlines() if FILE not in line]
+    digest = sha256_of(cells / WITNESS_FILE)
+    kept = (cells / WITNESS_FILE).read_text()
+    (cells / WITNESS_FILE).write_text(kept[:-9])
+    (cells / "manifest.toml").write_text(manifest.replace(digest, sha256_of(cells / WITNESS_FILE)))
+    assert verdict(cells).faults == (f"{WITNESS_FILE} does not hold the witnesses of this version",)
+    lines = [line for line in manifest.splitlines() if WITNESS_FILE not in line]
     (cells / "manifest.toml").write_text("\n".join(lines))
-    kept = (cells / FILE).read_text()
-    (cells / FILE).write_text(kept[:-9])
-    assert verdict(cells).faults == (f"{FILE} does not hold the witnesses of this version",)
-    (cells / FILE).unlink()
-    (fault,) = verdict(cells).faults
-    assert fault == (
-        f"ampsim's code has changed, and it has no {FILE} to tell whether what it does has, too; "
-        "run it again"
-    )
+    assert verdict(cells).faults == (f"manifest.toml does not list {WITNESS_FILE}",)
 
 
 @pytest.mark.slow

@@ -13,20 +13,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ampsim.data import MissingDataError
 from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
 from ampsim.metric import Metric
 from ampsim.recipes import rows, running
-from ampsim.recipes.checking import check_numbers, check_report, read_manifest
-from ampsim.recipes.outlines_file import FILE, read_outlines, to_text
+from ampsim.recipes.beside import OUTLINES_FILE, outlines_to_text, read_outlines
+from ampsim.recipes.checking import check_report
+from ampsim.recipes.manifest import read_manifest
+from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
-from ampsim.recipes.running import run_recipe
-from ampsim.report.page import recipe as recipe_page
-from ampsim.report.page.recipe import redraw_report
-from ampsim.study import kept_runs
-from ampsim.study.finished_run import FinishedRun
-from ampsim.study.outline import NUMBER_FIELDS, TABLE_FIELDS, TRACE_FIELDS, from_plain, to_plain
+from ampsim.report.page import text as page_text
+from ampsim.runs import store as kept_runs
+from ampsim.runs.run import (
+    NUMBER_FIELDS,
+    TABLE_FIELDS,
+    TRACE_FIELDS,
+    from_plain,
+    run_of,
+    to_plain,
+)
 
 RECIPE = """
 title = "A *small* test"
@@ -78,7 +85,7 @@ def report(made, tmp_path, monkeypatch) -> Path:
     """A copy of it, where nothing can be run and no data be read."""
 
     def refuse(*given, **named):
-        pytest.fail("something was run or loaded")
+        raise MissingDataError("nothing may be run or loaded")
 
     monkeypatch.setattr(rows, "load_model", refuse)
     monkeypatch.setattr(kept_runs, "run_all", refuse)
@@ -108,7 +115,7 @@ def list_anew(folder: Path, *names: str) -> None:
 
 def test_an_outline_is_read_as_it_was_written_to_the_bit(result):
     outline = dataclasses.replace(
-        result.outline(),
+        run_of(result),
         staleness_mean=math.nan,
         min_update_interval=None,
         epochs=result.epochs.assign(loss=math.inf, error=[math.nan], third=np.float32(1 / 3)),
@@ -130,17 +137,17 @@ def test_an_outline_is_read_as_it_was_written_to_the_bit(result):
 
 def test_the_file_has_a_line_a_run_and_is_read_again(result, tmp_path):
     runs = [
-        FinishedRun("amp", 1, 7, result.outline()),
-        FinishedRun('a "b"', 2, 8, result.outline(), "it ended"),
+        run_of(result, schedule="amp", seed=7),
+        run_of(result, "it ended", schedule='a "b"', repeat=2, seed=8),
     ]
-    text = to_text(Metric("error", "eV"), runs)
+    text = outlines_to_text(Metric("error", "eV"), runs)
     assert len(text.splitlines()) == 4
-    (tmp_path / FILE).write_text(text)
+    (tmp_path / OUTLINES_FILE).write_text(text)
     read = read_outlines(tmp_path)
     assert read.metric == Metric("error", "eV")
     said = [(run.schedule, run.repeat, run.seed, run.failure) for run in read.runs]
     assert said == [("amp", 1, 7, None), ('a "b"', 2, 8, "it ended")]
-    assert to_text(read.metric, read.runs) == text
+    assert outlines_to_text(read.metric, read.runs) == text
 
 
 @pytest.mark.parametrize(
@@ -152,7 +159,7 @@ def test_the_file_has_a_line_a_run_and_is_read_again(result, tmp_path):
     ],
 )  # fmt: skip
 def test_a_file_of_something_else_is_refused(tmp_path, content):
-    (tmp_path / FILE).write_text(content)
+    (tmp_path / OUTLINES_FILE).write_text(content)
     with pytest.raises(FileFormatError, match=r"does not hold the outlines of this version$"):
         read_outlines(tmp_path)
 
@@ -160,7 +167,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
 def test_a_file_that_is_missing_or_no_text_is_told(tmp_path):
     with pytest.raises(FileFormatError, match=r"^outlines\.json is missing$"):
         read_outlines(tmp_path)
-    (tmp_path / FILE).write_bytes(b"\xff")
+    (tmp_path / OUTLINES_FILE).write_bytes(b"\xff")
     with pytest.raises(FileFormatError, match=r"^outlines\.json cannot be read: "):
         read_outlines(tmp_path)
 
@@ -170,18 +177,18 @@ def test_a_report_that_is_redrawn_is_the_same_to_the_byte(report):
     before = contents(report)
     pictures = {name for name in before if name.endswith(".png")}
     assert len(pictures) > 4
-    assert FILE in tomllib.loads(before["manifest.toml"].decode())["files"]
+    assert OUTLINES_FILE in tomllib.loads(before["manifest.toml"].decode())["files"]
     for name in ("report.csv", "report.md", *pictures - {"gantt.png"}):
         (report / name).unlink()
     written = redraw(report)
-    assert set(written) == set(before) - {"recipe.toml", "gantt.png", "witness.json", FILE}
+    assert set(written) == set(before) - {"recipe.toml", "gantt.png", "witness.json", OUTLINES_FILE}
     assert contents(report) == before
 
 
 @pytest.mark.slow
 def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, monkeypatch):
     before = read_manifest(report)
-    monkeypatch.setattr(recipe_page, "LEGEND", "Another legend.")
+    monkeypatch.setattr(page_text, "ALL_COLUMNS", "Another legend.")
     monkeypatch.setattr(running, "source_digest", lambda: "another")
     redraw(report)
     assert "Another legend." in (report / "report.md").read_text()
@@ -189,7 +196,7 @@ def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, mo
     changed = {name for name, digest in after["files"].items() if digest != before["files"][name]}
     assert changed == {"report.md"}
     assert {**after, "files": 0} == {**before, "files": 0}
-    assert check_report(read_recipe(report), report).follows
+    assert check_report(read_recipe(report), report, Drawing()).follows
 
 
 @pytest.mark.slow
@@ -204,24 +211,24 @@ def test_the_gantt_chart_stays_as_it_is_on_disk_and_on_the_page(report):
     redraw(report)
     assert (report / "gantt.png").read_bytes() == b"mine"
     assert read_manifest(report)["files"]["gantt.png"] == digest
-    faults = check_report(read_recipe(report), report).faults
+    faults = check_report(read_recipe(report), report, Drawing()).faults
     assert faults == ("gantt.png is not as it was written",)
 
 
 @pytest.mark.slow
 def test_outlines_that_were_edited_or_are_of_other_runs_are_refused(report):
     recipe = read_recipe(report)
-    before = (report / FILE).read_text()
-    (report / FILE).write_text(before.replace('"seed":1', '"seed":2'))
+    before = (report / OUTLINES_FILE).read_text()
+    (report / OUTLINES_FILE).write_text(before.replace('"seed":1', '"seed":2'))
     said = "outlines.json is not as it was written"
-    assert check_report(recipe, report).faults == (said,)
+    assert check_report(recipe, report, Drawing()).faults == (said,)
     with pytest.raises(FileFormatError, match=f"^{said}; run it again$"):
         read_results(recipe, report)
-    list_anew(report, FILE)
+    list_anew(report, OUTLINES_FILE)
     with pytest.raises(FileFormatError, match="has other runs than the recipe asks for; run it"):
         read_results(recipe, report)
-    (report / FILE).write_text(before)
-    list_anew(report, FILE)
+    (report / OUTLINES_FILE).write_text(before)
+    list_anew(report, OUTLINES_FILE)
     (report / "recipe.toml").write_text(RECIPE.replace("hidden = 5", "hidden = 6"))
     with pytest.raises(FileFormatError, match=r"^the recipe has changed since outlines\.json was"):
         read_results(read_recipe(report), report)
@@ -232,25 +239,26 @@ def test_title_and_text_may_change_before_a_report_is_redrawn(report):
     said = RECIPE.replace('title = "A *small* test"', 'title = "Another"\ntext = "In other words."')
     (report / "recipe.toml").write_text(said)
     recipe = read_recipe(report)
-    assert check_report(recipe, report).faults == ("the recipe has changed",)
+    assert check_report(recipe, report, Drawing()).faults == ("the recipe has changed",)
     results = read_results(recipe, report)
     redraw_report(results, recipe.file, report, read_manifest(report)["files"])
     page = (report / "report.md").read_text()
     assert page.startswith("# Another\n\nIn other words.\n")
-    assert check_report(recipe, report).faults == ()
+    assert check_report(recipe, report, Drawing()).faults == ()
 
 
 @pytest.mark.slow
-def test_a_report_without_outlines_follows_with_a_note_and_is_not_redrawn(made, tmp_path):
+def test_a_report_without_outlines_does_not_follow_and_is_not_redrawn(made, tmp_path):
     report = Path(shutil.copytree(made, tmp_path / "report"))
-    (report / FILE).unlink()
+    (report / OUTLINES_FILE).unlink()
     manifest = (report / "manifest.toml").read_text().splitlines(keepends=True)
-    (report / "manifest.toml").write_text("".join(one for one in manifest if FILE not in one))
+    (report / "manifest.toml").write_text(
+        "".join(one for one in manifest if OUTLINES_FILE not in one)
+    )
     recipe = read_recipe(report)
-    note = "it has no outlines.json to redraw it from"
-    assert check_report(recipe, report) == check_numbers(recipe, report, run_recipe(recipe, report))
-    assert check_report(recipe, report).notes == (note,)
-    with pytest.raises(FileFormatError, match=f"^{note}; run it again$"):
+    faults = check_report(recipe, report, Drawing()).faults
+    assert faults == (f"manifest.toml does not list {OUTLINES_FILE}",)
+    with pytest.raises(FileFormatError, match=r"^it has no outlines\.json to redraw it from; run"):
         read_results(recipe, report)
 
 
@@ -258,5 +266,5 @@ def test_a_report_without_outlines_follows_with_a_note_and_is_not_redrawn(made, 
 def test_a_manifest_that_lacks_the_clusters_name_is_refused(report):
     text = (report / "manifest.toml").read_text()
     (report / "manifest.toml").write_text(text.replace("[cluster]\nname", "[cluster]\nnome"))
-    with pytest.raises(FileFormatError, match=r"^manifest\.toml is not that of a report of this"):
+    with pytest.raises(FileFormatError, match=r"^manifest\.toml, outlines\.json or .* is not that"):
         read_results(read_recipe(report), report)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import ampsim.recipes.programs as programs
-from ampsim.cli.report_programs import do_program
-from ampsim.cli.say import Code
-from ampsim.errors import FileFormatError, SimulationError
+from ampsim.recipes import programs
+from ampsim.recipes.checking import Verdict
+from ampsim.recipes.programs import check_program, read_program, write_program_report
+from ampsim.report.saving import drawn_with
 
 PROGRAM = '''"""Squares."""
+import datetime
+import numpy as np
 import pandas as pd
 from ampsim.recipes.programs import Curves
 
@@ -25,10 +27,19 @@ def tables():
 '''
 
 
+def write(folder: Path) -> None:
+    program = read_program(folder)
+    write_program_report(program, program.tables(), folder)
+
+
+def check(folder: Path) -> Verdict:
+    return check_program(read_program(folder), folder, write_program_report, drawn_with())
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "program.py").write_text(PROGRAM)
-    assert do_program(tmp_path, tmp_path, "write").code is Code.FINE
+    write(tmp_path)
     return tmp_path
 
 
@@ -36,44 +47,111 @@ def test_a_report_has_page_tables_figures_and_manifest(folder):
     names = {path.name for path in folder.iterdir()}
     assert {"report.md", "numbers.csv", "squares.png", "manifest.toml"} <= names
     assert (folder / "numbers.csv").read_text() == "x,y,kind\n1,1.0,all\n2,4.0,all\n3,9.0,all\n"
-    assert do_program(folder, folder, "check").state == "follows"
-    assert do_program(folder, folder, "rerun").state == "follows"
+    assert check(folder) == Verdict(())
 
 
 def test_an_edited_table_and_another_program_are_found(folder):
     (folder / "numbers.csv").write_text("x,y,kind\n1,2.0,all\n")
-    outcome = do_program(folder, folder, "check")
-    assert outcome.faults == ("numbers.csv is not as it was written",)
+    assert check(folder).faults == ("numbers.csv is not as it was written",)
     (folder / "program.py").write_text(PROGRAM.replace("9.0", "8.0"))
-    assert "the program has changed" in do_program(folder, folder, "check").faults
+    assert "the program has changed" in check(folder).faults
 
 
 def test_where_the_code_has_changed_numbers_decide(folder, monkeypatch):
     monkeypatch.setattr(programs, "source_digest", lambda: "another")
-    outcome = do_program(folder, folder, "check")
-    assert (outcome.state, outcome.notes) == ("follows", ("ampsim's code has changed",))
-    monkeypatch.setattr(programs.Program, "tables", lambda self: moved(programs, folder))
-    assert do_program(folder, folder, "check").faults == (
-        "numbers.csv: y of row 3 was 9.0 and is 9.5",
+    assert check(folder) == Verdict((), ("ampsim's code has changed",))
+    tables = programs.Program.tables
+    moved = {"numbers": tables(read_program(folder))["numbers"].replace(9.0, 9.5)}
+    monkeypatch.setattr(programs.Program, "tables", lambda self: moved)
+    said = "numbers.csv is not what program.py gives: y of 3 is '9.0' in place of '9.5'"
+    assert said in check(folder).faults
+
+
+def test_a_program_that_is_wrong_now_is_a_fault_of_its_report(folder):
+    text = PROGRAM.replace("1.0, 4.0", "'a', 4.0")
+    (folder / "program.py").write_text(text)
+    manifest = (folder / "manifest.toml").read_text()
+    digest = programs.sha256_of(folder / "program.py")
+    before = programs.read_manifest(folder)["program"]["sha256"]
+    (folder / "manifest.toml").write_text(manifest.replace(before, digest))
+    (fault,) = check(folder).faults
+    assert "y of row 1 must be a number" in fault
+
+
+TABLE = '{"numbers": pd.DataFrame({"x": [1, 2, 3], "y": [1.0, 4.0, 9.0], "kind": "all"})}'
+WRONG = {
+    "a name is missing": ("TITLE = ", "TITEL = ", "missing TITLE"),
+    "it fails": ("TITLE = ", "1 / 0\nTITLE = ", "failed: ZeroDivisionError"),
+    "it ends": ("TITLE = ", "raise SystemExit(3)\nTITLE = ", "failed: SystemExit"),
+    "it is no Python": ("TITLE = ", "TITLE == = ", "failed: SyntaxError"),
+    "a title that is none": ('TITLE = "Squares"', "TITLE = 3", "TITLE must be text"),
+    "a title of bytes": ('TITLE = "S', 'TITLE = b"S', "TITLE must be text"),
+    "a title of escapes": ('TITLE = "S', 'TITLE = "\\x1b[31m', "TITLE must be text"),
+    "a text of half a character": ('TEXT = "', 'TEXT = "\\ud800', "TEXT must be text"),
+    "no list of curves": ("CURVES = [", "CURVES = 3 # [", "CURVES must be a list of Curves"),
+    "curves of text": ("CURVES = [", 'CURVES = ["a"] # [', "CURVES must be a list of Curves"),
+    "curves of a number": ('"Squares", "numbers"', '3, "numbers"', "CURVES[0].title must be text"),
+    "a flag of text": ("is_log_y=True", 'is_log_y="yes"', "is_log_y must be true or false"),
+    "a figure elsewhere": ('Curves("squares"', 'Curves("../../x"', "CURVES[0].name must be up to"),
+    "too few curves": ('"kind", "x", "y", is', '"kind", is', "failed: TypeError"),
+    "tables that are none": ("def tables():", "tables = 3\ndef other():", "tables must be a func"),
+    "an unknown table": ('"numbers", "x"', '"numbres", "x"', "no table named 'numbres'"),
+    "an unknown column": ('"numbers", "x"', '"numbers", "z"', "no column named 'z'"),
+    "a figure of text": ('"x", "y", "kind"', '"kind", "y", "x"', "kind of row 1 must be a number"),
+    "a logarithm of 0": ("[1.0, 4.0", "[0.0, 4.0", "y of row 1 must be a number above 0"),
+    "an axis of infinity": ("9.0]", 'float("inf")]', "y of row 3 must be a number"),
+    "no tables": (TABLE, "{}", "must give tables by name, got {}"),
+    "a list of tables": (TABLE, "[1]", "must give tables by name, got [1]"),
+    "nothing": (TABLE, "None", "must give tables by name, got None"),
+    "a table that fails": (TABLE, "[][0]", "failed: IndexError"),
+    "no frame": (TABLE, '{"numbers": {"x": [1]}}', "table 'numbers' must be a DataFrame"),
+    "a table elsewhere": ('{"numbers"', '{"../../x"', "the name of a table must be up to 60"),
+    "a table at the root": ('{"numbers"', '{"/x"', "the name of a table must be up to 60"),
+    "a table of two lines": ('{"numbers"', '{"a\\nb"', "the name of a table must be up to 60"),
+    "a table without a name": ('{"numbers"', '{""', "the name of a table must be up to 60"),
+    "a table by number": ('{"numbers"', "{3", "the name of a table must be up to 60"),
+    "a name that is too long": ('{"numbers"', '{"n" * 300', "the name of a table must be up to"),
+    "two names that are one": (TABLE, TABLE[:-1] + ', "Numbers": 3}', "be given once"),
+    "a date": ('"all"})', 'datetime.date(2020, 1, 1)})', "kind of row 1 must be text or a number"),
+    "a time": ('"all"})', 'pd.Timestamp(0)})', "kind of row 1 must be text or a number"),
+    "bytes": ('"all"})', 'b"all"})', "kind of row 1 must be text or a number"),
+    "lists": ('"all"})', '[[1], [2], [3]]})', "kind of row 1 must be text or a number"),
+    "no value": ('"all"})', "None})", "kind of row 1 must be text or a number, got None"),
+    "a complex number": ("[1.0, 4.0", "[1j, 4.0", "y of row 1 must be text or a number"),
+    "a number without end": ("[1, 2, 3]", "[10**400, 2, 3]", "x of row 1 must be text or a number"),
+    "escapes": ('"all"})', '"\\x1b[31m"})', "kind of row 1 must be text or a number"),
+    "half a character": ('"all"})', 'pd.Series(["\\ud800"] * 3, dtype=object)})', "kind of row 1"),
+    "a column by number": ('"all"})', '"all", 3: 4})', "columns must be texts that differ"),
+    "two columns of one": (TABLE, f'{{"n": {TABLE}["numbers"].iloc[:, [0, 0]]}}', "that differ"),
+    "no rows": (TABLE, f'{{"numbers": {TABLE}["numbers"].iloc[:0]}}', "must have a row"),
+    "no columns": (TABLE, '{"numbers": pd.DataFrame(index=[1, 2])}', "must have a row"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["write", "--check"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_program_is_told_in_one_line_and_nothing_is_written(call, tmp_path, wrong, way):
+    before, after, said = WRONG[wrong]
+    place = tmp_path / "outer" / "reports" / "mine"
+    place.mkdir(parents=True)
+    assert before in PROGRAM
+    (place / "program.py").write_text(PROGRAM)
+    write(place)
+    text = PROGRAM.replace(before, after)
+    (place / "program.py").write_text(text, errors="surrogatepass")
+    manifest = place / "manifest.toml"
+    digests = (
+        programs.read_manifest(place)["program"]["sha256"],
+        programs.sha256_of(place / "program.py"),
     )
-
-
-def moved(module, folder):
-    tables = dict(module.read_program(folder).make_tables())
-    tables["numbers"] = tables["numbers"].replace(9.0, 9.5)
-    return tables
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "said"),
-    [
-        ("TITLE = 1", FileFormatError, "missing TEXT, CURVES, tables"),
-        ("1 / 0", SimulationError, "failed: ZeroDivisionError"),
-        (PROGRAM.replace("return {", "return 3 # {"), FileFormatError, "must give tables by name"),
-    ],
-)
-def test_a_program_that_is_none_is_told_in_one_line(tmp_path, text, kind, said):
-    (tmp_path / "program.py").write_text(text)
-    with pytest.raises(kind, match=said) as raised:
-        do_program(tmp_path, tmp_path, "write")
-    assert "\n" not in str(raised.value)
+    manifest.write_text(manifest.read_text().replace(*digests))
+    (tmp_path / "x.csv").write_text("mine")
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    ended = call("report", str(place), *([way] if way == "--check" else []))
+    told = ended.out + ended.err
+    assert ended.code in (1, 2)
+    assert said in " ".join(told.split())
+    assert told.count("\n") == 1
+    assert "Traceback" not in told
+    left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path: one for path, one in left.items() if "__pycache__" not in path.parts} == kept

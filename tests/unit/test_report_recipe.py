@@ -10,12 +10,13 @@ import pytest
 
 from ampsim.errors import FileFormatError
 from ampsim.recipes import checking, running
-from ampsim.recipes.checking import check_numbers, check_report, read_manifest
-from ampsim.recipes.published import compare
+from ampsim.recipes.checking import check_again, check_report
+from ampsim.recipes.manifest import read_manifest
+from ampsim.recipes.page import Drawing, line_names
 from ampsim.recipes.recipe import Published, read_recipe
+from ampsim.recipes.results import compare
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
-from ampsim.report.page.recipe import line_names
-from ampsim.study.source_digest import meaning_of, source_digest
+from ampsim.study.provenance import meaning_of, source_digest
 
 RECIPE = """
 title = "A *small* test"
@@ -57,7 +58,7 @@ def refuse(progress) -> None:
 
 
 def faults(folder: Path) -> tuple[str, ...]:
-    return check_report(read_recipe(folder), folder).faults
+    return check_report(read_recipe(folder), folder, Drawing()).faults
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder, 
         assert said in page
     assert findings.table["repeats"].tolist() == [2, 2]
     assert (folder / ".runs" / ".gitignore").read_text() == "*\n"
-    assert check_report(read_recipe(folder), folder).follows
+    assert check_report(read_recipe(folder), folder, Drawing()).follows
 
 
 @pytest.mark.slow
@@ -162,30 +163,31 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
         (folder / "manifest.toml").write_text(manifest.replace(old, "0" * 64))
         assert faults(folder) == (fault,)
     (folder / "manifest.toml").write_text(manifest)
-    monkeypatch.setattr(checking, "source_digest", lambda: "other")
-    monkeypatch.setattr(running, "source_digest", lambda: "other")
+    monkeypatch.setattr(checking, "source_digest", lambda: "0" * 64)
+    monkeypatch.setattr(running, "source_digest", lambda: "0" * 64)
     recipe = read_recipe(folder)
-    verdict = check_numbers(recipe, folder, run_recipe(recipe, folder))
-    assert (verdict.follows, verdict.notes) == (True, ("ampsim's code has changed",))
+    verdict = check_again(recipe, folder, run_recipe(recipe, folder), Drawing())
+    assert (verdict.faults, verdict.notes) == ((), ("ampsim's code has changed",))
 
 
 @pytest.mark.slow
 def test_numbers_that_differ_are_named(folder, make_report):
     findings = make_report(folder)
     recipe = read_recipe(folder)
-    assert check_numbers(recipe, folder, findings).follows
+    assert check_again(recipe, folder, findings, Drawing()).follows
     changed = findings.table.assign(
         train_per_s=findings.table["train_per_s"] * 1.001,
         makespan_s=findings.table["makespan_s"] * 1.001,
     )
     again = running.Findings(**{**vars(findings), "table": changed})
-    said = check_numbers(recipe, folder, again).faults
-    assert len(said) == 2
-    assert said[0].startswith("train_per_s of amp, mak 1 was ")
-    fewer = running.Findings(**{**vars(findings), "table": changed.iloc[:1]})
-    assert check_numbers(recipe, folder, fewer).faults == ("it has other rows",)
+    said = check_again(recipe, folder, again, Drawing()).faults
+    assert said[0].startswith("report.csv is not what its runs give: train_per_s of amp, mak 1 is ")
+    assert any(one.startswith("report.md is not what its runs give: line ") for one in said)
+    fewer = running.Findings(**{**vars(findings), "table": findings.table.iloc[:1]})
+    (fault, *_) = check_again(recipe, folder, fewer, Drawing()).faults
+    assert fault == "report.csv is not what its runs give: line 3 has '\"amp, mak ' in place of ''"
     (folder / "report.csv").write_text("mine")
-    assert check_numbers(recipe, folder, findings).faults == (
+    assert check_again(recipe, folder, findings, Drawing()).faults == (
         "report.csv is not as it was written",
     )
 

@@ -1,18 +1,31 @@
 """A run as a folder is whole or none, and comes back as it went."""
 
+import dataclasses
 import errno
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import FileFormatError, OptionError, OutputError
-from ampsim.study.run_dir import TABLES, read_run, write_run
-from ampsim.study.run_tables import decoded
-from ampsim.study.run_to_keep import Outcome, RunOptions, run_to_keep
+from ampsim.model_parallel.schedules.registry import SCHEDULES
+from ampsim.runs.folder import (
+    SELDOM,
+    TABLES,
+    Outcome,
+    TraceWriter,
+    decoded,
+    read_run,
+    run_to_keep,
+    write_run,
+)
+from ampsim.runs.run import run_of, to_plain
+from ampsim.study.simulation import RunOptions
 
 
 @pytest.fixture
@@ -37,7 +50,7 @@ def test_tables_come_back_with_their_types(outcome, tmp_path):
 
 
 def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
-    monkeypatch.setattr("ampsim.study.run_dir._CHUNK_ROWS", 7)
+    monkeypatch.setattr("ampsim.runs.folder._CHUNK_ROWS", 7)
     write_run(outcome, tmp_path)
     kept = read_run(tmp_path)
     for name in TABLES:
@@ -45,6 +58,73 @@ def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
         assert all(len(chunk) <= 7 for chunk in chunks)
         whole = pd.concat(chunks, ignore_index=True)
         pd.testing.assert_frame_equal(whole, kept.table(name), check_categorical=False)
+
+
+def rounded(plain: Any) -> Any:
+    """The same, to twelve digits: sums over chunks are rounded otherwise than over the whole."""
+    if isinstance(plain, dict):
+        return {key: rounded(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [rounded(value) for value in plain]
+    return f"{plain:.12g}" if isinstance(plain, float) else plain
+
+
+@pytest.mark.parametrize("method", [*SCHEDULES, *SOLVERS])
+def test_rows_written_as_they_come_are_the_run(method, chain, make_cluster, tmp_path, monkeypatch):
+    """In chunks that end within an epoch, the first few rows kept; names come later, too."""
+    monkeypatch.setattr("ampsim.trace.table.CHUNK_ROWS", 7)
+    monkeypatch.setattr("ampsim.runs.folder.ROWS_KEPT", 5)
+    made: Any = {**SCHEDULES, **SOLVERS}[method]
+    one = chain(((1, 2, 1), (1, 2, 1)), instances=8, valid=2)
+    link = ampsim.load_cluster("tflops-1", latency_s=0.5).link
+    job = (one.model(), make_cluster(4, link=link), made())
+    whole = run_to_keep(*job, RunOptions(epochs=2))
+    with TraceWriter(tmp_path) as trace:
+        streamed = run_to_keep(*job, RunOptions(epochs=2, on_rows=trace))
+        write_run(streamed, tmp_path, trace=trace)
+    assert len(streamed.result.spans) < len(whole.result.spans)
+    kept = read_run(tmp_path)
+    for name in (*TABLES, *SELDOM):
+        read, made = kept.table(name), getattr(whole.result, name)
+        assert list(read) == list(made)
+        if len(made):
+            pd.testing.assert_frame_equal(read, made)
+    first, second = (rounded(to_plain(run_of(one.result))) for one in (streamed, whole))
+    assert first == second
+
+
+def test_states_that_come_in_a_later_chunk_keep_their_names(tmp_path, monkeypatch):
+    monkeypatch.setattr("ampsim.trace.table.CHUNK_ROWS", 50)
+    model = ampsim.load_model("rnn", hidden=2)
+    job = (model, ampsim.load_cluster("tflops-1", workers=4), ampsim.Amp(4))
+    options = RunOptions(mode="sleep", instances=2_000)
+    with TraceWriter(tmp_path) as trace:
+        outcome = run_to_keep(*job, dataclasses.replace(options, on_rows=trace))
+        write_run(outcome, tmp_path, trace=trace)
+    states = run_to_keep(*job, options).result.spans["state"]
+    assert len(states.cat.categories) > 10
+    pd.testing.assert_series_equal(read_run(tmp_path).table("spans")["state"], states)
+
+
+def test_a_disk_that_fills_up_meanwhile_is_one_line_and_leaves_nothing(
+    chain, make_cluster, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("ampsim.trace.table.CHUNK_ROWS", 7)
+    written: list[int] = []
+
+    def write_table(writer, table, **options):
+        written.append(len(table))
+        if len(written) > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", write_table)
+    model = chain(((1, 2, 1), (1, 2, 1)), instances=30, valid=2).model()
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*\.parquet: the disk is full; free some"),
+        TraceWriter(tmp_path) as trace,
+    ):
+        run_to_keep(model, make_cluster(2), ampsim.Amp(2), RunOptions(on_rows=trace))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_kept_run_has_the_critical_path_that_it_had(outcome, tmp_path):
@@ -90,10 +170,10 @@ def test_the_same_run_is_written_with_the_same_bytes(outcome, tmp_path):
 def test_a_folder_whose_writing_failed_holds_no_run(outcome, tmp_path, monkeypatch):
     write_run(outcome, tmp_path)
 
-    def full(path, content):
-        raise OutputError(f"cannot write {path}: the disk is full")
+    def full(writer, table, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ampsim.study.run_dir.write_bytes", full)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
     with pytest.raises(OutputError, match="the disk is full"):
         write_run(outcome, tmp_path)
     with pytest.raises(FileFormatError, match=r"but it has no manifest\.toml"):

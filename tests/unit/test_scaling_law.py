@@ -10,7 +10,7 @@ from short_runs import schedule_of
 import ampsim
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Link, Ports
 from ampsim.model_parallel import SCHEDULES, needs_chain
-from ampsim.recipes.scaling import flop_rate_of
+from ampsim.recipes.grid import flop_rate_of
 
 FACTORS = (0.125, 8.0)
 LATENCY_S = 8e-6

@@ -12,10 +12,10 @@ import pytest
 import ampsim
 from ampsim.cli.tuning import COUNTS, Tuning
 from ampsim.errors import OptionError, UnknownNameError
+from ampsim.forecasting import Forecast
+from ampsim.forecasting.forecast import KEYS, to_json
 from ampsim.model_parallel import SCHEDULES
-from ampsim.recipes.recipe import ScheduleEntry
-from ampsim.study import Forecast
-from ampsim.study.forecast_json import KEYS, to_json
+from ampsim.recipes.entry import ScheduleEntry
 from ampsim.study.schedule_names import (
     METHODS,
     labels_of,
@@ -124,7 +124,10 @@ def test_counts_below_one_are_refused_even_if_no_schedule_takes_them():
 
 
 def forecast_of(*rows: dict) -> Forecast:
-    return Forecast(pd.DataFrame(rows), (), 0.97, "m", "c", 2, {})
+    return Forecast(
+        table=pd.DataFrame(rows), runs=(), target=0.97, model="m", cluster="c", workers=2,
+        manifest={},
+    )  # fmt: skip
 
 
 def test_json_has_every_key_in_order_with_null_for_unknown():

@@ -25,7 +25,7 @@ from ampsim.data import (
     WikiNer,
 )
 from ampsim.data.glove import read_vectors
-from ampsim.data.synthetic_molecules import draw_molecules
+from ampsim.data.qm9_dipoles import draw_molecules
 
 DEPTH_MAX = 4
 SHAPED = re.compile(r"[A-Z]\w*\[np\.ndarray, '")  # one of jaxtyping's, as `ast` writes it

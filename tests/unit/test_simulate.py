@@ -9,9 +9,10 @@ import pytest
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import sgd
+from ampsim.runs.folder import run_to_keep
 from ampsim.study import Simulation, training
 from ampsim.study.model import parameters_of
-from ampsim.study.run_to_keep import RunOptions, run_to_keep
+from ampsim.study.simulation import RunOptions
 
 HEAVY = ((10, 20, 5),) * 2
 DATA = 60

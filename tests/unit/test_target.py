@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ampsim.study.target import Interval, median_interval, time_by_formula
+from ampsim.runs.rows import Interval, median_interval, time_by_formula
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ampsim.trace import START, Recorder, Summary, states, table, to_frame
 from ampsim.trace.recorder import SPAN_SCHEMA
 from ampsim.trace.states import States
-from ampsim.trace.table import Kept, Table, plain_fields
+from ampsim.trace.table import KeptRows, RecordTable, plain_fields
 
 SCHEMA = {"a": np.int64, "b": np.float64}
 
@@ -20,9 +20,11 @@ def small_chunks(monkeypatch):
 
 
 def filled(rows_max=None, rows=35):
-    kept = Kept(SCHEMA, rows_max)
+    kept = KeptRows(SCHEMA, rows_max)
     chunks = []
-    growing = Table(plain_fields(SCHEMA), (kept, lambda columns: chunks.append(len(columns["a"]))))
+    growing = RecordTable(
+        plain_fields(SCHEMA), (kept, lambda columns: chunks.append(len(columns["a"])))
+    )
     for row in range(rows):
         growing.append((row, row / 2))
         growing.flush_if_full()
@@ -69,9 +71,9 @@ class Other(NamedTuple):
     name: str
 
 
-def recorded(rows=500, spans_kept=None, sinks=()):
+def recorded(rows=500, spans_kept=None, on_rows=None):
     random = np.random.default_rng(0)
-    recorder = Recorder(["controller", "linear", "relu"], 3, spans_kept, sinks)
+    recorder = Recorder(["controller", "linear", "relu"], 3, spans_kept, on_rows=on_rows)
     for _ in range(rows):
         node, direction = int(random.integers(1, 3)), int(random.integers(0, 3))
         staleness = int(random.integers(0, 4)) if (node, direction) == (1, 1) else -1
@@ -118,7 +120,10 @@ def test_summary_does_not_depend_on_what_is_kept():
 @pytest.mark.usefixtures("small_chunks")
 def test_a_sink_gets_every_span_however_few_are_kept():
     taken = []
-    recorded(spans_kept=3, sinks=(lambda columns: taken.extend(columns["end_s"]),))
+    recorded(
+        spans_kept=3,
+        on_rows=lambda table, rows: taken.extend(rows["end_s"] if table == "spans" else ()),
+    )
     assert taken == recorded().frame("spans")["end_s"].tolist()
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import ampsim
+from ampsim.hardware import Link
 from ampsim.trace import (
     PATH_KINDS,
     START,
@@ -17,15 +21,17 @@ from ampsim.trace import (
     of_admission,
     of_transfer,
 )
-from ampsim.trace.causes import record_of
+from ampsim.trace.kinds import record_of
 from ampsim.trace.log import Log
-from ampsim.trace.recorder import DIRECTIONS
-from ampsim.trace.records import LOG_SCHEMAS, Records
+from ampsim.trace.records import LOG_SCHEMAS, CausalRecords
+from ampsim.trace.summary import DIRECTIONS
 
 HOST = -1
 
 
-def records(spans: Any, transfers: Any = (), admissions: Any = (), closures: Any = ()) -> Records:
+def records(
+    spans: Any, transfers: Any = (), admissions: Any = (), closures: Any = ()
+) -> CausalRecords:
     """Records of spans (worker, what, instance, start_s, end_s, cause), transfers and admissions.
 
     A node has its worker's number and one. A transfer is (source worker, target worker, sent_s,
@@ -37,7 +43,7 @@ def records(spans: Any, transfers: Any = (), admissions: Any = (), closures: Any
     ]
     sent = [(*row[2:6], row[6], row[1] + 1, row[0], row[1], 0) for row in transfers]
     logs = {"spans": steps, "transfers": sent, "admissions": list(admissions)}
-    return Records(
+    return CausalRecords(
         *(log(name, rows) for name, rows in logs.items()), closures=((0.0, False), *closures)
     )
 
@@ -50,15 +56,15 @@ def log(name: str, rows: list[Any]) -> Log:
     return made
 
 
-def path(found: Records) -> list[tuple[str, int, float, float]]:
+def path(found: CausalRecords) -> list[tuple[str, int, float, float]]:
     """(kind, worker, start_s, end_s) of each part."""
-    columns = critical_path(found)
+    columns = critical_path(found).columns()
     kinds = [PATH_KINDS[kind] for kind in columns["kind"]]
     others = (columns[name].tolist() for name in ("worker", "start_s", "end_s"))
     return list(zip(kinds, *others, strict=True))
 
 
-def bounds(found: Records) -> Bounds:
+def bounds(found: CausalRecords) -> Bounds:
     return bounds_of(found, critical_path(found))
 
 
@@ -186,6 +192,28 @@ def test_where_no_time_passes_nothing_is_known(steps):
     found = bounds(records(steps))
     assert found.bound_by is None
     assert all(map(math.isnan, (found.worker_share, found.path_share, found.admission_share)))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 5])
+@pytest.mark.parametrize("schedule", [ampsim.Pipeline(3), ampsim.Amp(3), ampsim.Sequential()])
+def test_a_path_read_in_pieces_says_what_it_says_as_a_whole(
+    schedule, parts, chain, make_cluster, monkeypatch
+):
+    cluster = make_cluster(2, link=Link(latency_s=0.5))
+    model = chain(((1, 2, 1), (2, 3, 1)), instances=9, valid=3).model()
+    whole = ampsim.simulate(model, cluster, schedule)
+    bounds, sums = whole.bounds, whole.critical_path_parts
+    module = critical_path.__globals__  # `ampsim.trace` has the function under the module's name
+    monkeypatch.setitem(module, "CHUNK_ROWS", parts)
+    monkeypatch.setitem(module, "PIECE_PARTS", 2 * parts)
+    pieces = ampsim.simulate(model, cluster, schedule)
+    assert len(list(pieces._path.pieces())) > 2
+    pd.testing.assert_frame_equal(pieces.critical_path, whole.critical_path)
+    by = ["kind", "node", "direction", "worker"]
+    again = pieces.critical_path_parts.sort_values(by, ignore_index=True)
+    pd.testing.assert_frame_equal(again, sums.sort_values(by, ignore_index=True))
+    assert pieces.bounds.bound_by == bounds.bound_by
+    assert dataclasses.astuple(pieces.bounds)[1:] == pytest.approx(dataclasses.astuple(bounds)[1:])
 
 
 def test_the_file_of_a_log_ends_with_it():

@@ -10,7 +10,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import OptionError
-from ampsim.study.validations import Parts
+from ampsim.study.training import Parts
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
 

@@ -11,12 +11,10 @@ from rich.console import Console
 import ampsim
 from ampsim.cli import progress as cli_progress
 from ampsim.cli.progress import Bars, Lines
-from ampsim.model_parallel import placement_of
+from ampsim.runs.jobs import Listeners, WholeProgress, run_all
+from ampsim.runs.task import Plan, Task
 from ampsim.study import Progress, Whole
-from ampsim.study.job_pool import Listeners
-from ampsim.study.jobs import run_all
-from ampsim.study.task import Plan, Task
-from ampsim.study.whole_progress import WholeProgress
+from ampsim.study.simulation import RunOptions
 
 
 @pytest.fixture
@@ -28,7 +26,8 @@ def tasks(chain, make_cluster):
         labels=("amp", "pipeline"), repeats=2, *, epochs=4, stop_at=None, mode: Any = "numeric"
     ):
         schedule = ampsim.Amp(2)
-        plan = Plan(model, make_cluster(2), epochs, mode, None, stop_at, placement_of("paper"))
+        options = RunOptions(epochs=epochs, mode=mode, target=stop_at)
+        plan = Plan(model, make_cluster(2), options)
         return [
             Task(plan, schedule, repeat, label, repeat, repeats)
             for label in ("amp", "pipeline")

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import FileFormatError
-from ampsim.study.witness import HEAD, TAGS, Witness, agree, condense, difference, from_plain
+from ampsim.runs.witness import HEAD, TAGS, Witness, agree, condense, difference, witness_from_plain
 
 
 def table(count: int) -> pd.DataFrame:
@@ -28,7 +28,7 @@ def witness(frame: pd.DataFrame, **numbers: object) -> Witness:
 
 
 def found(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
-    kept = from_plain(json.loads(json.dumps(witness(before).plain())))
+    kept = witness_from_plain(json.loads(json.dumps(witness(before).plain())))
     return difference(kept, {"spans": now}, witness(now))
 
 
@@ -93,7 +93,7 @@ def test_a_new_column_changes_nothing_and_a_lost_one_does():
     ],
 )
 def test_numbers_may_differ_in_their_rounding(before, now, said):
-    kept = from_plain(json.loads(json.dumps(witness(table(2), loss=before).plain())))
+    kept = witness_from_plain(json.loads(json.dumps(witness(table(2), loss=before).plain())))
     other = witness(table(2), loss=now)
     assert difference(kept, {"spans": table(2)}, other) == said
     assert agree(kept, other) is (said is None)
@@ -111,4 +111,4 @@ def test_a_run_that_fails_now_is_another():
 )
 def test_what_is_no_witness_is_told(plain):
     with pytest.raises(FileFormatError, match=r"^expected a witness, got "):
-        from_plain(plain)
+        witness_from_plain(plain)

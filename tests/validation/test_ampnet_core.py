@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
+from ampsim.calibration import read_table_file
+from ampsim.calibration.table_file import published
 from ampsim.hardware import load_device
-from ampsim.study.calibration import read_table_file
-from ampsim.study.calibration.table_file import published
-from ampsim.study.leading import leading
+from ampsim.runs.witness import leading
 
 pytestmark = pytest.mark.slow
 

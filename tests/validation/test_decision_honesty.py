@@ -15,8 +15,8 @@ from statistics import median
 import numpy as np
 import pytest
 
-from ampsim.study.ranking import Sureness, rank
-from ampsim.study.repeats import looks_of
+from ampsim.forecasting.making import looks_of
+from ampsim.runs.ranking import Sureness, rank
 
 RECORD = Path(__file__).with_name("times_to_target.csv")
 FORECASTS = 250
@@ -95,8 +95,39 @@ def test_of_several_rows_that_tie_at_most_one_in_ten_is_called_worse(rows, seeds
         drawn = np.exp(0.3 * random.normal(size=(rows, seeds)))
         made = rank([dict(enumerate(one.tolist())) for one in drawn])
         assert made is not None
-        worse += [not tied for place, tied in enumerate(made.ties) if place != made.best]
+        worse += [one == "behind" for place, one in enumerate(made.standings) if place != made.best]
     assert np.mean(worse) <= 0.1
+
+
+@pytest.mark.parametrize("seeds", [6, 12, 20])
+def test_rows_that_are_not_alike_are_seldom_called_a_tie(seeds):
+    """Medians 8 % apart, of rows whose times go up and down together, and of such that do not."""
+    random = np.random.default_rng(seeds)
+    for paired in (0.0, 0.9):
+        ties = 0
+        for _ in range(FORECASTS):
+            first, second = random.normal(size=(2, seeds))
+            second = paired * first + math.sqrt(1 - paired**2) * second
+            rows = np.exp(0.03 * first), 1.08 * np.exp(0.03 * second)
+            made = rank([dict(enumerate(one.tolist())) for one in rows])
+            ties += made is not None and made.answer == "tie"
+        assert ties / FORECASTS <= 0.1
+
+
+def test_the_seeds_that_are_said_to_do_mostly_do():
+    """Of rows 10 % apart: what eight seeds leave open, the number that they ask for answers."""
+    random = np.random.default_rng(0)
+    asked, answered = 0, 0
+    for _ in range(FORECASTS):
+        times = np.exp(0.15 * random.normal(size=(2, 2000))) * [[1.0], [1.1]]
+        made = rank([dict(enumerate(one[:8].tolist())) for one in times])
+        if made is None or made.seeds_needed is None:
+            continue
+        again = rank([dict(enumerate(one[8 : 8 + made.seeds_needed].tolist())) for one in times])
+        asked += 1
+        answered += again is not None and again.is_clear
+    assert asked > 30
+    assert answered / asked >= 0.5
 
 
 def test_looking_again_and_again_calls_no_more_true_ties():

@@ -88,6 +88,10 @@ class Counter:
         if then is not None:
             then()
 
+    @property
+    def has_free(self) -> bool:
+        return False
+
     def do_free(self, now_s: float) -> None:
         """There are no free tasks."""
 

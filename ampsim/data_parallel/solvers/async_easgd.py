@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Locks
+from ampsim.data_parallel.decisions import Locks
 from ampsim.data_parallel.solvers.elastic import Elastic
 
 

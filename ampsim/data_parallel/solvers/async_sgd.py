@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.served import Served
-from ampsim.data_parallel.solver import Locks, Sends
-from ampsim.data_parallel.sparsified import Sparsified
+from ampsim.data_parallel.decisions import Locks, Sends
+from ampsim.data_parallel.solver import Served, Sparsified
 from ampsim.errors import OptionError
-from ampsim.shown import shown
+from ampsim.optim import Optimizer, momentum
+from ampsim.text import shown
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,26 @@ class AsyncSGD(Sparsified, Served):
                 f"{self.name}: momentum must be a number >= 0 and < 1, got "
                 f"{shown(self.momentum)}; try 0.9"
             )
+
+    def optimizer(self, own: Optimizer) -> Optimizer:
+        """The model's own, with the solver's momentum where it has one.
+
+        Raises:
+            OptionError: the model's optimizer is another than "sgd", or has a weight decay.
+        """
+        if not self.momentum:
+            return own
+        if own.name != "sgd":
+            raise OptionError(
+                f"{self.name}: momentum={self.momentum:g} needs a model whose optimizer is sgd, "
+                f"got {own.name}; leave momentum out"
+            )
+        if own.touches_all:
+            raise OptionError(
+                f"{self.name}: momentum={self.momentum:g} would lose the weight decay of the "
+                "model's sgd; leave momentum out, or take a model whose optimizer is momentum"
+            )
+        return momentum(own.rate, self.momentum)
 
     def merge_rate(self, rate: float, staleness: int) -> float:
         """The rate over the staleness, if so chosen."""

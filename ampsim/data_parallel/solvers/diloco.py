@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Step, Vector
+from ampsim.data_parallel.decisions import Step, Vector
 from ampsim.data_parallel.solvers.local_sgd import LocalSGD
 from ampsim.errors import OptionError
-from ampsim.shown import shown
+from ampsim.optim import Optimizer, nesterov
+from ampsim.text import shown
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ class DiLoCo(LocalSGD):
                 f"{shown(self.outer_momentum)}; try 0.9"
             )
 
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+    def outer(self) -> Optimizer:
+        """Nesterov's momentum, which makes the outer step."""
+        return nesterov(self.outer_rate, self.outer_momentum)
+
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """An outer step from the centre, along centre - mean."""
-        return step(centre - parcel, centre)
+        return step(centre - pushed, centre)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Locks, Waits
+from ampsim.data_parallel.decisions import Locks
 from ampsim.data_parallel.solvers.elastic import Elastic
 
 
@@ -20,5 +20,4 @@ class EASGD(Elastic):
     """Round-robin, with a lock over the whole exchange."""
 
     name: ClassVar[str] = "easgd"
-    waits: ClassVar[Waits] = "turn"
     locks: ClassVar[Locks] = "exchange"

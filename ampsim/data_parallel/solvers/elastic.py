@@ -16,11 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.served import Served
-from ampsim.data_parallel.solver import Sends, Solver, Step, Vector
+from ampsim.data_parallel.decisions import Sends, Step, Vector
+from ampsim.data_parallel.solver import Served, Solver
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
-from ampsim.shown import shown
+from ampsim.text import shown
 
 MOVING_RATE = 0.9
 """P alpha unless told otherwise: Zhang, Choromanska and LeCun (2015), Section 5.1."""
@@ -37,7 +37,7 @@ def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
 
 @dataclass(frozen=True)
 class Averaging(Solver):
-    """What all elastic solvers have in common, whether ranks meet servers or each other.
+    """What all elastic solvers have in common, whether ranks exchange with servers or each other.
 
     Args:
         moving_rate: alpha; None for 0.9 / ranks.
@@ -60,13 +60,8 @@ class Averaging(Solver):
             )
         require_count("period", self.period)
 
-    @property
-    def exchange_period(self) -> int:
-        """As chosen."""
-        return self.period
-
     def pull(self, ranks: int) -> float:
-        """As chosen."""
+        """Alpha, the moving rate."""
         return MOVING_RATE / ranks if self.moving_rate is None else self.moving_rate
 
     def local(
@@ -78,11 +73,11 @@ class Averaging(Solver):
             stepped = stepped - spring(theta, centre, pull)
         return stepped
 
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """Equation (3); in a collective towards the mean of all ranks, and `pull` is P alpha."""
         if not pull:
             return centre
-        return centre + centre.dtype.type(pull) * (parcel - centre)
+        return centre + centre.dtype.type(pull) * (pushed - centre)
 
     def adopt(self, theta: Vector, reply: Vector) -> Vector:
         """A rank keeps its own weights."""
@@ -105,25 +100,20 @@ class Elastic(Averaging, Served):
         if self.elastic not in SIDES:
             raise OptionError(one_of("elastic", self.elastic, SIDES))
 
-    @property
-    def asks_first(self) -> bool:
-        """Where the rank takes the difference."""
-        return self.elastic == "worker"
-
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
     ) -> Vector:
-        """Equation (2), or the step and the difference, of which `parcel` takes its part."""
-        if self.asks_first and centre is not None:
+        """Equation (2), or the step and the difference, of which `push` takes its part."""
+        if self.elastic == "worker" and centre is not None:
             return step(gradient, theta) - centre
         return super().local(theta, gradient, centre, pull, step)
 
-    def parcel(self, theta: Vector, reply: Vector, pull: float) -> Vector:
+    def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
         """What the rank loses, and the centre gains."""
         return spring(theta, reply, pull)
 
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """Equation (3)."""
-        if self.asks_first:
-            return centre + parcel
-        return super().merge(centre, parcel, pull, step)
+        if self.elastic == "worker":
+            return centre + pushed
+        return super().merge(centre, pushed, pull, step)

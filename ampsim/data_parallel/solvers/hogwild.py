@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.served import Served
-from ampsim.data_parallel.solver import Locks, Sends
-from ampsim.data_parallel.sparsified import Sparsified
+from ampsim.data_parallel.decisions import Locks, Sends
+from ampsim.data_parallel.solver import Served, Sparsified
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.collected import Collected
-from ampsim.data_parallel.solver import Sends, Step, Vector
+from ampsim.data_parallel.decisions import Sends, Step, Vector
+from ampsim.data_parallel.solver import Collected
 from ampsim.options import require_count
 
 
@@ -33,11 +33,6 @@ class LocalSGD(Collected):
         super().__post_init__()
         require_count("period", self.period)
 
-    @property
-    def exchange_period(self) -> int:
-        """As chosen."""
-        return self.period
-
-    def merge(self, centre: Vector, parcel: Vector, pull: float, step: Step) -> Vector:
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """The mean itself."""
-        return parcel
+        return pushed

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.served import Served
-from ampsim.data_parallel.solver import Locks, Sends, Waits
-from ampsim.data_parallel.sparsified import Sparsified
+from ampsim.data_parallel.decisions import Locks, Sends
+from ampsim.data_parallel.solver import Served, Sparsified
+from ampsim.errors import OptionError
 from ampsim.options import require_count
 
 
@@ -27,17 +27,16 @@ class SSP(Sparsified, Served):
     name: ClassVar[str] = "ssp"
     sends: ClassVar[Sends] = "gradient"
     locks: ClassVar[Locks] = "update"
-    waits: ClassVar[Waits] = "bound"
 
     staleness_bound: int = field(default=2, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        if self.staleness_bound != 0:
+        if self.staleness_bound < 0:
+            raise OptionError(
+                f"ssp: staleness_bound must be a whole number >= 0, got {self.staleness_bound}; 0 "
+                "lets no rank be ahead, and async-sgd has no bound"
+            )
+        if self.staleness_bound > 0:
             require_count("staleness_bound", self.staleness_bound)
-
-    @property
-    def bound(self) -> int | None:
-        """As chosen."""
-        return self.staleness_bound

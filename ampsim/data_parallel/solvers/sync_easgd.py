@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.data_parallel.collected import Collected
+from ampsim.data_parallel.solver import Collected
 from ampsim.data_parallel.solvers.elastic import Averaging
 
 

@@ -12,7 +12,7 @@ with backup workers; K-sync SGD of S. Dutta et al., "Slow and Stale Gradients Ca
 * It is told at once, when the K-th gradient is there. The step that its device is in is cut short,
   the rest of the batch is dropped, and nothing of it is in any gradient. A transfer that is on its
   way still arrives, and the rank is not free before. Freeing what it held takes no time.
-* Its batch goes back to the dealer, which deals it out again first. So an epoch has each item once,
+* Its batch goes back to the queue, and is assigned again first. So an epoch has each item once,
   whoever is late. Where no more than K ranks have a batch, at the end of an epoch, all are awaited.
 * It brings nothing to the collective, but takes part in it, and then in the update, as the others
   do: all ranks have the same weights. One that is still in the update before is awaited by nobody;
@@ -24,9 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.collected import Collected
-from ampsim.data_parallel.solver import Sends
-from ampsim.data_parallel.sparsified import Sparsified
+from ampsim.data_parallel.decisions import Sends
+from ampsim.data_parallel.solver import Collected, Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
@@ -59,7 +58,7 @@ class SyncSGD(Sparsified, Collected):
         if self.overlap:
             fault = "overlap adds up gradients of which nobody knows yet whose are first"
         elif self.workers_per_rank > 1:
-            fault = "a rank is called off on one worker, not on several"
+            fault = "a rank is cancelled on one worker, not on several"
         if fault is not None:
             raise OptionError(
                 f"{self.name}: {fault}, got backup_ranks={self.backup_ranks} with "
@@ -68,23 +67,13 @@ class SyncSGD(Sparsified, Collected):
             )
 
     @property
-    def overlaps_backward(self) -> bool:
-        """As chosen."""
-        return self.overlap
-
-    @property
-    def spare_ranks(self) -> int:
-        """As chosen."""
-        return self.backup_ranks
-
-    @property
     def averaged_ranks(self) -> int | None:
         """Ranks whose mean gradient is one step."""
         averaged = super().averaged_ranks
         return None if averaged is None else averaged - self.backup_ranks
 
     def ranks_on(self, workers: int) -> int:
-        """As of `Collected`; and some rank must be awaited."""
+        """How many ranks there are on so many workers; some rank must be awaited."""
         ranks = super().ranks_on(workers)
         self._require_backups(ranks)
         return ranks

@@ -96,5 +96,10 @@ class Pool:
     def end(self, task: Begun) -> None:
         """Nothing: an operation ends on its lane."""
 
+    @property
+    def has_free(self) -> bool:
+        """Never."""
+        return False
+
     def do_free(self, now_s: float) -> None:
         """Nothing: what takes no time needs a thread too."""

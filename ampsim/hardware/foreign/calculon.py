@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, cast
 
-from ampsim.hardware.foreign.numbers import Reading, Taken
-from ampsim.hardware.foreign.table import NUMBER_MAX, Table
+from ampsim.hardware.foreign.table import NUMBER_MAX, JsonTable, Reading, Taken
 
 PREFERRED: Final = ("float32", "float16", "bfloat16")
 """Kinds of numbers in the order in which one is taken; ours are float32 where there is a choice."""
@@ -25,19 +24,19 @@ _WHY: Final = {
 class _Engine(NamedTuple):
     """The matrix engine: its table, the kind of its numbers, and the key of its fractions."""
 
-    table: Table
+    table: JsonTable
     kind: str | None
     others: list[str]
     fractions: Any
     key: str
 
 
-def is_calculon(table: Table) -> bool:
+def is_calculon(table: JsonTable) -> bool:
     """Whether a file is meant as one of Calculon's."""
     return "matrix" in table.content and "mem1" in table.content
 
 
-def read_calculon(table: Table) -> Reading:
+def read_calculon(table: JsonTable) -> Reading:
     """What a file of Calculon's says of a device."""
     engine, memory = _engine(table.table("matrix")), table.table("mem1")
     left_out: list[str] = []
@@ -61,10 +60,11 @@ def read_calculon(table: Table) -> Reading:
     if engine.others:
         told = ", ".join(engine.others)
         left_out.append(f"matrix: {told}: one kind of numbers is taken, {engine.kind}")
-    return Reading("Calculon", numbers, [*left_out, *_rest(table)])
+    kind = engine.kind if engine.kind in PREFERRED else None
+    return Reading("Calculon", numbers, [*left_out, *_rest(table)], kind)
 
 
-def _engine(matrix: Table) -> _Engine:
+def _engine(matrix: JsonTable) -> _Engine:
     """The engine in any of the three forms that Calculon's files have had."""
     if "tflops" not in matrix.content:
         kind, others = _chosen(matrix)
@@ -80,7 +80,7 @@ def _engine(matrix: Table) -> _Engine:
     return _Engine(matrix, None, [], matrix.content.get(key, 1.0), key)
 
 
-def _chosen(table: Table) -> tuple[str, list[str]]:
+def _chosen(table: JsonTable) -> tuple[str, list[str]]:
     """The kind of numbers that is taken, and the others."""
     kinds = list(table.content)
     if not kinds:
@@ -89,7 +89,7 @@ def _chosen(table: Table) -> tuple[str, list[str]]:
     return kind, [one for one in kinds if one != kind]
 
 
-def _largest(table: Table, key: str, points: Any, left_out: list[str], unit: str) -> float:
+def _largest(table: JsonTable, key: str, points: Any, left_out: list[str], unit: str) -> float:
     """The fraction of the largest operations; those of smaller ones cannot be carried over."""
     if not isinstance(points, list):
         return table.checked(key, points, 1.0)
@@ -105,7 +105,7 @@ def _largest(table: Table, key: str, points: Any, left_out: list[str], unit: str
     return fraction
 
 
-def _pair(table: Table, key: str, point: Any) -> tuple[float, float]:
+def _pair(table: JsonTable, key: str, point: Any) -> tuple[float, float]:
     parts = cast("list[Any]", point) if isinstance(point, list) else []
     is_number = len(parts) == 2 and type(parts[0]) in (int, float)
     if not is_number or not 0 <= parts[0] <= NUMBER_MAX:
@@ -113,7 +113,7 @@ def _pair(table: Table, key: str, point: Any) -> tuple[float, float]:
     return float(parts[0]), table.checked(key, parts[1], 1.0)
 
 
-def _rest(table: Table) -> list[str]:
+def _rest(table: JsonTable) -> list[str]:
     """A sentence for each key of the whole that says nothing of a device of ours."""
     told: list[str] = []
     for key in sorted(table.content.keys() - _KNOWN):

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ampsim.errors import FileFormatError
-from ampsim.hardware.device import Device
+from ampsim.hardware.device import REMARKS, Device
 from ampsim.hardware.foreign.calculon import is_calculon, read_calculon
-from ampsim.hardware.foreign.numbers import Reading
 from ampsim.hardware.foreign.simumax import is_simumax, read_simumax
-from ampsim.hardware.foreign.table import Table, read_json
-from ampsim.printable import printable
+from ampsim.hardware.foreign.table import JsonTable, Reading, read_json
+from ampsim.text import printable, to_toml
 from ampsim.toml_file import validate
-from ampsim.toml_text import to_toml
 
 
 class Imported(NamedTuple):
@@ -51,6 +49,7 @@ def import_device(path: str | os.PathLike[str]) -> Imported:
         "name": place.stem or "imported",
         "description": f"From {place.name}, a file of {reading.simulator}",
         **{key: taken.value for key, taken in reading.numbers.items()},
+        "flop_format": reading.flop_format,
         "sources": sources,
     }
     device = validate(Device, content, table.label)
@@ -60,11 +59,15 @@ def import_device(path: str | os.PathLike[str]) -> Imported:
 def device_toml(device: Device) -> str:
     """The device file of a device: what it sets, and the source of each number."""
     sources = {key: device.source(key).model_dump() for key in device.numbers}
-    head = {"name": device.name, "description": device.description or None}
+    head = {
+        "name": device.name,
+        "description": device.description or None,
+        **{key: getattr(device, key) for key in REMARKS.values()},
+    }
     return to_toml({**head, **device.numbers, "sources": sources})
 
 
-def _reading(table: Table) -> Reading:
+def _reading(table: JsonTable) -> Reading:
     if is_calculon(table):
         return read_calculon(table)
     if is_simumax(table):

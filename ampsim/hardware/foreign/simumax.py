@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ampsim.hardware.foreign.numbers import Reading, Taken
-from ampsim.hardware.foreign.table import Table
+from ampsim.hardware.foreign.table import JsonTable, Reading, Taken
 
 PREFERRED: Final = ("matmul", "default")
 """Operations in the order in which one gives the FLOP rate."""
 
 
-def is_simumax(table: Table) -> bool:
+def is_simumax(table: JsonTable) -> bool:
     """Whether a file is meant as one of SimuMax's."""
     return "accelerator" in table.content
 
 
-def read_simumax(table: Table) -> Reading:
+def read_simumax(table: JsonTable) -> Reading:
     """What a file of SimuMax's says of a device."""
     accelerator = table.table("accelerator")
     operations, bandwidths = accelerator.table("op"), accelerator.table("bandwidth")
@@ -54,7 +53,7 @@ def read_simumax(table: Table) -> Reading:
     return Reading("SimuMax", numbers, left_out)
 
 
-def _of_operations(operations: Table, name: str, operation: Table) -> list[str]:
+def _of_operations(operations: JsonTable, name: str, operation: JsonTable) -> list[str]:
     """What is said of the operations that a device of ours does not tell apart."""
     told: list[str] = []
     exact = operation.content.get("accurate_efficient_factor")
@@ -67,7 +66,7 @@ def _of_operations(operations: Table, name: str, operation: Table) -> list[str]:
     return told
 
 
-def _of_memory(bandwidths: Table, memory: Table) -> list[str]:
+def _of_memory(bandwidths: JsonTable, memory: JsonTable) -> list[str]:
     """What is said of the kinds of access that a device of ours does not tell apart."""
     told: list[str] = []
     if memory.content.get("latency_us"):

@@ -1,4 +1,4 @@
-"""A table of somebody else's JSON file, which says where in the file a value is wrong."""
+"""Tables of foreign files, and the numbers in them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import os
 from typing import Any, NamedTuple, cast
 
 from ampsim.errors import FileFormatError
-from ampsim.paths import expanded, read_limited
-from ampsim.printable import printable
-from ampsim.shown import short
+from ampsim.files import expanded, read_limited
+from ampsim.text import printable, short
 
 SIZE_BYTES_MAX = 16_000_000
 """Largest file; chosen: those of SimuMax with a factor for each shape have some 100 kB."""
@@ -18,7 +17,7 @@ NUMBER_MAX = 1e12
 """Largest number that is read, in TFLOP/s, GB/s or GiB; chosen, to catch a slip."""
 
 
-class Table(NamedTuple):
+class JsonTable(NamedTuple):
     """A table of a JSON file.
 
     Args:
@@ -35,12 +34,12 @@ class Table(NamedTuple):
         """Where in the file a key of this table is."""
         return f"{self.path}.{printable(key)}" if self.path else printable(key)
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> JsonTable:
         """The table under a key."""
         value = self._value(key)
         if not isinstance(value, dict):
             raise self.wrong(key, "a table", value)
-        return Table(self.label, self.at(key), cast("dict[str, Any]", value))
+        return JsonTable(self.label, self.at(key), cast("dict[str, Any]", value))
 
     def number(self, key: str) -> float:
         """The number under a key, above 0."""
@@ -69,7 +68,7 @@ class Table(NamedTuple):
         return self.content[key]
 
 
-def read_json(path: str | os.PathLike[str]) -> Table:
+def read_json(path: str | os.PathLike[str]) -> JsonTable:
     """The table that a JSON file holds.
 
     Raises:
@@ -83,7 +82,7 @@ def read_json(path: str | os.PathLike[str]) -> Table:
     content = _parsed(found, label)
     if not isinstance(content, dict):
         raise FileFormatError(f"{label}: expected a table in braces, got {short(content)}")
-    return Table(label, "", cast("dict[str, Any]", content))
+    return JsonTable(label, "", cast("dict[str, Any]", content))
 
 
 def _parsed(content: bytes, label: str) -> Any:
@@ -96,3 +95,31 @@ def _parsed(content: bytes, label: str) -> Any:
     except ValueError as error:  # of json, and of int for a number of thousands of digits
         reason = " ".join(str(error).split())
         raise FileFormatError(f"{label}: is not valid JSON: {reason}") from error
+
+
+class Taken(NamedTuple):
+    """A number of ours, and how it follows from the foreign file.
+
+    Args:
+        value: in our unit.
+        how: which keys it comes from, and what was done with them.
+    """
+
+    value: float | int
+    how: str
+
+
+class Reading(NamedTuple):
+    """What a foreign file says of a device.
+
+    Args:
+        simulator: whose file it is.
+        numbers: by our keys.
+        left_out: a sentence for each thing that a device of ours cannot say.
+        flop_format: of the numbers of its FLOP rate, by our word; None where nobody says.
+    """
+
+    simulator: str
+    numbers: dict[str, Taken]
+    left_out: list[str]
+    flop_format: str | None = None

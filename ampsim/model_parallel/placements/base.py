@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel.placements.probe import Probe
+
+Trial: TypeAlias = Callable[[Sequence[int], float], float]
+"""``trial(placement, enough_s)`` gives the seconds of an instance in steady training, in time alone
+and by the schedule that is to be run; infinity where that cannot train so. It ends early, at a
+value above `enough_s`, once that is clearly missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +26,16 @@ class Situation:
         graph: verified; its first node is the controller.
         cluster: whose workers there are.
         generator: for what is left to chance.
-        probe: what a few instances cost and send, found out when first asked for.
+        probe: what a few hundred instances cost and send, found out when first asked for; the same
+            for every seed of a run.
+        trial: how fast training is with a placement, tried; None where nothing can be tried.
     """
 
     graph: Graph
     cluster: Cluster
     generator: np.random.Generator
     probe: Callable[[], Probe]
+    trial: Trial | None = None
 
 
 class Placement(Protocol):
@@ -44,6 +52,23 @@ class Placement(Protocol):
         The controller's is -1: it lives on the host.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A placement that was found once, for runs with any seed.
+
+    Args:
+        workers: by node, all but the controller.
+        origin: of the placement that found it.
+    """
+
+    workers: Mapping[str, int] = field(repr=False)
+    origin: dict[str, Any]
+
+    def place(self, situation: Situation) -> list[int]:
+        """Place each node where it was found to go."""
+        return [HOST, *(self.workers[node.name] for node in situation.graph.nodes[1:])]
 
 
 def place_rest(graph: Graph, placement: list[int], workers: int) -> None:

@@ -51,7 +51,7 @@ class CommunicationAware:
         return search.placement
 
 
-def _seconds_per(cluster: Cluster) -> Callable[[int, int], tuple[float, float]]:
+def seconds_per(cluster: Cluster) -> Callable[[int, int], tuple[float, float]]:
     """The seconds of a message and of a byte between two workers, the mean of both directions."""
 
     @cache
@@ -83,7 +83,7 @@ class _Search:
                 self._sent[one].append((other, size, count))
                 self._sent[other].append((one, size, count))
         shares = situation.cluster.has_shared_bandwidth
-        self._costs = _seconds_per(situation.cluster) if shares else None
+        self._costs = seconds_per(situation.cluster) if shares else None
 
     def _lasting(self, worker: int) -> float:
         return self._loads[worker] / self._rates[worker]

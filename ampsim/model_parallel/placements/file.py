@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampsim.errors import FileFormatError, one_of
+from ampsim.files import expanded, read_limited
 from ampsim.hardware import HOST
-from ampsim.hardware.cluster import WORKERS_MAX
+from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel.placements.base import Situation
-from ampsim.paths import expanded, read_limited
 
 SIZE_BYTES_MAX: Final = 10_000_000
 """Largest placement file; chosen: room for 100 000 nodes, so a larger one is a slip."""

@@ -13,9 +13,12 @@ from ampsim.model_parallel.placements.communication_aware import CommunicationAw
 from ampsim.model_parallel.placements.file import FromFile
 from ampsim.model_parallel.placements.k_hop import KHop
 from ampsim.model_parallel.placements.paper import Paper
-from ampsim.shown import short
+from ampsim.model_parallel.placements.search import Search
+from ampsim.text import short
 
-PLACEMENTS: Final = {kind.name: kind for kind in (Paper, Balanced, KHop, CommunicationAware)}
+PLACEMENTS: Final = {
+    kind.name: kind for kind in (Paper, Balanced, KHop, CommunicationAware, Search)
+}
 
 
 def placement_of(placement: str | os.PathLike[str] | Placement) -> Placement:

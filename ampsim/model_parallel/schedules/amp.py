@@ -11,32 +11,14 @@ from ampsim.model_parallel.schedules.values import Admission, Order, Updates, We
 from ampsim.options import Amount, Count
 
 
-@dataclass(frozen=True)
-class Amp:
-    """Never drains within an epoch; each node updates itself.
+class Asynchronous:
+    """What schedules have in common whose nodes update themselves; their fields are the options."""
 
-    A node applies the sum of the gradients that it has accumulated, one gradient per backward
-    message, as soon as there are `min_update_interval` of them.
-
-    Args:
-        max_active_keys: instances in flight at most.
-        min_update_interval: gradients per update: one number for all nodes, or a mapping from
-            node names; None, and nodes that a mapping omits, take what the model prefers.
-        remedy: what is done about delayed gradients: one of `schedules.values.REMEDIES`.
-        max_group: messages for one node that a worker may merge into one step.
-        group_wait_s: seconds that a worker waits, once, before it starts a smaller group.
-
-    Raises:
-        OptionError: a number is out of its range, or nothing is merged that could be waited for.
-        UnknownNameError: there is no such remedy.
-    """
-
-    max_active_keys: Count = 8
-    min_update_interval: Count | Mapping[str, Count] | None = None
-    remedy: str = "none"
-    max_group: Count = 1
-    group_wait_s: Amount = 0.0
-    name: ClassVar[str] = "amp"
+    max_active_keys: int
+    min_update_interval: int | Mapping[str, int] | None
+    remedy: str
+    max_group: int
+    group_wait_s: float
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -62,3 +44,31 @@ class Amp:
     def weights(self) -> Weights:
         """The latest, or those that the remedy predicts."""
         return Weights(remedy=self.remedy)
+
+
+@dataclass(frozen=True)
+class Amp(Asynchronous):
+    """Never drains within an epoch; each node updates itself.
+
+    A node applies the sum of the gradients that it has accumulated, one gradient per backward
+    message, as soon as there are `min_update_interval` of them.
+
+    Args:
+        max_active_keys: instances in flight at most.
+        min_update_interval: gradients per update: one number for all nodes, or a mapping from
+            node names; None, and nodes that a mapping omits, take what the model prefers.
+        remedy: what is done about delayed gradients: one of `schedules.values.REMEDIES`.
+        max_group: messages for one node that a worker may merge into one step.
+        group_wait_s: seconds that a worker waits, once, before it starts a smaller group.
+
+    Raises:
+        OptionError: a number is out of its range, or nothing is merged that could be waited for.
+        UnknownNameError: there is no such remedy.
+    """
+
+    max_active_keys: Count = 8
+    min_update_interval: Count | Mapping[str, Count] | None = None
+    remedy: str = "none"
+    max_group: Count = 1
+    group_wait_s: Amount = 0.0
+    name: ClassVar[str] = "amp"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
-from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
+from ampsim.model_parallel.schedules.amp import Asynchronous
+from ampsim.model_parallel.schedules.values import Admission
 from ampsim.options import Amount, Count
 
 
 @dataclass(frozen=True)
-class AmpBudget:
+class AmpBudget(Asynchronous):
     """As `Amp`, but an instance waits while its gradients would come back too old.
 
     The paper's scheduler "is greedy and pumps in a forward message whenever the first layer is
@@ -47,27 +47,7 @@ class AmpBudget:
     group_wait_s: Amount = 0.0
     name: ClassVar[str] = "amp-budget"
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_fields(self)
-        _ = self.order, self.updates, self.weights
-
     @property
     def admission(self) -> Admission:
         """At most `max_active_keys` in flight, and while the budget lasts; it never drains."""
         return Admission(self.max_active_keys, staleness_budget=self.staleness_budget)
-
-    @property
-    def order(self) -> Order:
-        """The most urgent message first, perhaps with others for its node."""
-        return Order(max_group=self.max_group, group_wait_s=self.group_wait_s)
-
-    @property
-    def updates(self) -> Updates:
-        """After `min_update_interval` gradients, or as many as the model prefers."""
-        return Updates(interval=self.min_update_interval)
-
-    @property
-    def weights(self) -> Weights:
-        """The latest, or those that the remedy predicts."""
-        return Weights(remedy=self.remedy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.model_parallel.schedules.draining import Draining
+from ampsim.model_parallel.schedules.pipeline import Draining
 from ampsim.model_parallel.schedules.values import Order
 
 

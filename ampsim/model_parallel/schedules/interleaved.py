@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.draining import Draining
+from ampsim.model_parallel.schedules.pipeline import Draining
 from ampsim.model_parallel.schedules.turns import Admitted, Script, Turn, WorkerStages
 from ampsim.model_parallel.schedules.values import Order
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.model_parallel.schedules.draining import Draining
-from ampsim.model_parallel.schedules.turns import (
-    Admitted,
-    OneForwardOneBackward,
-    WorkerStages,
-    one_stage_a_worker,
-)
+from ampsim.model_parallel.schedules.pipeline import Draining
+from ampsim.model_parallel.schedules.turns import one_forward_one_backward
 from ampsim.model_parallel.schedules.values import Order
 
 
@@ -37,14 +32,5 @@ class OneFOneB(Draining):
 
     @property
     def order(self) -> Order:
-        """Fixed turns."""
-        return Order(turns=self._turns)
-
-    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
-        """At most p − s forwards of stage s wait for their backward.
-
-        Raises:
-            OptionError: a worker has several stages.
-        """
-        stage = one_stage_a_worker(self.name, placed)
-        return OneForwardOneBackward(stage, placed.stages - stage, admitted)
+        """Fixed turns: at most p − s forwards of stage s wait for their backward."""
+        return Order(turns=one_forward_one_backward(self.name))

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.model_parallel.schedules.turns import (
-    Admitted,
-    OneForwardOneBackward,
-    WorkerStages,
-    one_stage_a_worker,
-)
-from ampsim.model_parallel.schedules.values import Admission, Order, PickVersion, Updates, Weights
+from ampsim.model_parallel.schedules.turns import Admitted, one_forward_one_backward
+from ampsim.model_parallel.schedules.values import Admission, Order, Updates, VersionRule, Weights
 from ampsim.options import Count
 
 
@@ -55,47 +50,82 @@ class PipeDream:
 
     @property
     def order(self) -> Order:
-        """Fixed turns."""
-        return Order(turns=self._turns)
+        """Fixed turns, as 1F1B; stage 0 keeps as many forwards waiting as may be in flight."""
+        return Order(turns=one_forward_one_backward(self.name, self.max_active_keys))
 
     @property
     def weights(self) -> Weights:
         """A step reads the version that its instance is to see."""
         return Weights(versions=self._versions)
 
-    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
-        """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
-
-        Raises:
-            OptionError: a worker has several stages.
-        """
-        stage = one_stage_a_worker(self.name, placed)
-        in_flight = self.max_active_keys or placed.stages
-        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), admitted)
-
-    def _versions(self, stages: int, admitted: Admitted) -> list[PickVersion]:
+    def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
         """Forward reads the latest, or the version that the first stage gave the instance."""
-        if self.vertical_sync and stages > 1:
-            return _synchronised(stages)
-        return [_latest] * stages
+        if not self.vertical_sync or stages == 1:
+            return [VersionRule()] * stages
+        first = _First(min(stages, self.max_active_keys or stages), admitted)
+        return [first, *(_GivenByFirst(first) for _ in range(1, stages))]
 
 
-def _latest(instance: int, latest: int) -> int:
-    return latest
+class _First(VersionRule):
+    """The first stage: an instance gets its latest version, and reads that at all others.
 
+    All stages count their updates alike, so a version's number means the same at each.
 
-def _synchronised(stages: int) -> list[PickVersion]:
-    """All stages count their updates alike, so a version's number means the same at each."""
-    given: dict[int, int] = {}
+    Args:
+        in_flight: instances that it has begun and not ended, at most.
+        admitted: says which instances come.
 
-    def first(instance: int, latest: int) -> int:
-        given[instance] = latest
+    Attributes:
+        readers: for each other stage, the versions that instances are yet to read there.
+    """
+
+    def __init__(self, in_flight: int, admitted: Admitted) -> None:
+        self._in_flight, self._admitted = in_flight, admitted
+        self._latest = self._at_start = self._next = 0
+        self.readers: list[dict[int, int]] = []
+
+    def pick(self, instance: int, latest: int) -> int:
+        """The latest, for all stages."""
+        if instance == self._admitted.first:
+            self._at_start = latest
+        self._next, self._latest = instance + 1, latest
+        for given in self.readers:
+            given[instance] = latest
         return latest
 
-    def between(instance: int, latest: int) -> int:
-        return given[instance]
+    def updated(self, latest: int) -> None:
+        """As of `VersionRule`."""
+        self._latest = latest
 
-    def last(instance: int, latest: int) -> int:
-        return given.pop(instance)
+    def may_give(self, version: int) -> bool:
+        """Whether an instance is to come that gets a version which other stages already have.
 
-    return [first, *[between] * (stages - 2), last]
+        The first stage begins an instance after the backward step of the one that makes room for
+        it, and after its update, so that each instance gets one version more.
+        """
+        admitted = self._admitted
+        if self._next >= admitted.known_until:
+            return False
+        without_room = admitted.first + self._in_flight - 1
+        oldest = self._latest
+        if not admitted.updates_wait:
+            oldest = self._at_start + max(self._next - without_room, 0)
+        newest = self._at_start + max(admitted.known_until - 1 - without_room, 0)
+        return oldest <= version <= newest
+
+
+class _GivenByFirst(VersionRule):
+    """Another stage: an instance reads the version that the first stage gave it."""
+
+    def __init__(self, first: _First) -> None:
+        self._first = first
+        self._given: dict[int, int] = {}
+        first.readers.append(self._given)
+
+    def pick(self, instance: int, latest: int) -> int:
+        """As given."""
+        return self._given.pop(instance)
+
+    def awaits(self, version: int) -> bool:
+        """Of instances that have been given it, or may be."""
+        return version in self._given.values() or self._first.may_give(version)

@@ -7,13 +7,8 @@ from typing import ClassVar
 
 from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
-from ampsim.model_parallel.schedules.turns import (
-    Admitted,
-    OneForwardOneBackward,
-    WorkerStages,
-    one_stage_a_worker,
-)
-from ampsim.model_parallel.schedules.values import Admission, Order, PickVersion, Updates, Weights
+from ampsim.model_parallel.schedules.turns import Admitted, one_forward_one_backward
+from ampsim.model_parallel.schedules.values import Admission, Order, Updates, VersionRule, Weights
 from ampsim.options import Count
 
 
@@ -53,8 +48,8 @@ class PipeDream2BW:
 
     @property
     def order(self) -> Order:
-        """Fixed turns."""
-        return Order(turns=self._turns)
+        """Fixed turns, as 1F1B; stage 0 keeps as many forwards waiting as may be in flight."""
+        return Order(turns=one_forward_one_backward(self.name, self.max_active_keys))
 
     @property
     def updates(self) -> Updates:
@@ -66,17 +61,7 @@ class PipeDream2BW:
         """A step reads the version that its instance is to see."""
         return Weights(versions=self._versions)
 
-    def _turns(self, placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
-        """As 1F1B; stage 0 keeps as many forwards waiting as may be in flight.
-
-        Raises:
-            OptionError: a worker has several stages.
-        """
-        stage = one_stage_a_worker(self.name, placed)
-        in_flight = self.max_active_keys or placed.stages
-        return OneForwardOneBackward(stage, min(placed.stages - stage, in_flight), admitted)
-
-    def _versions(self, stages: int, admitted: Admitted) -> list[PickVersion]:
+    def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
         """The version before the last that the mini-batches so far have made.
 
         Raises:
@@ -89,16 +74,31 @@ class PipeDream2BW:
                 f"flight over {stages} stages, for two versions of the weights to suffice, got "
                 f"{self.min_update_interval}; raise it, or lower max_active_keys"
             )
-        return [self._one_behind(admitted) for _ in range(stages)]
+        return [_OneBehind(self.min_update_interval, admitted) for _ in range(stages)]
 
-    def _one_behind(self, admitted: Admitted) -> PickVersion:
-        at_start = 0
 
-        def pick(instance: int, latest: int) -> int:
-            nonlocal at_start
-            place = instance - admitted.first
-            if place == 0:
-                at_start = latest
-            return at_start + max(place // self.min_update_interval - 1, 0)
+class _OneBehind(VersionRule):
+    """The version after all mini-batches of so many instances but the one before its own."""
 
-        return pick
+    def __init__(self, together: int, admitted: Admitted) -> None:
+        self._together, self._admitted = together, admitted
+        self._at_start = self._next = 0
+
+    def pick(self, instance: int, latest: int) -> int:
+        """As of the instance's place in its pass."""
+        place = instance - self._admitted.first
+        if place == 0:
+            self._at_start = latest
+        self._next = instance + 1
+        return self._at_start + self._behind(place)
+
+    def awaits(self, version: int) -> bool:
+        """Of the instances that are known to come: each reads a version as new as the last's."""
+        first, until = self._admitted.first, self._admitted.known_until
+        if self._next >= until:
+            return False
+        oldest, newest = self._behind(self._next - first), self._behind(until - 1 - first)
+        return oldest <= version - self._at_start <= newest
+
+    def _behind(self, place: int) -> int:
+        return max(place // self._together - 1, 0)

@@ -25,11 +25,17 @@ class Admitted:
         first: number of the first instance of this pass.
         count: how many instances, in all passes together.
         is_complete: whether no more come before those in flight have drained.
+        known_until: number after the last instance that is known to come, in this pass; schedules
+            that keep versions of weights know of as many as may be in flight, and come next.
+        updates_wait: whether a stage may serve another step before the update that its last one
+            asked for, as where a device's steps are issued one by one.
     """
 
     first: int = 0
     count: int = 0
     is_complete: bool = True
+    known_until: int = 0
+    updates_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,27 @@ class OneForwardOneBackward:
             self._forwards += 1
         else:
             self._backwards += 1
+
+
+def one_forward_one_backward(
+    name: str, in_flight_max: int | None = None
+) -> Callable[[WorkerStages, Admitted], OneForwardOneBackward]:
+    """Return what makes the turns of 1F1B, for a schedule of this name.
+
+    Stage s of p serves p − s forwards before its first backward; where fewer instances may be in
+    flight, as many as those.
+
+    Args:
+        name: of the schedule, for messages.
+        in_flight_max: instances in flight at most; None for as many as there are stages.
+    """
+
+    def turns(placed: WorkerStages, admitted: Admitted) -> OneForwardOneBackward:
+        stage = one_stage_a_worker(name, placed)
+        depth = min(placed.stages - stage, in_flight_max or placed.stages)
+        return OneForwardOneBackward(stage, depth, admitted)
+
+    return turns
 
 
 class Script:

@@ -6,9 +6,9 @@ whose fields are its options and whose four properties, of these names, are what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.ir import Direction
@@ -22,8 +22,23 @@ REMEDIES: Final = ("none", "weight-prediction")
 """What can be done about delayed gradients: nothing, as in the paper, or SpecTrain's prediction
 (`ampsim.model_parallel.prediction`)."""
 
-PickVersion: TypeAlias = Callable[[int, int], int]
-"""``pick(instance, latest)`` gives the version of the weights that a forward step reads."""
+
+class VersionRule:
+    """Which versions of the weights the forward steps of one stage read: the latest, of itself."""
+
+    def pick(self, instance: int, latest: int) -> int:
+        """The version that the forward step of an instance reads: the latest, or one kept."""
+        return latest
+
+    def updated(self, latest: int) -> None:
+        """Note that an update has made this version."""
+
+    def awaits(self, version: int) -> bool:
+        """Whether a forward step that is to come reads a version that is not the latest.
+
+        If not, the version is kept only for backward steps of instances that have read it.
+        """
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +165,7 @@ class Weights:
         UnknownNameError: there is no such remedy.
     """
 
-    versions: Callable[[int, Admitted], list[PickVersion]] | None = None
+    versions: Callable[[int, Admitted], Sequence[VersionRule]] | None = None
     remedy: str = "none"
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.ir import Direction
-from ampsim.model_parallel.schedules.draining import Draining
+from ampsim.model_parallel.schedules.pipeline import Draining
 from ampsim.model_parallel.schedules.turns import (
     Admitted,
     Script,

@@ -1,19 +1,34 @@
-"""Boxes of a Gantt chart, cut to a window, and its rows, as columns of numbers."""
+"""Steps of workers as boxes, and what made each step possible as arrows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
-from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers
-from ampsim.report.hosts import Hosts, some_of
-from ampsim.report.lanes import LANE_STEP, is_worker, row_name, row_numbers
-from ampsim.report.style import DIRECTIONS
+from ampsim.report.frames import (
+    LANE_STEP,
+    DataFrame,
+    Floats,
+    Hosts,
+    Integers,
+    floats,
+    integers,
+    is_of_operations,
+    is_worker,
+    owner_of,
+    row_name,
+    row_numbers,
+    some_of,
+    texts,
+    thread_name,
+)
+from ampsim.report.style import BOXES
 from ampsim.report.words import plain
 
 Window = tuple[float, float]
@@ -33,6 +48,7 @@ class WorkerRows:
             otherwise each keeps a dimmed row.
         devices: a device's name per worker; empty where devices are unknown.
         hosts: the nodes of each worker, named after its number.
+        has_threads: whether each row is named after its lane, as of operations.
     """
 
     count: int
@@ -40,9 +56,12 @@ class WorkerRows:
     hide_idle: bool = True
     devices: Sequence[str] = ()
     hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
+    has_threads: bool = False
 
     def name(self, worker: int) -> str:
         """Name of the row of `worker`, or of another row by its number."""
+        if self.has_threads:
+            return thread_name(worker, self.names or ())
         if not is_worker(worker):
             return row_name(worker, self.names or ())
         if self.names is not None:
@@ -62,7 +81,8 @@ class WorkerRows:
 class Boxes:
     """Steps that take time inside a window, in the order of the trace.
 
-    `present` holds the workers with any step in the window, free steps included.
+    `names` has one for each where these are operations, else none. `present` holds the workers with
+    any step in the window, free steps included.
     """
 
     worker: Integers
@@ -71,16 +91,23 @@ class Boxes:
     instance: Integers
     direction: NDArray[np.str_]
     present: frozenset[int]
+    names: list[str] = field(default_factory=list[str])
+
+    @property
+    def labels(self) -> list[str]:
+        """What is written into each box: the operation's name, or the instance."""
+        numbers = self.instance.tolist()
+        return self.names or [str(number) if number >= 0 else "" for number in numbers]
 
     @property
     def busy_s(self) -> float:
         """Sum of the lengths of boxes that workers compute."""
-        own = (self.worker >= 0) & (self.worker < LANE_STEP)
+        own = (self.worker >= 0) & (self.worker < LANE_STEP - 1)
         return float(np.sum((self.end_s - self.start_s)[own]))
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class ChartRows:
     """The rows from top to bottom: their numbers, whether each is busy, and a closing line.
 
     `groups` has a name and the first and last row of each kind of device, if there are several.
@@ -95,25 +122,31 @@ class Lanes:
 def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
     """Boxes of `spans` that overlap `window_s`, cut to it. Free steps (length 0) have no box."""
     start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
-    worker, instance = row_numbers(spans), integers(spans, "instance")
-    direction = np.asarray(spans["direction"], dtype=np.str_)
-    unknown = set(np.unique(direction).tolist()) - set(DIRECTIONS)
-    assert not unknown, f"directions without a colour: {sorted(unknown)}"
+    worker, direction = row_numbers(spans), np.asarray(spans["direction"], dtype=np.str_)
     touching = (end_s >= window_s[0]) & (start_s < window_s[1])
     drawn = (end_s > start_s) & (end_s > window_s[0]) & (start_s < window_s[1])
+    unknown = set(np.unique(direction[drawn]).tolist()) - set(BOXES)
+    assert not unknown, f"directions without a colour: {sorted(unknown)}"
     return Boxes(
         worker[drawn],
         np.maximum(start_s[drawn], window_s[0]),
         np.minimum(end_s[drawn], window_s[1]),
-        instance[drawn],
+        integers(spans, "instance")[drawn],
         direction[drawn],
         frozenset(int(number) for number in np.unique(worker[touching])),
+        _operation_names(spans[drawn]) if is_of_operations(spans) else [],
     )
+
+
+def _operation_names(spans: DataFrame) -> list[str]:
+    """What is written into each box; nothing into those of the host's and the driver's work."""
+    named = zip(texts(spans, "node"), texts(spans, "direction"), strict=True)
+    return ["" if kind in ("push", "dispatch") else plain(name, 40) for name, kind in named]
 
 
 def lanes_for(
     charts: Iterable[Boxes], rows: WorkerRows, joined: frozenset[int] = frozenset()
-) -> Lanes:
+) -> ChartRows:
     """The rows of all `charts`, so that charts above each other have the same rows.
 
     Workers in `joined`, which send or receive transfers that are drawn, have rows, busy or not.
@@ -121,22 +154,22 @@ def lanes_for(
     charts = list(charts)
     busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
     present = frozenset[int]().union(*(boxes.present for boxes in charts))
-    of = {number: number if number < 0 else number % LANE_STEP for number in busy | present}
+    of = {number: owner_of(number) for number in busy | present}
     beyond = sorted(number for number, owner in of.items() if not -1 <= owner < rows.count)
     assert not beyond, f"spans of workers {beyond} in a chart of {rows.count} workers"
     lanes = sorted(number for number in busy if not is_worker(number))
-    everyone = [number for number in lanes if number < 0]
+    everyone = [number for number in lanes if of[number] < 0]
     for worker in rows.in_order():
-        everyone += [worker, *(number for number in lanes if number > 0 and of[number] == worker)]
+        everyone += [worker, *(number for number in lanes if of[number] == worker)]
     is_all = not rows.hide_idle or not busy
     shown = [number for number in everyone if is_all or number in busy or number in joined]
     hidden = set(everyone) - set(shown)
     free = len(hidden & present)
     parts = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
-    return Lanes(
+    return ChartRows(
         tuple(shown),
         tuple(number in busy for number in shown),
-        ", ".join(part for part in parts if part),
+        "" if rows.has_threads else ", ".join(part for part in parts if part),
         _groups(shown, rows),
     )
 
@@ -146,8 +179,8 @@ def _groups(shown: Sequence[int], rows: WorkerRows) -> tuple[tuple[str, int, int
     found: dict[str, list[int]] = {}
     if len(set(rows.devices)) > 1:
         for row, worker in enumerate(shown):
-            if worker >= 0:
-                found.setdefault(rows.devices[worker % LANE_STEP], []).append(row)
+            if owner_of(worker) >= 0:
+                found.setdefault(rows.devices[owner_of(worker)], []).append(row)
     return tuple((plain(name, 24), places[0], places[-1]) for name, places in found.items())
 
 
@@ -211,3 +244,87 @@ def _finish_s(spans: DataFrame, instances: int) -> float:
 
 def _counted(count: int, what: str) -> str:
     return f"{count} worker{'s' if count != 1 else ''} {what}" if count else ""
+
+
+ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
+_HOST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrows:
+    """What joins rows in a window, in the order of the record: transfers between workers.
+
+    Of operations it is which one made which ready.
+
+    Attributes:
+        source: the worker that sends, or a row.
+        target: the worker that receives, or a row.
+        start_s: when the message enters the link, or the first operation ends.
+        end_s: when it arrives, or the other one starts.
+        size_bytes: size of the message.
+        to_host: how many other transfers in the window begin or end at the host.
+    """
+
+    source: Integers
+    target: Integers
+    start_s: Floats
+    end_s: Floats
+    size_bytes: Integers
+    to_host: int
+
+    @property
+    def workers(self) -> frozenset[int]:
+        """The workers that send or receive any of these."""
+        return frozenset(int(w) for w in np.unique(np.concatenate([self.source, self.target])))
+
+    def thinned(self, most: int) -> tuple[Arrows, int]:
+        """Every step-th transfer, at most `most`, and the step."""
+        step = max(1, -(-len(self.source) // most))
+        chosen = slice(None, None, step)
+        columns = (self.source, self.target, self.start_s, self.end_s, self.size_bytes)
+        kept: list[Any] = [column[chosen] for column in columns]
+        return Arrows(*kept, to_host=self.to_host), step
+
+
+def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> Arrows:
+    """Transfers between workers that overlap a window.
+
+    Args:
+        transfers: chunks of the trace's transfers.
+        window_s: start and end of the time shown.
+    """
+    counts, times = np.empty(0, np.int64), np.empty(0)
+    parts: list[list[Any]] = [[counts, counts, times, times, counts]]
+    to_host = 0
+    for chunk in transfers:
+        start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
+        touching = (end_s > window_s[0]) & (start_s < window_s[1])
+        rows = chunk[touching]
+        source, target = (integers(rows, f"{end}_worker") for end in ("source", "target"))
+        joins = (source != _HOST) & (target != _HOST)
+        to_host += int((~joins).sum())
+        columns = [source, target, start_s[touching], end_s[touching], integers(rows, "bytes")]
+        parts.append([column[joins] for column in columns])
+    joined: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    return Arrows(*joined, to_host=to_host)
+
+
+def dependencies_in(
+    spans: DataFrame, dependencies: DataFrame, boxes: Boxes, window_s: Window
+) -> Arrows:
+    """Which operation made which ready, between rows that have boxes.
+
+    Args:
+        spans: of the operations.
+        dependencies: source and target, the labels of two spans.
+        boxes: what the chart draws.
+        window_s: start and end of the time shown.
+    """
+    tails, heads = (spans.loc[dependencies[end]] for end in ("source", "target"))
+    source, target = row_numbers(tails), row_numbers(heads)
+    start_s, end_s = floats(tails, "end_s"), floats(heads, "start_s")
+    has_rows = np.isin(source, boxes.worker) & np.isin(target, boxes.worker)
+    chosen = has_rows & (source != target) & (start_s >= window_s[0]) & (end_s <= window_s[1])
+    columns = (source, target, start_s, end_s, np.zeros(len(source), np.int64))
+    kept: list[Any] = [column[chosen] for column in columns]
+    return Arrows(*kept, to_host=0)

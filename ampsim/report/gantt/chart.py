@@ -4,6 +4,10 @@ Orange is forward, blue backward, yellow update; the number in a box is its inst
 are messages on links that take time; messages from and to the host have no arrow, as the host has
 no row. Rows are grouped by device where devices differ. Hatched behind the boxes is when a device
 is slow or down, or waits for other ranks or a server.
+
+Of a dependency engine's run a row is a thread and a box an operation, with its name; colours tell
+what kind of thread it took. An arrow leads from the end of the operation whose end made another one
+ready to that one's start. None is drawn within a row, where what follows is seen.
 """
 
 from __future__ import annotations
@@ -15,32 +19,34 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.axis import time_scale
-from ampsim.report.frames import DataFrame
-from ampsim.report.gantt.arrows import ARROWS_MAX, arrows_in
+from ampsim.report.frames import WHOLE, DataFrame, KeptPart, hosts_in, is_of_operations, is_worker
 from ampsim.report.gantt.boxes import (
+    ARROWS_MAX,
+    Arrows,
+    Boxes,
     Window,
     WorkerRows,
+    arrows_in,
     boxes_in,
     check_window,
+    dependencies_in,
     lanes_for,
     whole_window,
 )
 from ampsim.report.gantt.outages import outages_in
 from ampsim.report.gantt.paint import (
     Chart,
+    legend_arrow,
     legend_gap,
     legend_handles,
+    legend_outages,
     number_boxes,
+    paint_arrows,
     paint_boxes,
+    paint_outages,
     paint_rows,
 )
-from ampsim.report.gantt.paint_arrows import legend_arrow, paint_arrows
-from ampsim.report.gantt.paint_outages import legend_outages, paint_outages
-from ampsim.report.hosts import hosts_in
-from ampsim.report.kept import WHOLE, Kept
-from ampsim.report.lanes import is_worker
-from ampsim.report.style import FAINT_INK, Axes, new_figure, styled
+from ampsim.report.style import FAINT_INK, Axes, new_figure, styled, time_scale
 from ampsim.report.words import plain
 from ampsim.units import format_percent
 
@@ -50,7 +56,7 @@ _ROWS_IN_MAX = 12.0  # chosen: more rows than fit into this height become lower
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ChartRun:
     """The spans and transfers of one schedule that a chart draws.
 
     Attributes:
@@ -58,12 +64,20 @@ class Schedule:
         transfers: the trace's transfers that the chart draws, in chunks.
         kept: how much of the run `spans` are; None for all of it.
         outages: when which device was not as usual; None where there is nothing to draw.
+        dependencies: source and target, labels of two spans, drawn in place of transfers.
     """
 
     spans: DataFrame
     transfers: Sequence[DataFrame] = ()
-    kept: Kept | None = WHOLE
+    kept: KeptPart | None = WHOLE
     outages: DataFrame | None = None
+    dependencies: DataFrame | None = None
+
+    def arrows(self, boxes: Boxes, window_s: Window) -> Arrows:
+        """Transfers between workers, or dependencies between the rows of `boxes`."""
+        if self.dependencies is None:
+            return arrows_in(self.transfers, window_s)
+        return dependencies_in(self.spans, self.dependencies, boxes, window_s)
 
 
 @styled
@@ -77,8 +91,9 @@ def gantt(
     hide_idle: bool = True,
     devices: Sequence[str] = (),
     transfers: Sequence[DataFrame] = (),
-    kept: Kept | None = WHOLE,
+    kept: KeptPart | None = WHOLE,
     outages: DataFrame | None = None,
+    dependencies: DataFrame | None = None,
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
 
@@ -94,19 +109,20 @@ def gantt(
         transfers: chunks of the trace's transfers, to be drawn as arrows.
         kept: how much of the run `spans` are, None for all of it; the rest is hatched.
         outages: as `Result.outages`, hatched behind the boxes of their workers.
+        dependencies: of operations, source and target: labels of two spans, drawn as arrows.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts_in([spans]))
-    return _stack(
-        {title: Schedule(spans, transfers, kept, outages)}, rows, window_s, numbered=False
-    )
+    has_threads = is_of_operations(spans)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts_in([spans]), has_threads)
+    drawn = ChartRun(spans, transfers, kept, outages, dependencies)
+    return _stack({title: drawn}, rows, window_s, numbered=False)
 
 
 @styled
 def gantt_comparison(
-    schedules: Mapping[str, DataFrame | Schedule],
+    schedules: Mapping[str, DataFrame | ChartRun],
     *,
     workers: int,
     window_s: Window | None = None,
@@ -116,13 +132,13 @@ def gantt_comparison(
 ) -> Figure:
     """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
 
-    The arguments are those of `gantt`; a schedule is its spans, or a `Schedule` with transfers.
+    The arguments are those of `gantt`; a schedule is its spans, or a `ChartRun` with transfers.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
     drawn = {
-        name: one if isinstance(one, Schedule) else Schedule(one) for name, one in schedules.items()
+        name: one if isinstance(one, ChartRun) else ChartRun(one) for name, one in schedules.items()
     }
     hosts = hosts_in(one.spans for one in drawn.values())
     rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts)
@@ -130,7 +146,7 @@ def gantt_comparison(
 
 
 def _stack(
-    schedules: Mapping[str, Schedule], rows: WorkerRows, window_s: Window | None, *, numbered: bool
+    schedules: Mapping[str, ChartRun], rows: WorkerRows, window_s: Window | None, *, numbered: bool
 ) -> Figure:
     """A figure with a chart of each schedule, under its name."""
     assert schedules, "a chart of no schedule"
@@ -145,26 +161,31 @@ def _stack(
         paint_outages(axes, chart)
         axes.tick_params(axis="x", labelbottom=axes is panels[-1])
         axes.set_title(
-            _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
+            _summary(chart, rows), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
     for index, (axes, name) in enumerate(zip(panels, schedules, strict=True)):
         mark = f"({ascii_lowercase[index]}) " if numbered and index < len(ascii_lowercase) else ""
         axes.set_title(f"{mark}{plain(name)}")
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
-    arrow = [legend_arrow()] if any(chart.transfers for chart in charts) else []
+    what = "made ready by" if rows.has_threads else "transfer"
+    arrow = [legend_arrow(what)] if any(chart.transfers for chart in charts) else []
     gap = [legend_gap()] if any(chart.gap_s for chart in charts) else []
     outages = legend_outages({look for chart in charts for look in chart.outages.looks})
     figure.legend(
-        handles=[*legend_handles(), *outages, *gap, *arrow], loc="outside upper right", ncols=6
+        handles=[*legend_handles(charts), *outages, *gap, *arrow],
+        loc="outside upper right",
+        ncols=7 if rows.has_threads else 6,
     )
     _paint_to_size(figure, panels, charts)
     return figure
 
 
-def _charts(schedules: Mapping[str, Schedule], rows: WorkerRows, window: Window) -> list[Chart]:
+def _charts(schedules: Mapping[str, ChartRun], rows: WorkerRows, window: Window) -> list[Chart]:
     """A chart for each schedule, all with the same rows."""
     boxes = [boxes_in(one.spans, window) for one in schedules.values()]
-    arrows = [arrows_in(one.transfers, window) for one in schedules.values()]
+    arrows = [
+        one.arrows(drawn, window) for one, drawn in zip(schedules.values(), boxes, strict=True)
+    ]
     joined = frozenset[int]().union(*(each.workers for each in arrows))
     lanes, scale = lanes_for(boxes, rows, joined), time_scale(*window)
     return [
@@ -190,16 +211,19 @@ def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
     return figure, [first, *others]
 
 
-def _summary(chart: Chart) -> str:
-    """How busy the rows are or how much was kept, and the share of transfers that is drawn."""
+def _summary(chart: Chart, rows: WorkerRows) -> str:
+    """How busy the rows are or how much was kept, and the share of arrows that is drawn."""
     what = "rows" if all(map(is_worker, chart.lanes.workers)) else "workers"
     parts = [f"{what} shown are busy {format_percent(chart.busy_fraction)} of this window"]
+    if rows.has_threads:
+        parts = []
     if not len(chart.boxes.worker):
         parts = ["no step takes time in this window"]
     if chart.gap_s and chart.kept:
         parts = [chart.kept.words]
     if chart.every > 1:
-        parts.append(f"one in {chart.every} of {chart.transfers:,} transfers is drawn")
+        arrows = "dependencies" if rows.has_threads else "transfers"
+        parts.append(f"one in {chart.every} of {chart.transfers:,} {arrows} is drawn")
     return "; ".join(parts)
 
 

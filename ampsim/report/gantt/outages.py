@@ -12,7 +12,16 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ampsim.report.frames import DataFrame, Floats, Integers, floats, integers, joined, texts
+from ampsim.report.frames import (
+    AnyRun,
+    DataFrame,
+    Floats,
+    Integers,
+    floats,
+    integers,
+    joined,
+    texts,
+)
 from ampsim.report.gantt.boxes import INSTANCES, Window
 
 DOWN: Final = "down"
@@ -85,15 +94,12 @@ def _look_of(kind: str) -> str:
     return kind if kind in (SLOW, CHECKPOINT) else DOWN
 
 
-def outages_of(run: Any) -> DataFrame | None:
-    """The outages of a run, or of its `outline`, and the waits of its ranks; None if unknown."""
-    for one in (run, getattr(run, "outline", None)):
-        if (found := getattr(one, "outages", None)) is not None:
-            waits = getattr(one, "waits", None)
-            if waits is None or not len(waits):
-                return found
-            return joined([found, waits]) if len(found) else waits
-    return None
+def outages_of(run: AnyRun) -> DataFrame:
+    """The outages of a run and the waits of its ranks."""
+    outages, waits = run.outages, run.waits
+    if not len(waits):
+        return outages
+    return joined([outages, waits]) if len(outages) else waits
 
 
 def instances_of(every: Iterable[DataFrame | None]) -> int:

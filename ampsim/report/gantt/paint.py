@@ -1,12 +1,13 @@
-"""Painting a Gantt chart into axes: rows, boxes, and the instances' numbers in the boxes."""
+"""A Gantt chart painted: boxes, arrows and outages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from matplotlib.collections import PolyCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.markers import TICKRIGHT
 from matplotlib.patches import Patch, PathPatch
@@ -14,21 +15,21 @@ from matplotlib.path import Path
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from ampsim.report.axis import Scale
-from ampsim.report.frames import Floats, Integers
-from ampsim.report.gantt.arrows import Arrows
-from ampsim.report.gantt.boxes import Boxes, Lanes, Window, WorkerRows
-from ampsim.report.gantt.outages import Outages, outages_in
-from ampsim.report.kept import WHOLE, Kept
-from ampsim.report.lanes import is_worker
+from ampsim.report.frames import WHOLE, Floats, Integers, KeptPart, is_worker
+from ampsim.report.gantt.boxes import Arrows, Boxes, ChartRows, Window, WorkerRows
+from ampsim.report.gantt.outages import HATCHES, LABELS, Outages, outage_rows, outages_in
 from ampsim.report.style import (
+    BOXES,
     DIRECTIONS,
     FAINT_INK,
     GAP_INK,
     IDLE,
+    OPERATIONS,
+    TRANSFER,
     UNUSED,
     Axes,
     BoxStyle,
+    Scale,
     text_width_pt,
 )
 
@@ -56,13 +57,13 @@ class Chart:
     """
 
     boxes: Boxes
-    lanes: Lanes
+    lanes: ChartRows
     scale: Scale
     window_s: Window
     arrows: Arrows
     every: int
     transfers: int
-    kept: Kept | None = WHOLE
+    kept: KeptPart | None = WHOLE
     outages: Outages = field(default_factory=lambda: outages_in(None, (0.0, 1.0)))
 
     @property
@@ -147,7 +148,7 @@ def paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:
     room_pt = _HAIRLINES * width_pt * len(chart.lanes.workers)
     is_sparse = is_tiny.sum() * _HAIRLINE_PT <= room_pt
     edge_pt = np.where(box_pt >= _EDGED_PT, 0.5, np.where(is_tiny & is_sparse, _HAIRLINE_PT, 0.0))
-    for name, style in DIRECTIONS.items():
+    for name, style in BOXES.items():
         for each_pt in (0.0, _HAIRLINE_PT, 0.5):
             chosen = (chart.boxes.direction == name) & (edge_pt == each_pt)
             if not chosen.any():
@@ -177,11 +178,7 @@ def _hatching(boxes: Any, style: BoxStyle) -> PathPatch:
 def number_boxes(panels: list[tuple[Axes, Chart]], width_pt: float, row_pt: float) -> None:
     """Writes the instance into every box that is wide and high enough, all in one size."""
     widths_pt = [_widths_pt(axes, chart, width_pt) for axes, chart in panels]
-    labels = [
-        str(number) if number >= 0 else ""
-        for _, chart in panels
-        for number in chart.boxes.instance.tolist()
-    ]
+    labels = [label for _, chart in panels for label in chart.boxes.labels]
     size_pt, fits = _number_size(labels, np.concatenate([np.empty(0), *widths_pt]), row_pt)
     offset = 0
     for (axes, chart), box_pt in zip(panels, widths_pt, strict=True):
@@ -190,11 +187,13 @@ def number_boxes(panels: list[tuple[Axes, Chart]], width_pt: float, row_pt: floa
         offset += len(box_pt)
 
 
-def legend_handles() -> list[Patch]:
-    """Entries for the three directions and for idle time, as they look in the chart."""
+def legend_handles(charts: Sequence[Chart]) -> list[Patch]:
+    """Entries for idle time and for the three directions, or the kinds of operations drawn."""
+    drawn = {str(one) for chart in charts for one in np.unique(chart.boxes.direction)}
+    names = [name for name in OPERATIONS if name in drawn] or list(DIRECTIONS)
     steps = [
         Patch(facecolor=style.fill, edgecolor=style.hatch_ink, hatch=style.hatch, label=style.label)
-        for style in DIRECTIONS.values()
+        for style in (BOXES[name] for name in names)
     ]
     return [*steps, Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle")]
 
@@ -220,7 +219,7 @@ def _write_numbers(
     for index in np.flatnonzero(fits).tolist():
         axes.text(
             float(middle[index]), float(row[index]), labels[index],
-            fontsize=size_pt, color=DIRECTIONS[str(chart.boxes.direction[index])].ink,
+            fontsize=size_pt, color=BOXES[str(chart.boxes.direction[index])].ink,
             ha="center", va="center_baseline", clip_on=True, in_layout=False,
         )  # fmt: skip
 
@@ -239,7 +238,7 @@ def _rectangles(left: Floats, right: Floats, row: NDArray[np.int64]) -> Any:
     return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
 
 
-def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> None:
+def _name_rows(axes: Axes, lanes: ChartRows, rows: WorkerRows, row_pt: float) -> None:
     """Names rows; every second, fourth, ... row where rows are too low for all names."""
     step = next((step for step in (1, 2, 4, 8, 16, 32) if step * row_pt >= _NAMES_PT), 64)
     places = range(0, len(lanes.workers), step)
@@ -253,7 +252,7 @@ def _name_rows(axes: Axes, lanes: Lanes, rows: WorkerRows, row_pt: float) -> Non
     _bracket_groups(axes, lanes, widest_pt + 10.0, row_pt)
 
 
-def _bracket_groups(axes: Axes, lanes: Lanes, shift_pt: float, row_pt: float) -> None:
+def _bracket_groups(axes: Axes, lanes: ChartRows, shift_pt: float, row_pt: float) -> None:
     """A bracket with its name for each kind of device, left of the rows' names."""
     shift = ScaledTranslation(-shift_pt / 72.0, 0.0, axes.figure.dpi_scale_trans)
     named_until = -np.inf
@@ -271,3 +270,77 @@ def _bracket_groups(axes: Axes, lanes: Lanes, shift_pt: float, row_pt: float) ->
                 name, (0.0, middle), (-shift_pt - 4.0, 0.0), fontsize=8, ha="right", va="center",
                 xycoords=("axes fraction", "data"), textcoords="offset points",
             )  # fmt: skip
+
+
+_LINE_PT = 0.55
+_HEAD_PT = (4.2, 1.5)  # chosen: length and half width
+_INSET = 0.2  # chosen: arrows end this far from the middle of a row, whose boxes reach to 0.42
+
+
+def paint_arrows(axes: Axes, chart: Chart, size_pt: tuple[float, float]) -> None:
+    """Draws arrows over the boxes.
+
+    Args:
+        axes: where rows are 1 apart, row 0 on top.
+        chart: what to draw; all workers that its arrows join have rows.
+        size_pt: width of the axes and height of a row, in points.
+    """
+    arrows = chart.arrows
+    rows = [chart.rows_of(workers).astype(np.float64) for workers in (arrows.source, arrows.target)]
+    down = np.sign(rows[1] - rows[0])
+    left, right = axes.get_xlim()
+    per_pt = np.array([(right - left) / size_pt[0], 1.0 / size_pt[1]])
+    times = [chart.x(each) for each in (arrows.start_s, arrows.end_s)]
+    tails = np.stack([times[0], rows[0] + _INSET * down], axis=1)
+    heads = np.stack([times[1], rows[1] - _INSET * down], axis=1)
+    ways: Any = np.stack([tails, heads], axis=1)
+    lines = LineCollection(
+        ways, colors=TRANSFER, linewidths=_LINE_PT, alpha=0.6,
+        label="transfer", zorder=2.5,
+    )  # fmt: skip
+    axes.add_collection(lines, autolim=False)
+    way_pt = (heads - tails) / per_pt
+    length_pt = np.maximum(np.hypot(*way_pt.T), 1e-9)[:, None]
+    along, across = way_pt / length_pt, (way_pt / length_pt)[:, ::-1] * (-1.0, 1.0)
+    back = heads - along * _HEAD_PT[0] * per_pt
+    wide = across * _HEAD_PT[1] * per_pt
+    corners: Any = np.stack([heads, back + wide, back - wide], axis=1)
+    tips = PolyCollection(
+        corners, facecolors=TRANSFER, edgecolors="none", label="arrow heads", zorder=2.6
+    )
+    axes.add_collection(tips, autolim=False)
+
+
+def legend_arrow(label: str) -> Line2D:
+    """The legend's entry for an arrow."""
+    return Line2D(
+        [], [], color=TRANSFER, linewidth=1.0, marker=">", markersize=4.0, markevery=[1],
+        label=label,
+    )  # fmt: skip
+
+
+def paint_outages(axes: Axes, chart: Chart) -> None:
+    """Hatch each outage over the whole height of its row, so that a box leaves its edges."""
+    rows = outage_rows(chart.outages, chart.lanes.workers)
+    for look in chart.outages.looks:
+        own = np.array([one[:3] for one in rows if one[3] == look]).reshape(-1, 3)
+        left, right = (chart.x(own[:, place]) for place in (1, 2))
+        top, bottom = own[:, 0] - 0.5, own[:, 0] + 0.5
+        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+        boxes: Any = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+        axes.add_collection(
+            PolyCollection(
+                boxes, facecolors=UNUSED, edgecolors=FAINT_INK, hatch=HATCHES[look],
+                linewidths=0.0, label=LABELS[look],
+            ),
+            autolim=False,
+        )  # fmt: skip
+
+
+def legend_outages(looks: set[str]) -> list[Patch]:
+    """The legend's entries for the looks that there are."""
+    return [
+        Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=HATCHES[one], label=label)
+        for one, label in LABELS.items()
+        if one in looks
+    ]

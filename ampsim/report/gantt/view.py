@@ -1,35 +1,88 @@
-"""A Gantt chart as a page carries it: columns of steps in base 64, and the same in words."""
+"""Gantt charts for a browser, as a page of their own or within one."""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
-from ampsim.report.frames import DataFrame, Integers, floats, integers
-from ampsim.report.gantt.arrows import Arrows, arrows_in
+from ampsim.files import write_text
+from ampsim.report.frames import (
+    DataFrame,
+    Integers,
+    KeptPart,
+    floats,
+    hosts_in,
+    integers,
+    is_worker,
+    owner_of,
+    row_numbers,
+    short_name,
+    texts,
+)
 from ampsim.report.gantt.boxes import (
-    Lanes,
+    Arrows,
+    ChartRows,
     Window,
     WorkerRows,
+    arrows_in,
     boxes_in,
+    check_window,
     choose_window,
     lanes_for,
     whole_window,
 )
 from ampsim.report.gantt.outages import instances_of, outage_legend, outage_rows, outages_in
-from ampsim.report.gantt.packing import codes_of, in_base64, names_in, sent_columns
-from ampsim.report.hosts import hosts_in
-from ampsim.report.kept import Kept
-from ampsim.report.lanes import LANE_STEP, is_worker, row_numbers, short_name
+from ampsim.report.saving import render
 from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_seconds
+
+
+def sent_columns(sent: Arrows, lanes: ChartRows, most: int) -> dict[str, str]:
+    """Transfers in the order of their starts, as `_Packed.columns`; none if more than `most`."""
+    order = np.argsort(sent.start_s, kind="stable")
+    if len(order) > most:
+        order = order[:0]
+    place = {worker: row for row, worker in enumerate(lanes.workers)}
+    columns: dict[str, Any] = {
+        "start": (sent.start_s, "<f8"),
+        "end": (sent.end_s, "<f8"),
+        "bytes": (sent.size_bytes, "<f8"),
+        "from": (np.array([place[int(w)] for w in sent.source], dtype=np.int64), "<u2"),
+        "to": (np.array([place[int(w)] for w in sent.target], dtype=np.int64), "<u2"),
+    }
+    return {name: in_base64(values[order], kind) for name, (values, kind) in columns.items()}
+
+
+def in_base64(values: NDArray[Any], kind: str) -> str:
+    """Numbers as little-endian bytes of that kind, as text."""
+    return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
+
+
+def names_in(spans_by_schedule: Mapping[str, DataFrame], column: str) -> list[str]:
+    """The different texts of a column, sorted; one that is empty where there is no such column."""
+    found: set[str] = set()
+    for spans in spans_by_schedule.values():
+        known = DataFrame({column: spans[column].unique()}) if column in spans else None
+        found.update([""] if known is None else texts(known, column))
+    return sorted(found)
+
+
+def codes_of(spans: DataFrame, column: str, names: list[str]) -> Integers:
+    """Place of each value in `names`."""
+    if column not in spans:
+        return np.full(len(spans), names.index(""))
+    places = {name: index for index, name in enumerate(names)}
+    return np.array([places[name] for name in texts(spans, column)], dtype=np.int64)
+
 
 TRANSFERS_MAX = 200_000  # chosen: 9 MB of page
 STEPS_MAX = 1_000_000  # chosen: 50 MB of page, which browsers still open in seconds
@@ -90,7 +143,7 @@ def gantt_view(
     window_s: Window | None = None,
     devices: Sequence[str] = (),
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
-    kept: Mapping[str, Kept | None] | None = None,
+    kept: Mapping[str, KeptPart | None] | None = None,
     outages: Mapping[str, DataFrame | None] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
@@ -160,10 +213,10 @@ def _directions() -> list[dict[str, str]]:
     ]
 
 
-def _rows(lanes: Lanes, rows: WorkerRows) -> dict[str, Any]:
+def _rows(lanes: ChartRows, rows: WorkerRows) -> dict[str, Any]:
     """The rows: names, workers, devices where there are several kinds, and these as groups."""
     kinds = [
-        rows.devices[worker % LANE_STEP] if lanes.groups and worker >= 0 else ""
+        rows.devices[owner_of(worker)] if lanes.groups and owner_of(worker) >= 0 else ""
         for worker in lanes.workers
     ]
     return {
@@ -181,10 +234,10 @@ class _Packed:
     def __init__(
         self,
         spans: DataFrame,
-        lanes: Lanes,
+        lanes: ChartRows,
         names: tuple[list[str], list[str]],
         whole_s: Window,
-        kept: Kept | None,
+        kept: KeptPart | None,
     ) -> None:
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
@@ -292,3 +345,49 @@ def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | 
             "shorter window (--window START:END), or write a trace (.json)"
         )
     return window_s
+
+
+def write_gantt_page(
+    spans_by_schedule: Mapping[str, DataFrame],
+    path: str | Path,
+    *,
+    workers: int,
+    window_s: Window | None = None,
+    title: str = "",
+    devices: Sequence[str] = (),
+    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
+    outages: Mapping[str, DataFrame | None] | None = None,
+) -> Path:
+    """Writes the schedules' charts above each other into one page that needs no network.
+
+    A reader can zoom, pan, point at a step for its numbers, and follow one instance through all
+    workers. Where boxes would be too narrow, the page shows shares of busy time, and says so.
+
+    Args:
+        spans_by_schedule: the trace's spans.
+        path: the file.
+        workers: how many workers the cluster has.
+        window_s: what is shown first; the first few instances if not given.
+        title: heading, a user's text.
+        devices: a device's name per worker; where they differ, rows are grouped by them.
+        transfers: each schedule's transfers in chunks, to be drawn as arrows.
+        outages: when which device was not as usual, hatched behind its row's boxes.
+
+    Raises:
+        OptionError: the window is empty or reversed, or there are too many steps for a page.
+        OutputError: the file cannot be written.
+    """
+    assert spans_by_schedule, "a chart of no schedule"
+    if window_s is not None:
+        check_window(window_s)
+    view = gantt_view(
+        spans_by_schedule,
+        workers=workers,
+        window_s=window_s,
+        devices=devices,
+        transfers=transfers,
+        outages=outages,
+    )
+    heading = plain(title, 200) or "Who works when"
+    write_text(path, render("gantt_page.html", title=heading, view=view))
+    return Path(path)

@@ -10,9 +10,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch, Polygon, Rectangle
 from matplotlib.path import Path
 
-from ampsim.report.graph.families import FAMILIES, Family, family_of
+from ampsim.report.graph.dot import (
+    FAMILIES,
+    Drawable,
+    EdgePart,
+    Family,
+    GraphParts,
+    NodePart,
+    family_of,
+    parts_of,
+)
 from ampsim.report.graph.layout import Cell, Layout, layered
-from ampsim.report.graph.parts import Drawable, EdgePart, GraphParts, NodePart, parts_of
 from ampsim.report.style import FAINT_INK, INK, Axes, styled, text_width_pt
 from ampsim.report.words import plain
 
@@ -24,7 +32,7 @@ _LOOP_INK = "#B03A2E"
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GraphPicture:
     """Nodes and edges with their places; y grows upwards, lengths in inches."""
 
     parts: GraphParts
@@ -54,7 +62,7 @@ def draw_graph(graph: Drawable) -> Figure:
     return figure
 
 
-def _place(parts: GraphParts) -> Picture:
+def _place(parts: GraphParts) -> GraphPicture:
     size = {node.name: _size(node, parts.edges) for node in parts.nodes}
 
     def width(cell: Cell) -> float:
@@ -64,7 +72,7 @@ def _place(parts: GraphParts) -> Picture:
     headers = [node.name for node in parts.nodes if node.kind.lower() == "phi"]
     layout = layered([node.name for node in parts.nodes], edges, width, headers)
     depth = {cell: index for index, layer in enumerate(layout.layers) for cell in layer}
-    return Picture(parts, layout, size, depth)
+    return GraphPicture(parts, layout, size, depth)
 
 
 def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
@@ -82,7 +90,7 @@ def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
     return max(0.7, (max(words_pt) + 22.0) / 72.0, *(pt / 72.0 for pt in ports_pt)), height_in
 
 
-def _canvas(picture: Picture) -> tuple[Any, Axes]:
+def _canvas(picture: GraphPicture) -> tuple[Any, Axes]:
     """A figure as large as the drawing and its legend, and axes whose units are inches."""
     left, right = _extent(picture)
     families = _families(picture)
@@ -108,7 +116,7 @@ def _canvas(picture: Picture) -> tuple[Any, Axes]:
     return figure, axes
 
 
-def _extent(picture: Picture) -> tuple[float, float]:
+def _extent(picture: GraphPicture) -> tuple[float, float]:
     """Left and right end of the drawing."""
     half = {cell: _half_width(picture, cell) for cell in picture.layout.x}
     x = picture.layout.x
@@ -118,11 +126,11 @@ def _extent(picture: Picture) -> tuple[float, float]:
     return left, right + (0.3 if has_own_loop else 0.0)
 
 
-def _half_width(picture: Picture, cell: Cell) -> float:
+def _half_width(picture: GraphPicture, cell: Cell) -> float:
     return (picture.size[cell][0] if isinstance(cell, str) else _LANE_IN) / 2
 
 
-def _families(picture: Picture) -> list[Family]:
+def _families(picture: GraphPicture) -> list[Family]:
     used = {family_of(node.kind, is_heavy=node.is_heavy).label for node in picture.parts.nodes}
     return [family for family in FAMILIES if family.label in used]
 
@@ -134,7 +142,7 @@ def _legend_entry(family: Family) -> Patch:
     )  # fmt: skip
 
 
-def _draw_node(axes: Axes, picture: Picture, node: NodePart) -> None:
+def _draw_node(axes: Axes, picture: GraphPicture, node: NodePart) -> None:
     x, y = picture.middle(node.name)
     family = family_of(node.kind, is_heavy=node.is_heavy)
     for patch in _outline(family, (x, y), picture.size[node.name]):
@@ -168,7 +176,7 @@ def _outline(family: Family, middle: tuple[float, float], size: tuple[float, flo
     return boxes
 
 
-def _draw_edge(axes: Axes, picture: Picture, index: int, edge: EdgePart) -> None:
+def _draw_edge(axes: Axes, picture: GraphPicture, index: int, edge: EdgePart) -> None:
     is_loop = picture.layout.loops[index]
     ink = _LOOP_INK if is_loop else INK
     if edge.source == edge.target:
@@ -185,13 +193,13 @@ def _draw_edge(axes: Axes, picture: Picture, index: int, edge: EdgePart) -> None
             _write_port(axes, picture, (index, at_source), port)
 
 
-def _stations(picture: Picture, index: int, edge: EdgePart) -> list[tuple[float, float]]:
+def _stations(picture: GraphPicture, index: int, edge: EdgePart) -> list[tuple[float, float]]:
     """Points that an edge passes: its ends on the boxes, in between the middles of its cells."""
     between = [picture.middle(cell) for cell in picture.layout.ways[index][1:-1]]
     return [_end(picture, index, True), *between, _end(picture, index, False)]
 
 
-def _end(picture: Picture, index: int, at_source: bool) -> tuple[float, float]:
+def _end(picture: GraphPicture, index: int, at_source: bool) -> tuple[float, float]:
     """Where an edge meets its source or its target: edges share a side of a box in equal parts."""
     edge = picture.parts.edges[index]
     node = edge.source if at_source else edge.target
@@ -207,7 +215,7 @@ def _end(picture: Picture, index: int, at_source: bool) -> tuple[float, float]:
     )
 
 
-def _sharing(picture: Picture, node: str, is_below: bool) -> list[tuple[float, int, bool]]:
+def _sharing(picture: GraphPicture, node: str, is_below: bool) -> list[tuple[float, int, bool]]:
     """Edge ends on one side of a node: place of the next cell, edge, whether it is the source."""
     found: list[tuple[float, int, bool]] = []
     for index, edge in enumerate(picture.parts.edges):
@@ -236,7 +244,7 @@ def _smooth(points: list[tuple[float, float]]) -> Path:
     return Path(vertices, codes)
 
 
-def _own_loop(picture: Picture, node: str) -> Path:
+def _own_loop(picture: GraphPicture, node: str) -> Path:
     """An arc on the right of a node that leads to itself."""
     (x, y), (w, h) = picture.middle(node), picture.size[node]
     right = x + w / 2
@@ -244,7 +252,7 @@ def _own_loop(picture: Picture, node: str) -> Path:
     return Path([*vertices, (right, y + h / 4)], [int(Path.MOVETO)] + [int(Path.CURVE4)] * 3)
 
 
-def _write_port(axes: Axes, picture: Picture, end: tuple[int, bool], port: str) -> None:
+def _write_port(axes: Axes, picture: GraphPicture, end: tuple[int, bool], port: str) -> None:
     """A port's name on its edge, just outside of the box."""
     x, y = _end(picture, *end)
     is_below = end[1] != picture.layout.loops[end[0]]

@@ -1,20 +1,79 @@
-"""What a page says beside its verdict: how rows were made alike, what is assumed, what next."""
+"""What a page answers, and what it leaves open."""
 
 from __future__ import annotations
 
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ampsim.report.forecast import Forecast
-from ampsim.report.frames import floats, number, rows, text
-from ampsim.report.page.left_open import rows_at_first_look
-from ampsim.report.page.tuning_tables import trials_of
-from ampsim.report.verdict import best_rows
-from ampsim.study.ranking import seeds_needed
-from ampsim.toml_text import is_tables, mapping, sequence
+from ampsim.metric import Goal
+from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
+from ampsim.report.page.tables import trials_of
+from ampsim.report.verdict import leading_row
+from ampsim.report.words import listed, plain
+from ampsim.runs.ranking import seeds_needed
+from ampsim.runs.run import RunTable
+from ampsim.text import is_tables, mapping, sequence
+
+_NAMED: Final = 4
+"""Rows that a sentence names at most (chosen: of more it says how many there are)."""
+
+
+def rows_at_first_look(forecast: RunTable) -> list[str]:
+    """Rows that had reached the target when they were first validated, in half of their runs."""
+    if forecast.target is None:
+        return []
+    goal = Goal(forecast.metric, forecast.target)
+    found: list[str] = []
+    for label, runs in runs_by_row(forecast).items():
+        scores = [floats(run.looks, forecast.metric.kind) for run in runs]
+        early = sum(goal.reached_by(one) == 0 for one in scores)
+        if runs and 2 * early > len(runs):
+            found.append(label)
+    return found
+
+
+def _first_look(forecast: RunTable) -> str:
+    names = rows_at_first_look(forecast)
+    if not names:
+        return ""
+    was = "was" if len(names) == 1 else "were"
+    return f"{_names(names)} {was} there at the first validation: --validate-every tells if sooner"
+
+
+def _ends_of_rates(forecast: RunTable) -> str:
+    """Which rows have the lowest or the highest of the rates that they tried."""
+    trials = trials_of(forecast)
+    if trials is None:
+        return ""
+    by_row: dict[str, list[Row]] = {}
+    for row in rows(trials):
+        by_row.setdefault(text(row, "schedule"), []).append(row)
+    ends: dict[str, list[str]] = {"lowest": [], "highest": []}
+    for name, of in by_row.items():
+        tried = {number(row, "factor") for row in of}
+        chosen = {number(row, "factor") for row in of if number(row, "is_chosen") == 1}
+        if len(tried) > 1 and chosen:
+            if min(tried) in chosen:
+                ends["lowest"].append(name)
+            elif max(tried) in chosen:
+                ends["highest"].append(name)
+    told = [
+        f"{_names(names)} {'has' if len(names) == 1 else 'have'} the {end} rate of those tried"
+        for end, names in ends.items()
+        if names
+    ]
+    return f"{', '.join(told)}: others may be better" if told else ""
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) > _NAMED:
+        return f"{len(names)} rows"
+    return listed([plain(name, 32) for name in names])
+
 
 _FLAGS: Final = frozenset(
     {
@@ -32,7 +91,8 @@ _FLAGS: Final = frozenset(
 _OF_FORECAST: Final = frozenset(
     {
         "--schedule", "--max-active-keys", "--min-update-interval", "--max-epochs", "--repeats",
-        "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--jobs", "-j",
+        "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--columns", "--jobs",
+        "-j",
     }
 )  # fmt: skip
 """Options of a forecast that `ampsim run` lacks, or that differ by row."""
@@ -40,12 +100,18 @@ _OF_FORECAST: Final = frozenset(
 LOOKS: Final = 10
 """Validations of an epoch that are advised where one was too few (chosen: it takes little time)."""
 
-_OF_OUTPUT: Final = frozenset({"--out", "--json", "--quiet", "-q", "--traceback"})
+_OF_OUTPUT: Final = frozenset({"--out", "--json", "--columns", "--quiet", "-q", "--traceback"})
 
 NEXT: Final = "What to type next"
 
 
-def rates_words(forecast: Forecast) -> str:
+def beside_answer(forecast: RunTable) -> list[str]:
+    """How rates were made, who may have arrived before the first look, and rates at an end."""
+    told = (rates_words(forecast), _first_look(forecast), _ends_of_rates(forecast))
+    return [one for one in told if one]
+
+
+def rates_words(forecast: RunTable) -> str:
     """How the rows' learning rates were made; empty where nothing is compared by what it learns."""
     records = rows(forecast.table)
     learned = [f"best_{forecast.metric.kind}", "time_to_target_s"]
@@ -54,17 +120,19 @@ def rates_words(forecast: Forecast) -> str:
         return ""
     trials = trials_of(forecast)
     if trials is not None:
-        tried = {
-            number(row, "learning_rate")
-            for row in rows(trials)
-            if text(row, "schedule") == text(rows(trials)[0], "schedule")
-        }
-        return f"Each row runs with the best of {len(tried)} learning rates that it tried."
+        chosen = {text(one, "schedule") for one in rows(trials) if number(one, "is_chosen") == 1}
+        made = Counter(text(one, "schedule") for one in rows(trials))
+        counts = {count for name, count in made.items() if name in chosen}
+        if not counts:
+            return "learning rates: no row was tuned, as no trial reached the target"
+        told = " or ".join(map(str, sorted(counts)))
+        who = "each row that was tuned" if set(made) - chosen else "each row"
+        return f"learning rates: the best of {told} trials for {who}"
     if any(text(row, "learning_rate_rule") not in ("", "as given") for row in records):
-        return "Learning rates follow the scaling rule for averaged gradients; none was tuned."
+        return "learning rates: by the scaling rule for averaged gradients, none tuned"
     if any("learning_rate" in mapping(one.get("set") or {}) for one in _schedules(forecast)):
-        return "Learning rates are those that the recipe names."
-    return "All rows have the learning rate of their model; none was tuned for them here."
+        return "learning rates: those that the recipe names"
+    return "learning rates: the model's for all rows, none tuned"
 
 
 def assumed_words(manifest: Mapping[str, Any]) -> str:
@@ -76,17 +144,19 @@ def assumed_words(manifest: Mapping[str, Any]) -> str:
         if cost.get("kind") == "assumed":
             by_thing.setdefault(str(cost.get("of")), []).append(str(cost.get("what")))
     told = [f"of {thing}: {', '.join(dict.fromkeys(what))}" for thing, what in by_thing.items()]
-    return f"Assumed, not measured: {'; '.join(told)}." if told else ""
+    return f"assumed, not measured: {'; '.join(told)}" if told else ""
 
 
-def next_steps(forecast: Forecast) -> list[str]:
+def next_steps(forecast: RunTable) -> list[str]:
     """Three commands that say more than a forecast did; none of one that no command made."""
     words = _command(forecast.manifest, "forecast")
     records = rows(forecast.table)
     if words is None or not records:
         return []
-    seeds, needed = number(records[0], "repeats"), seeds_needed(len(records))
-    repeats = max(needed, int(2 * seeds) if seeds >= 1 else 0)
+    best = leading_row(forecast.table)
+    seeds, asked = number(records[0], "repeats"), number(best, "seeds_needed")
+    needed = seeds_needed(len(records)) if math.isnan(asked) else int(asked)
+    repeats = max(needed, int(2 * seeds) if seeds >= 1 and math.isnan(asked) else 0)
     surer = [*_without(words, {"--repeats", "--sure", "--max-repeats"}), "--repeats", str(repeats)]
     if rows_at_first_look(forecast):
         counts = (floats(run.epochs, "instances").max(initial=0.0) for run in forecast.runs)
@@ -95,10 +165,9 @@ def next_steps(forecast: Forecast) -> list[str]:
     tuned = [*_without(words, {"--tune", "--trials"}), "--tune"]
     if trials_of(forecast) is not None:
         tuned = [*_without(words, {"--trials"}), "--trials", "16"]
-    best = (best_rows(forecast.table) or [0])[0]
-    name = text(records[best], "schedule").partition(",")[0]
+    name = text(best, "schedule").partition(",")[0]
     run = ["run", *_without(words[1:], _OF_FORECAST), "--schedule", name]
-    in_flight = number(records[best], "max_active_keys")
+    in_flight = number(best, "max_active_keys")
     if name != "sequential" and not math.isnan(in_flight) and "--max-active-keys" in words:
         run += ["--max-active-keys", f"{in_flight:.0f}"]
     return _plain([_line(one) for one in (surer, tuned, run)])
@@ -130,7 +199,7 @@ def next_of_report(name: str) -> list[str]:
     ]
 
 
-def _schedules(forecast: Forecast) -> list[Mapping[str, Any]]:
+def _schedules(forecast: RunTable) -> list[Mapping[str, Any]]:
     found = forecast.manifest.get("schedules")
     return [mapping(one) for one in sequence(found)] if is_tables(found) else []
 

@@ -1,24 +1,36 @@
-"""The figures that a forecast has data for, by the names in recipes, with their headings."""
+"""Figures of a forecast or report that follow from its rows, and its Gantt charts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.report.forecast import Forecast, Run, looks_of, runs_by_row
-from ampsim.report.frames import floats, joined
+from ampsim.report.frames import (
+    DataFrame,
+    devices_of,
+    floats,
+    joined,
+    kept_of,
+    known_until_s,
+    runs_by_row,
+    transfers_of,
+)
+from ampsim.report.gantt.boxes import choose_window
+from ampsim.report.gantt.chart import ChartRun, gantt_comparison
+from ampsim.report.gantt.outages import instances_of, outages_of
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bounds import bounds, has_bounds
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.memory import has_peaks, memory_over_time, peak_memory
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.report.plot.staleness import staleness_histogram
-from ampsim.report.plot.throughput import throughput
-from ampsim.report.plot.throughput_over_mak import has_lines, throughput_over_mak
+from ampsim.report.plot.throughput import has_lines, throughput, throughput_over_mak
 from ampsim.report.plot.utilisation import utilisation
 from ampsim.report.style import narrow
+from ampsim.runs.run import Run, RunTable
 
 _HEADINGS = {
     "convergence": (
@@ -85,13 +97,13 @@ _PANELS_MAX = 6  # chosen: more timelines below each other say less than the pea
 class _Source:
     """The data of all figures; `names` are the schedules of the table's rows."""
 
-    forecast: Forecast
+    forecast: RunTable
     runs: Mapping[str, Sequence[Run]]
     names: Sequence[str] | None
 
 
 def result_figures(
-    forecast: Forecast,
+    forecast: RunTable,
     *,
     wanted: Collection[str] | None = None,
     names: Sequence[str] | None = None,
@@ -111,7 +123,7 @@ def result_figures(
                 yield Picture(f"{name}.png", *_HEADINGS[name]), figure
 
 
-def narrow_figures(forecast: Forecast, wanted: Collection[str] | None = None) -> list[Figure]:
+def narrow_figures(forecast: RunTable, wanted: Collection[str] | None = None) -> list[Figure]:
     """The figures of `result_figures` as a phone shows them, in their order."""
     with narrow():
         return [figure for _picture, figure in result_figures(forecast, wanted=wanted)]
@@ -119,7 +131,7 @@ def narrow_figures(forecast: Forecast, wanted: Collection[str] | None = None) ->
 
 def _convergence(source: _Source) -> Figure | None:
     metric = source.forecast.metric
-    epochs = {name: [*map(looks_of, repeats)] for name, repeats in source.runs.items()}
+    epochs = {name: [run.looks for run in repeats] for name, repeats in source.runs.items()}
     epochs = {name: own for name, own in epochs.items() if not is_blind(own, metric)}
     if not has_scores(epochs, metric):
         return None
@@ -161,8 +173,8 @@ def _peak_memory(source: _Source) -> Figure | None:
 
 
 def _memory(source: _Source) -> Figure | None:
-    tables = {name: getattr(runs[0], "memory", None) for name, runs in source.runs.items()}
-    known = {name: table for name, table in tables.items() if table is not None and len(table)}
+    tables = {name: runs[0].memory for name, runs in source.runs.items()}
+    known = {name: table for name, table in tables.items() if len(table)}
     return memory_over_time(known) if 0 < len(known) <= _PANELS_MAX else None
 
 
@@ -184,3 +196,49 @@ _DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
     "memory": _memory,
     "staleness": _staleness,
 }
+
+
+TOGETHER: Final = Picture(
+    "gantt.png",
+    "Who works when",
+    "Gantt charts on one time axis",
+    "The leading instances of the first repeat of each row. A box is a step of a worker, and its "
+    "number the instance.",
+)
+"""The one figure of a report that spans are needed for."""
+INSTANCES_SHOWN = 4  # as in the paper's Figure 1
+
+
+def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
+    """The schedules on one time axis; first repeats only."""
+    shown = shown_schedules(runs)
+    if not shown:
+        return []
+    until_s = known_until_s(repeats[0] for repeats in runs.values())
+    count = max(INSTANCES_SHOWN, instances_of(one.outages for one in shown.values()))
+    together = gantt_comparison(
+        shown,
+        workers=forecast.workers,
+        window_s=choose_window(spans_of(shown), count, until_s),
+        devices=devices_of(forecast),
+    )
+    return [(TOGETHER, together)]
+
+
+def shown_schedules(runs: dict[str, list[Run]]) -> dict[str, ChartRun]:
+    """The first repeat of each row that has spans."""
+    return {
+        name: ChartRun(
+            repeats[0].spans,
+            transfers_of(repeats[0]),
+            kept_of(repeats[0]),
+            outages_of(repeats[0]),
+        )
+        for name, repeats in runs.items()
+        if len(repeats[0].spans)
+    }
+
+
+def spans_of(shown: dict[str, ChartRun]) -> dict[str, DataFrame]:
+    """Spans of each schedule, by its label."""
+    return {name: one.spans for name, one in shown.items()}

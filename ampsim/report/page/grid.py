@@ -9,21 +9,21 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report import markdown
-from ampsim.report.columns import format_count, format_ratio
+from ampsim.report import words as markdown
 from ampsim.report.contest import (
-    Best,
-    Bout,
+    BestRow,
     Contest,
+    GridPoint,
     contest,
+    contest_verdict,
     value_words,
 )
-from ampsim.report.contest_verdict import contest_verdict
 from ampsim.report.frames import DataFrame, number, rows
 from ampsim.report.grid_costs import Costs, costs_cells, costs_verdict, grid_costs
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.grid_cost import grid_cost
 from ampsim.report.plot.heat_map import heat_map
+from ampsim.report.table import format_count, format_ratio
 from ampsim.units import UNKNOWN
 
 _MAP = Picture(
@@ -32,8 +32,8 @@ _MAP = Picture(
     "For each point of the grid, who is first and by how much",
     "A cell has the best row there, how many times as good it is as the best of the other side, "
     "and its median time to the target (or, where nothing was learned, its training throughput). "
-    "Hatched: the intervals of both medians meet, or single runs have none, which leaves open who "
-    "is first. "
+    "Hatched: a tie, where the interval of the ratio of their times lies within 5 %, or open, "
+    "where there are too few seeds to say who is first. "
     "The thick line parts the cells where ours are first in the median from the others.",
 )
 _COST = Picture(
@@ -65,7 +65,7 @@ def grid_parts(findings: Any, file: Any) -> GridParts:
         return GridParts()
     found = _contest(findings, file)
     if found is not None:
-        return GridParts(contest_verdict(found), _bouts(found, findings, file))
+        return GridParts(contest_verdict(found), _point_table(found, findings, file))
     costs = grid_costs(findings.table, findings.cells)
     return GridParts(costs_verdict(costs), [*_costs(costs), _PLACE])
 
@@ -95,7 +95,7 @@ def grid_figures(findings: Any, file: Any, wanted: Collection[str]) -> list[tupl
         return []
     figures: list[tuple[Picture, Figure]] = []
     found = _contest(findings, file)
-    if "heat-map" in wanted and found is not None and found.played:
+    if "heat-map" in wanted and found is not None and found.compared:
         figures.append((_MAP, heat_map(found)))
     costs = [one for one in grid_costs(findings.table, findings.cells)
              if one.measure.column in _DRAWN]  # fmt: skip
@@ -112,7 +112,8 @@ _PLACE = (
 
 _TIMES = (
     "Times to the target are medians, with intervals as in report.csv, where every row stands with "
-    "all its numbers. Ours / others: how many times as soon. A tie: the intervals meet."
+    "all its numbers. Ours / others: how many times as soon. A tie: the interval of "
+    "that lies within 5 %. Open: too few seeds to say."
 )
 _OF_DEVICES = (
     "Intervals here are over seeds alone: what the devices' numbers leave open, they leave open "
@@ -127,7 +128,9 @@ _RATES = (
 def _contest(findings: Any, file: Any) -> Contest | None:
     if file.heat_map is None:
         return None
-    return contest(findings.over_seeds, findings.cells, file.heat_map, findings.flop_per_s)
+    return contest(
+        findings.over_seeds, findings.cells, file.heat_map, findings.flop_per_s, findings.times
+    )
 
 
 def _costs(costs: list[Costs]) -> list[str]:
@@ -140,13 +143,13 @@ def _costs(costs: list[Costs]) -> list[str]:
     return parts
 
 
-def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
+def _point_table(found: Contest, findings: Any, file: Any) -> list[str]:
     """A table with a line for each point that was run; those that only follow are on the map."""
     ran = found
     if findings.flop_per_s is not None:
         own = file.heat_map.model_copy(update={"down": file.heat_map.panels or "latency_s",
                                                "panels": None, "flop_per_s": None})  # fmt: skip
-        ran = contest(findings.over_seeds, findings.cells, own, None)
+        ran = contest(findings.over_seeds, findings.cells, own, None, findings.times)
     value = "time to the target" if found.is_time else "training throughput"
     known = ["epochs", value, "interval"] if found.is_time else [value]
     headings = [
@@ -154,8 +157,8 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
         "ours / others", "first",
     ]  # fmt: skip
     seen: dict[str, list[str]] = {}
-    for place, bout in ran.played:
-        seen.setdefault(place, _line(place, bout))
+    for place, point in ran.compared:
+        seen.setdefault(place, _line(place, point))
     left = ("at", "best of ours", "best of the others", "first")
     told = _TIMES if found.is_time else _RATES
     if "train_per_s_low" in findings.table:
@@ -164,18 +167,18 @@ def _bouts(found: Contest, findings: Any, file: Any) -> list[str]:
             told]  # fmt: skip
 
 
-def _line(place: str, bout: Bout) -> list[str]:
-    first = "nobody" if bout.winner is None else bout.winner.label
-    if bout.is_tie:
-        first = f"open, {first} in one run" if bout.is_single else f"a tie, {first} in the median"
-    sides = [*_side(bout.ours, bout), *_side(bout.others, bout)]
-    return [place, *sides, format_ratio(bout.ratio), first]
+def _line(place: str, point: GridPoint) -> list[str]:
+    first = "nobody" if point.winner is None else point.winner.label
+    if point.answer in ("tie", "too few seeds"):
+        first = f"{'a tie' if point.answer == 'tie' else 'open'}, {first} in the median"
+    sides = [*_side(point.group, point), *_side(point.others, point)]
+    return [place, *sides, format_ratio(point.ratio), first]
 
 
-def _side(best: Best | None, bout: Bout) -> list[str]:
+def _side(best: BestRow | None, point: GridPoint) -> list[str]:
     if best is None:
-        return ["not reached", *[UNKNOWN] * (3 if bout.is_time else 1)]
-    if not bout.is_time:
+        return ["not reached", *[UNKNOWN] * (3 if point.is_time else 1)]
+    if not point.is_time:
         return [best.label, value_words(best.value, is_time=False)]
     value, low, high = (value_words(one, is_time=True) for one in (best.value, best.low, best.high))
     interval = f"[{low}, {high}]" if best.low < best.high else UNKNOWN

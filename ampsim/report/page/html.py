@@ -8,33 +8,29 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.forecast import Forecast, devices_of
-from ampsim.report.frames import DataFrame
+from ampsim.report.frames import DataFrame, KeptPart, devices_of
 from ampsim.report.gantt.view import gantt_view
-from ampsim.report.kept import Kept
-from ampsim.report.page.answer import NEXT, assumed_words, next_steps
-from ampsim.report.page.left_open import left_open
-from ampsim.report.page.node_tables import LEFT, node_tables
-from ampsim.report.page.svg import dark_colours, page_svg
+from ampsim.report.page.answer import NEXT, next_steps
+from ampsim.report.page.tables import LEFT, node_tables, tuning_tables
 from ampsim.report.page.text import (
-    LEGEND,
+    ALL_COLUMNS,
     PAPER,
     Picture,
     assumed,
     charged,
-    device_words,
+    lines_below,
     origin_values,
-    ruling,
     setting,
 )
-from ampsim.report.page.tuning_tables import tuning_tables
-from ampsim.report.table import notes, to_cells
-from ampsim.report.template import render
-from ampsim.report.verdict import best_rows
+from ampsim.report.saving import dark_colours, page_svg, render
+from ampsim.report.table import answer_cells, answer_titles, columns_folded
+from ampsim.report.verdict import best_rows, verdict
 from ampsim.report.words import plain
-from ampsim.toml_text import to_toml
+from ampsim.runs.run import RunTable
+from ampsim.text import to_toml
 
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences
+_FIXED = "\N{NO-BREAK SPACE}"
 _SENTENCES = 4000  # chosen: of what ampsim says itself, with every device named
 
 
@@ -70,13 +66,13 @@ FORECAST = Words(
 
 
 def html_page(
-    forecast: Forecast,
+    forecast: RunTable,
     figures: Sequence[tuple[Picture, Figure]],
     spans_by_schedule: Mapping[str, DataFrame],
     words: Words = FORECAST,
     transfers: Mapping[str, Sequence[DataFrame]] | None = None,
     *,
-    kept: Mapping[str, Kept | None] | None = None,
+    kept: Mapping[str, KeptPart | None] | None = None,
     outages: Mapping[str, DataFrame | None] | None = None,
     narrow: Sequence[Figure] = (),
 ) -> str:
@@ -94,22 +90,15 @@ def html_page(
         outages: when which device of each run was not as usual.
         narrow: the same figures for a phone; where it is empty a phone shrinks `figures`.
     """
-    is_known = len(forecast.table) > 0
-    headings, *lines = (
-        to_cells(forecast.table, has_target=forecast.target is not None) if is_known else [[]]
-    )
     values: dict[str, Any] = {
         "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
         "words": words,
-        "verdict": words.verdict or ruling(forecast),
+        "verdict": words.verdict or verdict(forecast.table, forecast.target, forecast.metric),
         "setting": setting(forecast),
-        **_beside_verdict(forecast, words),
-        "interrupted": plain(getattr(forecast, "interrupted", None) or "", _LONGEST),
-        "headings": headings,
-        "lines": lines,
-        "best": best_rows(forecast.table) if len(lines) > 1 else [],
-        "notes": notes(forecast.table),
-        "legend": LEGEND if is_known else "",
+        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
+        "next_heading": NEXT,
+        "interrupted": plain(forecast.interrupted or "", _LONGEST),
+        **_answer(forecast),
         "view": gantt_view(
             spans_by_schedule,
             workers=forecast.workers,
@@ -136,15 +125,22 @@ def html_page(
     return render("forecast.html", **values)
 
 
-def _beside_verdict(forecast: Forecast, words: Words) -> dict[str, Any]:
-    """What is left open, what was assumed, and what to type next."""
-    manifest, table = forecast.manifest, forecast.table
-    first = [left_open(forecast), assumed_words(manifest), device_words(table)]
+def _answer(forecast: RunTable) -> dict[str, Any]:
+    """The table with what its headings mean, the lines below, and all columns for a fold."""
+    table, has_target = forecast.table, forecast.target is not None
+    headings, *lines = answer_cells(table, has_target=has_target)
     return {
-        "assumed_first": plain(" ".join(filter(None, first)), _SENTENCES),
-        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
-        "next_heading": NEXT,
+        "headings": list(zip(headings, answer_titles(table, has_target=has_target), strict=True)),
+        "lines": [[name, *map(_in_two, cells)] for name, *cells in lines],
+        "best": best_rows(table) if len(lines) > 1 else [],
+        "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
+        "columns": [(ALL_COLUMNS, columns_folded(table))],
     }
+
+
+def _in_two(cell: str) -> str:
+    """A cell that a narrow page breaks before its interval alone."""
+    return cell.replace(" ", _FIXED).replace(f"{_FIXED}[", " [")
 
 
 def _drawn(

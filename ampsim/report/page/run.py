@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from matplotlib.figure import Figure
 
 from ampsim.files import write_text
 from ampsim.metric import Goal, Metric
 from ampsim.output_folder import staged
-from ampsim.paths import expanded
-from ampsim.report import markdown
-from ampsim.report.columns import format_count, items_of
-from ampsim.report.forecast import transfers_of
-from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report import words as markdown
+from ampsim.report.frames import DataFrame, Row, kept_of, number, rows, transfers_of
 from ampsim.report.gantt.outages import outages_of
-from ampsim.report.kept import kept_of
-from ampsim.report.page.answer import assumed_words, next_of_run
-from ampsim.report.page.epochs import write_epochs
-from ampsim.report.page.figures import narrow_figures, result_figures
-from ampsim.report.page.forecast import gantt_together
+from ampsim.report.page.answer import next_of_run
+from ampsim.report.page.figures import gantt_together, narrow_figures, result_figures
 from ampsim.report.page.html import Words, html_page
-from ampsim.report.page.node_tables import LEFT, node_tables
+from ampsim.report.page.tables import LEFT, node_tables, write_epochs
 from ampsim.report.page.text import (
-    LEGEND,
     Picture,
+    answer_parts,
     assumptions,
     commands,
     origin,
@@ -38,79 +32,43 @@ from ampsim.report.page.text import (
     tables_of,
 )
 from ampsim.report.saving import save
-from ampsim.report.table import to_markdown
+from ampsim.report.table import format_count, items_of
 from ampsim.report.verdict import verdict
-from ampsim.study.finished_run import FinishedRun
-from ampsim.study.row import row_of
-from ampsim.study.run_dir import KIND, TABLES, write_run
-from ampsim.study.run_to_keep import Outcome
+from ampsim.runs.folder import KIND, ROWS_KEPT, TABLES, Outcome, TraceWriter, write_run
+from ampsim.runs.rows import row_of
+from ampsim.runs.run import RunTable, run_of
+from ampsim.trace import OnRows
 from ampsim.units import format_rate, format_seconds
 
 PAGE: Final = "report.md"
 INDEX: Final = "index.html"
-SPANS_SHOWN: Final = 20_000  # chosen: as a forecast keeps, so that a page stays small
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "memory", "staleness")
 FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
 """Files of every run, beside its manifest."""
 
 
-@dataclass(frozen=True)
-class RunView:
-    """A run as a forecast of one row, which is what the pages show.
-
-    Attributes:
-        run: its numbers and tables, with the leading spans and transfers.
-        table: the one row.
-        target: value of the metric at which training ends; None without one.
-        metric: what validation measures.
-        model: the model's name.
-        cluster: the cluster's name.
-        manifest: origin of the run.
-        interrupted: how the run ended, unless it finished.
-    """
-
-    run: FinishedRun
-    table: DataFrame
-    target: float | None
-    metric: Metric
-    model: str
-    cluster: str
-    manifest: Mapping[str, Any]
-    interrupted: str | None
-
-    @property
-    def workers(self) -> int:
-        """How many workers there were."""
-        return self.run.outline.workers
-
-    @property
-    def runs(self) -> Sequence[FinishedRun]:
-        """The run."""
-        return [self.run]
-
-
-def view_of(outcome: Outcome, target: float | None = None) -> RunView:
-    """The run as the pages show it.
+def view_of(outcome: Outcome, target: float | None = None) -> RunTable:
+    """The run as a table of one row, which is what the pages show.
 
     Args:
         outcome: what was kept.
         target: value of the metric at which training ends, if any.
     """
     result = outcome.result
-    whole = result.outline()
-    leading = {name: getattr(whole, name).head(SPANS_SHOWN) for name in ("spans", "transfers")}
-    outline = replace(whole, **leading)
-    metric = result.model.measure
-    failures = [outcome.failure] if outcome.failure else []
-    row = row_of(result.schedule.name, Goal(metric, target), [outline], failures)
-    return RunView(
-        run=FinishedRun(result.schedule.name, 1, result.origin["seed"], outline, outcome.failure),
-        table=DataFrame([row]),
+    name, metric = result.schedule.name, result.model.measure
+    whole = run_of(result, outcome.failure, schedule=name, seed=result.origin["seed"])
+    run = replace(
+        whole, spans=whole.spans.head(ROWS_KEPT), transfers=whole.transfers.head(ROWS_KEPT)
+    )
+    return RunTable(
+        runs=(run,),
+        table=DataFrame([row_of(name, Goal(metric, target), [run])]),
         target=target,
         metric=metric,
         model=result.model.name,
         cluster=str(result.origin["cluster"]["name"]),
+        workers=run.workers,
         manifest=result.origin,
         interrupted=_ending(outcome),
     )
@@ -124,20 +82,28 @@ def _ending(outcome: Outcome) -> str | None:
 
 
 def write_run_folder(
-    outcome: Outcome, folder: str | os.PathLike[str], target: float | None = None
-) -> list[Path]:
-    """Writes pages, trace and manifest into `folder`, made if missing; gives the files as written.
+    make: Callable[[OnRows], Outcome],
+    folder: str | os.PathLike[str],
+    target: float | None = None,
+) -> Outcome:
+    """Makes a run and writes pages, trace and manifest into `folder`, made if missing.
 
     They appear together, and take the place of an earlier run; see `ampsim.output_folder`.
+
+    Args:
+        make: makes the run, and hands over the rows of its trace as they come.
+        folder: where to.
+        target: value of the metric at which training ends, if any.
 
     Raises:
         OutputError: the folder or a file in it cannot be written, is another's, or is being
             written by another process.
     """
-    with staged(folder, KIND) as place:
+    with staged(folder, KIND) as place, TraceWriter(place) as trace:
+        outcome = make(trace)
         pages = write_run_page(outcome, place, target)
-        written = [*pages, *write_run(outcome, place, pages)]
-    return [expanded(folder) / path.name for path in written]
+        write_run(outcome, place, pages, trace)
+    return outcome
 
 
 def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = None) -> list[Path]:
@@ -148,44 +114,44 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     """
     place, view = Path(folder), view_of(outcome, target)
     figures = list(result_figures(view, wanted=FIGURES))
-    charts = gantt_together(view, {view.run.schedule: [view.run]})
+    charts = gantt_together(view, {view.runs[0].schedule: [*view.runs]})
     written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
     write_text(place / PAGE, page(view, [picture for picture, _figure in [*charts, *figures]]))
     write_text(place / INDEX, index(view, figures))
     return [*written, place / PAGE, place / INDEX, *write_epochs(view, place)]
 
 
-def index(view: RunView, figures: Sequence[tuple[Picture, Figure]]) -> str:
+def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
     """The page of HTML, with figures and data inside."""
-    spans = {view.run.schedule: view.run.spans} if len(view.run.spans) else {}
+    spans = {view.runs[0].schedule: view.runs[0].spans} if len(view.runs[0].spans) else {}
     words = Words(
         "Run",
-        f"At most the first {SPANS_SHOWN:,} steps; ampsim gantt draws them all from this folder.",
+        f"At most the first {ROWS_KEPT:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
         _tables(view),
-        ((_epochs_heading(view), epochs_table(view)),) if len(view.run.epochs) else (),
+        ((_epochs_heading(view), epochs_table(view)),) if len(view.runs[0].epochs) else (),
         verdict_of(view),
-        tuple(next_of_run(view.manifest, len(view.run.epochs))),
+        tuple(next_of_run(view.manifest, len(view.runs[0].epochs))),
     )  # fmt: skip
     return html_page(
         view,
         figures,
         spans,
         words,
-        {view.run.schedule: transfers_of(view.run)},
-        kept={view.run.schedule: kept_of(view.run)},
-        outages={view.run.schedule: outages_of(view.run)},
+        {view.runs[0].schedule: transfers_of(view.runs[0])},
+        kept={view.runs[0].schedule: kept_of(view.runs[0])},
+        outages={view.runs[0].schedule: outages_of(view.runs[0])},
         narrow=narrow_figures(view, FIGURES),
     )
 
 
-def _tables(view: RunView) -> tuple[str, ...]:
+def _tables(view: RunTable) -> tuple[str, ...]:
     """The files of the trace that are kept of a run."""
-    seldom = ("outages.parquet",) if len(view.run.outline.outages) else ()
+    seldom = ("outages.parquet",) if len(view.runs[0].outages) else ()
     return (*(f"{name}.parquet" for name in TABLES), *seldom)
 
 
-def page(view: RunView, pictures: Sequence[Picture]) -> str:
+def page(view: RunTable, pictures: Sequence[Picture]) -> str:
     """The page in Markdown."""
     model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
     headings, *lines = epochs_table(view)
@@ -195,14 +161,12 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
         f"# Run: {model} on {cluster}",
         f"**{markdown.paragraph(verdict_of(view))}**",
         setting(view),
-        markdown.escape(assumed_words(view.manifest)),
         markdown.escape(view.interrupted or ""),
-        to_markdown(view.table, has_target=view.target is not None).rstrip("\n"),
-        LEGEND,
+        *answer_parts(view),
         *([f"## {_epochs_heading(view)}", table] if lines else []),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(node_tables(view), LEFT),
-        *commands(next_of_run(view.manifest, len(view.run.epochs))),
+        *commands(next_of_run(view.manifest, len(view.runs[0].epochs))),
         *assumptions(view.manifest),
         *origin(view.manifest, "epochs.parquet"),
         f"The whole trace: {files}.",
@@ -210,12 +174,12 @@ def page(view: RunView, pictures: Sequence[Picture]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def verdict_of(view: RunView) -> str:
+def verdict_of(view: RunTable) -> str:
     """The table's verdict, and the last epoch's validation."""
     said = verdict(view.table, view.target, view.metric)
-    if not len(view.run.epochs):
+    if not len(view.runs[0].epochs):
         return said
-    last, count = rows(view.run.epochs)[-1], len(view.run.epochs)
+    last, count = rows(view.runs[0].epochs)[-1], len(view.runs[0].epochs)
     score = number(last, view.metric.kind)
     time_s = format_seconds(number(last, "time_s"))
     after = f"After {count} epoch{'' if count == 1 else 's'}, at {time_s}"
@@ -224,7 +188,7 @@ def verdict_of(view: RunView) -> str:
     return f"{said} {after}, its validation {view.metric.kind} is {view.metric.text(score)}."
 
 
-def epochs_table(view: RunView) -> list[list[str]]:
+def epochs_table(view: RunTable) -> list[list[str]]:
     """Headings, then a line for each of the last epochs."""
     kind = view.metric.kind
     headings = ["epoch", "virtual time", "training loss", "validation loss", f"validation {kind}"]
@@ -235,12 +199,12 @@ def epochs_table(view: RunView) -> list[list[str]]:
     ]
 
 
-def _last_epochs(view: RunView) -> list[Row]:
-    return rows(view.run.epochs)[-EPOCHS_SHOWN:]
+def _last_epochs(view: RunTable) -> list[Row]:
+    return rows(view.runs[0].epochs)[-EPOCHS_SHOWN:]
 
 
-def _epochs_heading(view: RunView) -> str:
-    count = len(view.run.epochs)
+def _epochs_heading(view: RunTable) -> str:
+    count = len(view.runs[0].epochs)
     return "Epochs" if count <= EPOCHS_SHOWN else f"The last {EPOCHS_SHOWN} of {count} epochs"
 
 

@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from ampsim.report import markdown
-from ampsim.report.columns import format_count
-from ampsim.report.forecast import Forecast
+from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, number, rows
-from ampsim.report.page.answer import NEXT, assumed_words, next_steps, rates_words
-from ampsim.report.page.left_open import left_open
-from ampsim.report.page.node_tables import LEFT, node_tables
-from ampsim.report.page.tuning_tables import tuning_tables
-from ampsim.report.table import to_markdown
+from ampsim.report.page.answer import NEXT, assumed_words, beside_answer, next_steps
+from ampsim.report.page.tables import LEFT, node_tables, tuning_tables
+from ampsim.report.table import columns_folded, format_count, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
-from ampsim.toml_text import is_tables, mapping, sequence
-
-LEGEND = (
-    "In flight: at most that many instances at a time (max_active_keys, in labels also mak). "
-    "Update interval: gradients between updates of a node (min_update_interval). Ratio: training "
-    "throughput over that of the first row. Busy: share of all workers' time spent in steps that "
-    "cost time, over the whole run, validation included. Staleness: updates of a node between a "
-    "gradient's forward and its backward step. Epochs and time to target: read off the virtual "
-    "clock, medians of the repeats. Interval: order statistics of the repeats that cover the true "
-    "median time with the probability in the heading; with few repeats it cannot cover more. "
-    "Order flips: the probability that with other seeds the row would not be behind the best; "
-    "seeds are drawn again, the same for all rows (paired bootstrap of medians), and n seeds "
-    "never make it less than 1 in 2^n. Rows in bold are the best, or tie with it: one that is as "
-    "good as the best is called worse in at most one of ten cases. Sooner: time to the target of "
-    "the first row over this row's, which is the product of what throughput, epochs and the share "
-    "of validation in that time make of it, all of the median repeat. By formula: epochs times "
-    "what an epoch takes at these throughputs. Bound by: the largest of four shares of the first "
-    "repeat's time. The busiest worker's is that in which it is busy, the busiest link's that in "
-    "which it is occupied. The critical path leads from the last step back to the start, through "
-    "what each step waited for; its share is that of steps and transfers on it, as far as no "
-    "limit on instances in flight made them wait. The admission limit is that in which the busier "
-    "of that worker and that link idles while instances are kept out. Where none reaches a half, "
-    "no single thing is the bound. All times are virtual."
-)
+from ampsim.runs.run import RunTable
+from ampsim.text import is_tables, mapping, sequence
 
 _OF_DEVICES = (
-    "Some numbers of the devices are known within 95 % intervals only, which are named under "
-    '"What is assumed". The note of a row says how fast and how soon it would be within these '
-    "alone; its interval, where it has one, holds them and the seeds."
+    "Intervals hold the seeds and, within 95 %, the devices' numbers; notes have the devices alone."
 )
+
+ALL_COLUMNS: Final = "All columns, and what they are"
 
 PAPER = "https://arxiv.org/abs/1705.09786"
 """AMPNet: Asynchronous Model-Parallel Training for Dynamic Neural Networks (2017)."""
@@ -62,19 +36,15 @@ class Picture:
     caption: str = ""
 
 
-def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
+def page(forecast: RunTable, pictures: Sequence[Picture]) -> str:
     """The page in Markdown; every name that a user chose is shown letter for letter."""
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
     parts = [
         f"# Forecast: {model} on {cluster}",
-        f"**{markdown.paragraph(ruling(forecast))}**",
-        markdown.escape(left_open(forecast)),
+        f"**{markdown.paragraph(verdict(forecast.table, forecast.target, forecast.metric))}**",
         setting(forecast),
-        markdown.escape(assumed_words(forecast.manifest)),
-        device_words(forecast.table),
-        markdown.escape(getattr(forecast, "interrupted", None) or ""),
-        _table(forecast),
-        LEGEND if len(forecast.table) else "",
+        markdown.escape(forecast.interrupted or ""),
+        *answer_parts(forecast, called_rows(forecast.table)),
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
@@ -83,12 +53,6 @@ def page(forecast: Forecast, pictures: Sequence[Picture]) -> str:
         *origin(forecast.manifest, "forecast.csv"),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def ruling(forecast: Forecast) -> str:
-    """The verdict, and how the rows' learning rates were made."""
-    said = verdict(forecast.table, forecast.target, forecast.metric)
-    return " ".join(filter(None, [said, rates_words(forecast)]))
 
 
 def device_words(table: DataFrame) -> str:
@@ -102,14 +66,43 @@ def commands(lines: Sequence[str]) -> list[str]:
     return [f"## {NEXT}", "```sh\n" + "\n".join(lines) + "\n```"] if lines else []
 
 
-def _table(forecast: Forecast) -> str:
-    if not len(forecast.table):
-        return ""
-    has_target, bold = forecast.target is not None, called_rows(forecast.table)
-    return to_markdown(forecast.table, has_target=has_target, bold=bold).rstrip("\n")
+def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
+    """The table of the answer, the lines below it, and all columns in a fold.
+
+    Args:
+        forecast: whose table it is.
+        bold: places of the rows that are bold.
+    """
+    table = forecast.table
+    if not len(table):
+        return []
+    headings, *lines = columns_folded(table)
+    folded = markdown.table(headings, lines, left=LEFT)
+    return [
+        to_markdown(table, has_target=forecast.target is not None, bold=bold).rstrip("\n"),
+        bullets(lines_below(forecast)),
+        f"<details>\n<summary>{ALL_COLUMNS}</summary>\n\n{folded}\n</details>",
+    ]
 
 
-def setting(forecast: Forecast) -> str:
+def lines_below(forecast: RunTable) -> list[str]:
+    """What stands below the table on a page: what bounds each row, and short notes."""
+    told = [*notes(forecast.table), *shared_notes(forecast), device_words(forecast.table)]
+    return [line for line in told if line]
+
+
+def shared_notes(forecast: RunTable) -> list[str]:
+    """Notes that are no single row's: how rates were made, what is left open, what is assumed."""
+    assumed = assumed_words(forecast.manifest)
+    return [*beside_answer(forecast), *([assumed] if assumed else [])]
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """A list of plain texts in Markdown."""
+    return "\n".join(f"- {markdown.escape(line)}" for line in lines)
+
+
+def setting(forecast: RunTable) -> str:
     """Workers, target and repeats, in one line."""
     parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
     if forecast.target is not None:
@@ -141,9 +134,17 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
 def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Name and text of each other value of the manifest; a value in a table has a dotted name."""
     rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
-    placement = mapping(rest.get("placement", {}))  # a line for each node would bury the others
-    rest["placement"] = {key: placement[key] for key in placement if key != "workers"}
+    rest["placement"] = _without_nodes(rest.get("placement", {}))
+    if "placements" in rest:
+        found = mapping(rest["placements"])
+        rest["placements"] = {label: _without_nodes(found[label]) for label in found}
     return [list(pair) for pair in _flat(rest, "")]
+
+
+def _without_nodes(placement: Any) -> dict[str, Any]:
+    """A placement's name and options; a line for each node would bury the others."""
+    known = mapping(placement)
+    return {key: known[key] for key in known if key != "workers"}
 
 
 def picture_parts(picture: Picture) -> list[str]:

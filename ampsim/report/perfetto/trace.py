@@ -8,6 +8,9 @@ activation, and from there to the update that used the gradient; counters show i
 staleness, weight versions, bytes of stashed weights, what lies in each worker's memory, and loss.
 Times are virtual, rounded to whole nanoseconds, which is what Perfetto keeps.
 
+Of a dependency engine's run a track is a thread and a slice an operation; an arrow leads from the
+operation whose end made another one ready to that one, if both take time.
+
 Source: "Trace Event Format", Google, 2016; Perfetto's `json_utils.cc` for how times are read.
 """
 
@@ -22,11 +25,24 @@ from pathlib import Path
 import numpy as np
 
 from ampsim.files import replacing
-from ampsim.report.frames import DataFrame, Integers, floats, integers, texts
-from ampsim.report.hosts import hosts_in
-from ampsim.report.lanes import LANE_STEP, is_worker, row_name, row_numbers
-from ampsim.report.perfetto.counters import InFlight, loss_events, stash_events, update_events
+from ampsim.report.frames import (
+    DataFrame,
+    Integers,
+    floats,
+    hosts_in,
+    integers,
+    is_of_operations,
+    is_worker,
+    owner_of,
+    row_name,
+    row_numbers,
+    texts,
+    thread_name,
+)
 from ampsim.report.perfetto.event_json import (
+    Flows,
+    FlowStep,
+    Place,
     arguments,
     in_microseconds,
     in_nanoseconds,
@@ -34,9 +50,16 @@ from ampsim.report.perfetto.event_json import (
     quoted,
     track_names,
 )
-from ampsim.report.perfetto.flows import Flows, Step
-from ampsim.report.perfetto.hardware import memory_events, outage_events
-from ampsim.report.perfetto.links import Links
+from ampsim.report.perfetto.tracks import (
+    InFlight,
+    Links,
+    loss_events,
+    memory_events,
+    outage_events,
+    stash_events,
+    update_events,
+)
+from ampsim.report.style import DIRECTIONS
 from ampsim.report.words import plain
 
 _CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most
@@ -58,6 +81,8 @@ class Trace:
         devices: a device's name for each worker; empty where it is unknown.
         outages: when which device was not as usual; None where nobody says.
         memory: what lay in each worker's memory when; None likewise.
+        dependencies: name, source and target, labels of two spans, drawn as arrows; only where
+            `spans` gives one chunk.
     """
 
     name: str
@@ -70,6 +95,7 @@ class Trace:
     devices: Sequence[str] = ()
     outages: DataFrame | None = None
     memory: DataFrame | None = None
+    dependencies: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +107,7 @@ class _Tracks:
         links_pid: of the process of its links.
         first_tid: of its first worker's track; the other workers' follow.
         link_tids: of tracks of links, outages, the host and other lanes, each given once.
+        row_name: what a row that is no worker's own is called.
         lane_tids: those of the host and of other lanes, by their rows, as far as they are known.
     """
 
@@ -88,6 +115,7 @@ class _Tracks:
     links_pid: int
     first_tid: int
     link_tids: Iterator[int]
+    row_name: Callable[[int], str]
     lane_tids: dict[int, int] = field(default_factory=dict[int, int])
 
     def lanes_among(self, rows: Integers) -> Iterator[str]:
@@ -95,8 +123,8 @@ class _Tracks:
         for row in np.unique(rows).tolist():
             if not is_worker(row) and row not in self.lane_tids:
                 self.lane_tids[row] = next(self.link_tids)
-                owner = row if row < 0 else row % LANE_STEP
-                yield from track_names(self.pid, self.lane_tids[row], row_name(row), owner)
+                named = self.row_name(row), owner_of(row)
+                yield from track_names(self.pid, self.lane_tids[row], *named)
 
     def tid(self, row: int) -> int:
         """The track of a row."""
@@ -129,7 +157,8 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
         first_tid, comma = 2 * len(traces) + 1, ""
         link_tids = counted(first_tid + sum(trace.workers for trace in traces))
         for pid, trace in enumerate(traces, 1):
-            tracks = _Tracks(pid, len(traces) + pid, first_tid, link_tids)
+            name = row_name if trace.dependencies is None else thread_name
+            tracks = _Tracks(pid, len(traces) + pid, first_tid, link_tids, name)
             for lines, spans in _events(trace, tracks, flows):
                 count += spans
                 if lines:
@@ -165,6 +194,7 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
         in_flight.take(chunk)
         end_s = max(end_s, float(floats(chunk, "end_s").max(initial=0.0)))
         yield _steps(chunk, tracks, flows), len(chunk)
+    yield _dependencies(trace, tracks, flows), 0
     for lines in in_flight.events(tracks.pid):
         yield lines, 0
     for lines in chain(_of_devices(trace, tracks, end_s), _transfers(trace, tracks)):
@@ -195,7 +225,8 @@ def _metadata(trace: Trace, tracks: _Tracks) -> Iterator[str]:
     """Names and order of the process and of its tracks, those of idle workers too."""
     yield from _process(tracks.pid, plain(trace.name), 2 * tracks.pid)
     for worker in range(trace.workers):
-        yield from track_names(tracks.pid, tracks.first_tid + worker, f"worker {worker}", worker)
+        name = f"worker {worker}" if trace.dependencies is None else thread_name(worker)
+        yield from track_names(tracks.pid, tracks.first_tid + worker, name, worker)
 
 
 def _process(pid: int, name: str, order: int) -> Iterator[str]:
@@ -210,33 +241,90 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
     labels: dict[tuple[str, str], str] = {}
     states = texts(spans, "state") if "state" in spans else [""] * len(spans)
-    said = {state: _said(state) for state in set(states)}
     places = row_numbers(spans)
     lines = list(tracks.lanes_among(places))
     rows = zip(
         texts(spans, "node"), texts(spans, "direction"),
         places.tolist(), integers(spans, "instance").tolist(), states,
-        integers(spans, "flop").tolist(), integers(spans, "bytes").tolist(),
-        integers(spans, "staleness").tolist(), (start_s == end_s).tolist(),
-        ((start_ns + end_ns) // 2).tolist(),
+        integers(spans, "staleness").tolist(), _arguments(spans, states),
+        (start_s == end_s).tolist(), ((start_ns + end_ns) // 2).tolist(),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
         strict=True,
     )  # fmt: skip
-    for node, direction, worker, instance, state, flop, size, age, free, middle, ts, dur in rows:
+    for node, direction, worker, instance, state, age, said, free, middle, ts, dur in rows:
         label = labels.get((node, direction))
         if label is None:
-            label = f'"name":{quoted(f"{plain(node)} {direction}")},"cat":{quoted(direction)}'
-            labels[node, direction] = label
+            label = labels[node, direction] = _label(node, direction)
         place = f'"pid":{tracks.pid},"tid":{tracks.tid(worker)}'
         shape = '"ph":"i","s":"t"' if free else f'"ph":"X","dur":{dur!r}'
-        of = f'"instance":{instance},' if instance >= 0 else ""
-        aged = f',"staleness":{age}' if age >= 0 else ""
-        lines.append(
-            f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{of}{said[state]}"flop":{flop},"bytes":{size}{aged}}}}}'
-        )
+        lines.append(f'{{{shape},"ts":{ts!r},{place},{label},"args":{{{said}}}}}')
         if not free and is_worker(worker):
-            flows.take(lines, Step(node, direction, instance, state, age), (place, middle))
+            flows.take(lines, FlowStep(node, direction, instance, state, age), (place, middle))
     return lines
+
+
+def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
+    """What each slice says beside its name and times."""
+    said = {state: _said(state) for state in set(states)}
+    columns = (integers(spans, name).tolist() for name in ("flop", "bytes", "staleness"))
+    return [
+        f'{of}{said[state]}"flop":{flop},"bytes":{size}'
+        + (f',"staleness":{age}' if age >= 0 else "")
+        for of, state, flop, size, age in zip(_subjects(spans), states, *columns, strict=True)
+    ]
+
+
+def _label(node: str, direction: str) -> str:
+    """Name and category of a slice."""
+    if direction in DIRECTIONS:
+        name = f"{plain(node)} {direction}"
+    else:
+        operation = plain(node, 200)
+        name = f"{direction} {operation}" if direction in ("push", "dispatch") else operation
+    return f'"name":{quoted(name)},"cat":{quoted(direction)}'
+
+
+def _subjects(spans: DataFrame) -> list[str]:
+    """Which instance or operation each span is of, as arguments of its slice."""
+    if not is_of_operations(spans):
+        numbers = integers(spans, "instance").tolist()
+        return [f'"instance":{one},' if one >= 0 else "" for one in numbers]
+    waits = zip(texts(spans, "waited_for"), texts(spans, "variable"), strict=True)
+    return [
+        f'"operation":{number},{_waited(*waited)}'
+        for number, waited in zip(integers(spans, "operation").tolist(), waits, strict=True)
+    ]
+
+
+def _waited(operation: str, variable: str) -> str:
+    """For which operation one waited, and through which variable; empty where it did not."""
+    if not operation:
+        return ""
+    return f'"waited for":{quoted(plain(operation, 200))},"through":{quoted(plain(variable, 200))},'
+
+
+def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
+    """Arrows from each operation to those that it made ready, where both take time."""
+    if trace.dependencies is None:
+        return []
+    (spans,) = trace.spans()
+    ends = [spans.loc[trace.dependencies[end]] for end in ("source", "target")]
+    last = [floats(one, "end_s") > floats(one, "start_s") for one in ends]
+    chosen = last[0] & last[1]
+    tails, heads = (_middles(one[chosen], tracks) for one in ends)
+    lines: list[str] = []
+    for name, tail, head in zip(
+        texts(trace.dependencies[chosen], "name"), tails, heads, strict=True
+    ):
+        flows.join(lines, plain(name, 200), tail, head)
+    return lines
+
+
+def _middles(spans: DataFrame, tracks: _Tracks) -> list[Place]:
+    """Track and middle of each span."""
+    start_ns, end_ns = (in_nanoseconds(floats(spans, end)) for end in ("start_s", "end_s"))
+    places = [f'"pid":{tracks.pid},"tid":{tracks.tid(row)}' for row in row_numbers(spans).tolist()]
+    return list(zip(places, ((start_ns + end_ns) // 2).tolist(), strict=True))
 
 
 def _said(state: str) -> str:

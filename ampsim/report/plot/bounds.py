@@ -6,9 +6,9 @@ import math
 
 from matplotlib.figure import Figure
 
-from ampsim.report.columns import bound_name, bound_share
 from ampsim.report.frames import DataFrame, Row, number, row_labels, rows, text
 from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled
+from ampsim.report.table import bound_name, bound_share
 from ampsim.report.words import plain
 from ampsim.study.bound_words import BOUND_FROM, named
 from ampsim.units import UNKNOWN, format_percent

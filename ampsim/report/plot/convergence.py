@@ -12,22 +12,23 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ampsim.metric import ACCURACY, Goal, Metric
-from ampsim.report.axis import Scale, time_scale
-from ampsim.report.columns import format_count
 from ampsim.report.frames import DataFrame, Floats, floats
 from ampsim.report.style import (
     FAINT_INK,
     INK,
     Axes,
     LineStyle,
+    Scale,
     beside,
     line_styles,
     new_figure,
     styled,
+    time_scale,
     wrapped,
 )
+from ampsim.report.table import format_count
 from ampsim.report.words import plain
-from ampsim.study.target import median_interval
+from ampsim.runs.rows import median_interval
 from ampsim.units import format_seconds
 
 _WIDTH_IN = 10.0

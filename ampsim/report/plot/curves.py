@@ -14,7 +14,7 @@ _LARGE: Final = 1e5
 """From here on ticks have a prefix, such as 200M (chosen)."""
 
 
-class Curves(Protocol):
+class CurveColumns(Protocol):
     """Which columns a figure shows, and how."""
 
     @property
@@ -34,7 +34,7 @@ class Curves(Protocol):
 
 
 @styled
-def curves(table: Any, drawn: Curves) -> Any:
+def curves(table: Any, drawn: CurveColumns) -> Any:
     """The figure."""
     (x, y, by), (title, x_label, y_label) = drawn.columns, drawn.words
     figure = new_figure(7.2, 4.0)

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from ampsim.report.contest import Bout, Contest, axis_words, value_words
+from ampsim.report.contest import Contest, GridPoint, axis_words, value_words
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, beside, new_figure, styled
 from ampsim.report.words import plain
 
@@ -22,6 +22,9 @@ COLOURS: Final = LinearSegmentedColormap.from_list(
     "ours and others", [LINES[1].colour, "#ffffff", LINES[2].colour]
 )
 """Blue where the others win, vermilion where ours do (Okabe and Ito), white where nobody does."""
+
+_OPEN: Final = {"tie": ", a tie", "too few seeds": ", open"}
+"""What a cell says behind a lead that is none, by the answer."""
 
 _CELL_IN = (1.08, 0.66)
 _SIDE_IN = 1.5
@@ -45,20 +48,21 @@ def heat_map(found: Contest) -> Figure:
     """A panel for each value of the third key, a cell for each point.
 
     A cell has the row that is first, how many times as good as the best of the other side, and its
-    time to the target, or its throughput. It is hatched where the repeats leave open who is first.
-    A thick line parts the cells where ours are first, in the median, from those where others are.
+    time to the target, or its throughput. It is hatched where it is a tie, or where
+    seeds are too few to say who is first. A thick line parts the cells where ours are first, in the
+    median, from those where others are.
     """
     across, down = found.across[1], found.down[1]
-    wide = beside(min(len(found.bouts), _BESIDE_MAX))
-    tall = -(-len(found.bouts) // wide)
+    wide = beside(min(len(found.points), _BESIDE_MAX))
+    tall = -(-len(found.points) // wide)
     size = (0.25 + len(across) * _CELL_IN[0], 1.0 + len(down) * _CELL_IN[1])
     figure = new_figure(max(5.8, _SIDE_IN + wide * size[0]), tall * size[1] + 1.1)
     scale = Normalize(*_range(found))
-    for index, (panel, bouts) in enumerate(zip(found.panels[1], found.bouts, strict=True)):
+    for index, (panel, points) in enumerate(zip(found.panels[1], found.points, strict=True)):
         axes = figure.add_subplot(tall, wide, index + 1)
         if panel is not None:
             axes.set_title(axis_words(found.panels[0], panel))
-        _draw_panel(axes, found, bouts, scale)
+        _draw_panel(axes, found, points, scale)
         if index % wide:
             axes.set_yticks([])
             axes.set_ylabel("")
@@ -85,28 +89,28 @@ def winner_edges(signs: Sequence[Sequence[int]]) -> list[Edge]:
     return found
 
 
-def sign_of(bout: Bout | None) -> int:
+def sign_of(point: GridPoint | None) -> int:
     """1 where ours are first in the median, -1 where others are, 0 where nobody is."""
-    if bout is None or math.isnan(bout.ratio) or bout.ratio == 1.0:
+    if point is None or math.isnan(point.ratio) or point.ratio == 1.0:
         return 0
-    return 1 if bout.ratio > 1.0 else -1
+    return 1 if point.ratio > 1.0 else -1
 
 
 def _range(found: Contest) -> tuple[float, float]:
     """Ends of the colours, in octaves."""
-    known = [abs(math.log2(one.ratio)) for _, one in found.played if 0.0 < one.ratio < math.inf]
+    known = [abs(math.log2(one.ratio)) for _, one in found.compared if 0.0 < one.ratio < math.inf]
     end = min(_RANGE_MAX, max([_RANGE_MIN, *known]))
     return -end, end
 
 
 def _draw_panel(
-    axes: Axes, found: Contest, bouts: Sequence[Sequence[Bout | None]], scale: Normalize
+    axes: Axes, found: Contest, points: Sequence[Sequence[GridPoint | None]], scale: Normalize
 ) -> None:
     (across, columns), (down, lines) = found.across, found.down
-    for y, line in enumerate(bouts):
-        for x, bout in enumerate(line):
-            _draw_cell(axes, (x, y), bout, scale)
-    for (x0, y0), (x1, y1) in winner_edges([[sign_of(one) for one in line] for line in bouts]):
+    for y, line in enumerate(points):
+        for x, point in enumerate(line):
+            _draw_cell(axes, (x, y), point, scale)
+    for (x0, y0), (x1, y1) in winner_edges([[sign_of(one) for one in line] for line in points]):
         axes.plot([x0, x1], [y0, y1], color=INK, linewidth=3.0, solid_capstyle="round", zorder=5)
     axes.set_xlim(0.0, len(columns))
     axes.set_ylim(len(lines), 0.0)
@@ -121,17 +125,19 @@ def _draw_panel(
         spine.set_visible(False)
 
 
-def _draw_cell(axes: Axes, place: tuple[int, int], bout: Bout | None, scale: Normalize) -> None:
+def _draw_cell(
+    axes: Axes, place: tuple[int, int], point: GridPoint | None, scale: Normalize
+) -> None:
     x, y = place
-    winner = None if bout is None else bout.winner
+    winner = None if point is None else point.winner
     colour: Any = IDLE
-    if bout is not None and winner is not None:
+    if point is not None and winner is not None:
         low, high = (2.0 ** float(one or 0.0) for one in (scale.vmin, scale.vmax))
-        octaves = math.log2(min(max(bout.ratio, low), high))
+        octaves = math.log2(min(max(point.ratio, low), high))
         colour = COLOURS(scale(octaves))
-    is_tie = bout is not None and bout.is_tie
+    is_open = point is not None and point.answer in _OPEN
     axes.add_patch(Rectangle((x, y), 1.0, 1.0, facecolor=colour, edgecolor="white", linewidth=1.5))
-    if is_tie:  # letters need a cell without a hatch behind them
+    if is_open:  # letters need a cell without a hatch behind them
         axes.add_patch(
             Rectangle(
                 (x + 0.02, y + 0.03), 0.96, 0.94, facecolor=colour, edgecolor=_HATCH_INK,
@@ -142,22 +148,22 @@ def _draw_cell(axes: Axes, place: tuple[int, int], bout: Bout | None, scale: Nor
             Rectangle((x + 0.07, y + 0.15), 0.86, 0.7, facecolor=colour, linewidth=0.0, zorder=2)
         )
     axes.text(
-        x + 0.5, y + 0.5, _cell_text(bout), ha="center", va="center", fontsize=7.5,
+        x + 0.5, y + 0.5, _cell_text(point), ha="center", va="center", fontsize=7.5,
         color=_ink_on(colour), linespacing=1.25, zorder=3,
     )  # fmt: skip
 
 
-def _cell_text(bout: Bout | None) -> str:
+def _cell_text(point: GridPoint | None) -> str:
     """Who is first, by how much, and with what."""
-    if bout is None:
+    if point is None:
         return "not run"
-    winner = bout.winner
+    winner = point.winner
     if winner is None:
         return "not reached"
-    factor = max(bout.ratio, 1.0 / bout.ratio) if bout.ratio > 0 else math.inf
+    factor = max(point.ratio, 1.0 / point.ratio) if point.ratio > 0 else math.inf
     lead = "alone" if math.isinf(factor) else f"{factor:.2f}×"
-    told = f"{lead}, one run" if bout.is_single else f"{lead}, a tie" if bout.is_tie else lead
-    return f"{plain(winner.label, 20)}\n{told}\n{value_words(winner.value, is_time=bout.is_time)}"
+    told = f"{lead}{_OPEN.get(point.answer or '', '')}"
+    return f"{plain(winner.label, 20)}\n{told}\n{value_words(winner.value, is_time=point.is_time)}"
 
 
 def _ink_on(colour: Any) -> str:
@@ -177,16 +183,18 @@ def _key(figure: Any, found: Contest, scale: Normalize) -> None:
     last = int(scale.vmax or 0)
     marks = list(range(-last, last + 1))
     bar.set_ticks(marks, labels=[f"{2 ** abs(one)}×" for one in marks])
-    ours = plain(" or ".join(dict.fromkeys(b.ours.label for _, b in found.played if b.ours)), 48)
+    group = plain(
+        " or ".join(dict.fromkeys(one.group.label for _, one in found.compared if one.group)), 48
+    )
     what = "sooner at the target" if found.is_time else "faster"
-    bar.set_label(f"← best of the others is {what}          {ours} is {what} →")
+    bar.set_label(f"← best of the others is {what}          {group} is {what} →")
     bar.outline.set_visible(False)
     handles: list[Any] = []
-    if any(bout.is_tie for _, bout in found.played):
+    if any(point.answer in _OPEN for _, point in found.compared):
         handles.append(
             Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=_tie_words(found))
         )
-    if len({sign_of(bout) for _, bout in found.played} - {0}) > 1:
+    if len({sign_of(point) for _, point in found.compared} - {0}) > 1:
         handles += figure.axes[0].plot(
             [], [], color=INK, linewidth=3.0, label="where the first changes"
         )
@@ -197,5 +205,5 @@ def _key(figure: Any, found: Contest, scale: Normalize) -> None:
 
 def _tie_words(found: Contest) -> str:
     if found.is_time:
-        return "open: intervals of the repeats meet, or one run has none"
+        return "a tie: within 5 %, or open: too few seeds"
     return "a tie: less than 5 % apart"

@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from ampsim.report.axis import time_scale
 from ampsim.report.frames import DataFrame, Row, floats, integers, number, row_labels, rows
-from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled
+from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled, time_scale
 from ampsim.report.words import plain
 from ampsim.units import format_bytes
 

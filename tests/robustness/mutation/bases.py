@@ -174,6 +174,31 @@ RECIPE: dict[str, Any] = {
     ],
 }
 
+CALIBRATION: dict[str, Any] = {
+    "name": "fitted",
+    "description": "a device",
+    "workers": 2,
+    "seed": 0,
+    "placement": "paper",
+    "train_instances": 4,
+    "valid_instances": 2,
+    "device": {"memory_bytes": 1_000_000},
+    "fit": {"flop_per_s": {"start": 1e9, "min": 1e8, "max": 1e10}},
+    "rows": [
+        {
+            "label": "amp",
+            "model": "./model.py",
+            "set": {"width": 4},
+            "schedule": "amp",
+            "max_active_keys": 2,
+            "is_fitted": True,
+            "train_per_s": 1e6,
+            "source": "nobody",
+        },
+        {"label": "all", "model": "./model.py", "valid_per_s": 2e6, "source": "nobody"},
+    ],
+}
+
 _TREES = b"(3 (2 A) (4 (3 good) (2 tree)))\n(1 (2 not) (1 (1 bad) (2 ,)))\n(2 (2 so) (2 so))\n"
 _TAGGED = b"Ada|I-PER lives|O in|O London|I-LOC\nShe|O works|O\n\nUN|I-ORG .|O\n"
 _VECTORS = b"a 0.1 0.2 0.3\ngood 0.3 -1e-2 2\nthe 1 2 3\n"

@@ -192,7 +192,7 @@ def _make(call: Call) -> int:
 
 
 def _run_command(call: Command) -> int:
-    from ampsim.cli.entry import main
+    from ampsim.cli.start import main
 
     sys.argv = ["ampsim", *call.words]
     try:

@@ -7,6 +7,8 @@ import io
 import lzma
 import os
 import random
+import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,10 @@ def vectors(place: Place) -> Call:
     """A wrong file of word vectors."""
     from ampsim.data import Vocabulary, read_vectors
 
-    name = place.write("vectors.txt", damaged(bases.vectors(), place.random))
+    random = place.random
+    is_long = random.randrange(10) == 0
+    content = _long(bases.vectors(), random) if is_long else damaged(bases.vectors(), random)
+    name = place.write("vectors.txt", content)
     words = Vocabulary.of(["good", "a", "tree"])
     return Function("read_vectors", lambda: read_vectors(name, words, 3), name)
 
@@ -89,8 +94,27 @@ def _put(place: Place, folder: str, files: dict[str, bytes], wrong: str) -> None
         path.write_bytes(_wrong(Path(wrong), files[wrong], random))
 
 
+@cache
+def _bomb(suffix: str) -> bytes:
+    """A packed file of a few hundred kilobytes that is far longer unpacked: of zeros alone."""
+    pack = gzip.compress if suffix == ".gz" else lzma.compress
+    return pack(bytes(300_000_000), 1)
+
+
+def _long(content: bytes, random: random.Random) -> bytes:
+    """A file of a single line of megabytes."""
+    line = random.choice((content.replace(b"\n", b" "), b"x", b"\x00", b"(", b"0 ", b"|")) or b"x"
+    return line * (5_000_000 // len(line))
+
+
 def _wrong(name: Path, content: bytes, random: random.Random) -> bytes:
     """Damage a packed file outside or inside."""
+    chosen = random.randrange(30)
+    if chosen == 0 and name.suffix == ".gz":
+        return _bomb(name.suffix)
+    if chosen < 3:
+        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(name.suffix, bytes)
+        return pack(_long(content, random))
     if name.suffix in (".gz", ".xz") and random.random() < 0.7:
         unpack, pack = (
             (gzip.decompress, gzip.compress)
@@ -107,6 +131,8 @@ def _wrong_arrays(content: bytes, random: random.Random) -> bytes:
     """Arrays of which one is wrong."""
     arrays = dict(np.load(io.BytesIO(content)))
     name = random.choice(list(arrays))
+    if random.randrange(6) == 0:
+        return _without_array(content, name, random)
     array = arrays[name]
     flat = array.astype(np.int64 if array.dtype.kind in "iu" else array.dtype).copy()
     flat.flat[random.randrange(flat.size)] = random.choice((-1, 0, 1, 5, 99, 255, 2**31))
@@ -132,4 +158,17 @@ def _wrong_arrays(content: bytes, random: random.Random) -> bytes:
         arrays[name] = ways[chosen]
     made = io.BytesIO()
     np.savez(made, allow_pickle=True, **arrays)
+    return made.getvalue()
+
+
+def _without_array(content: bytes, name: str, random: random.Random) -> bytes:
+    """Arrays of which one is no array: other bytes, cut off, or called otherwise."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as before, zipfile.ZipFile(made, "w") as after:
+        for member in before.namelist():
+            held = before.read(member)
+            if member == f"{name}.npy":
+                held = random.choice((b"", b"text", held[:7], held[:60], held[:-1], b"x" * 5000))
+                member = random.choice((member, member, name, f"{name}.txt"))
+            after.writestr(member, held)
     return made.getvalue()

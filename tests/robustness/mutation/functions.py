@@ -14,7 +14,7 @@ from mutation.values import python_values
 
 _MODULES = {
     "ampsim": "ampsim",
-    "ampsim.figures": "ampsim.report.figures",
+    "ampsim.figures": "ampsim.figures",
     "ampsim.optim": "ampsim.optim",
     "ampsim.nodes": "ampsim.nodes",
     "ampsim.clock": "ampsim.clock",
@@ -23,7 +23,7 @@ _MODULES = {
 """Where public names are looked for, by what a user calls the module."""
 
 _LEFT_OUT = {"fetch", "compose", "pump_arrays"} | {
-    *("Operation", "reduce_list", "Tree", "Vocabulary", "figures"),
+    *("ListOperation", "reduce_list", "Tree", "Vocabulary", "figures"),
 }
 """What asks the network, and what only models of ours call."""
 

@@ -15,6 +15,14 @@ _MANY_LINES = ("data", "check", "report", "forecast")
 _TEMPORARY = re.compile(r"^\..*\.[0-9a-f]{12}(\.\w+)?$|^\.writable\.")
 _LINES_MAX = 12
 
+LINE_MAX = 3000
+"""Longest line that a person is told (a path or an option may have hundreds of characters)."""
+
+_TURNING = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
+
+_CHARTS = ("chart.json", "chart.html", "chart.svg", "c.html", "c.json", "c.svg", "graph.dot")
+_READ_BY_PEOPLE = (".csv", ".toml", ".md", ".html", ".json", ".svg", ".dot")
+
 
 def outcome(call: Call, ended: Ended) -> str:
     """How a call ended, in a word: "done", "refused", "stale", "unheard"."""
@@ -29,6 +37,7 @@ def faults(call: Call, ended: Ended, folder: Path) -> list[str]:
     if not found:
         found += _wrong_code(call, ended)
         found += _wrong_words(call, ended)
+        found += _wrong_files(folder)
     if ended.left:
         found.append("processes left")
     if any(_TEMPORARY.match(path.name) for path in folder.rglob(".*")):
@@ -68,6 +77,9 @@ def _wrong_words(call: Call, ended: Ended) -> list[str]:
     if any(not line.startswith("ampsim: ") for line in lines) and ended.code != 1:
         found.append(f"not one line: {_plain(' / '.join(lines))[:160]}")
     elif ended.code in (2, REFUSED) and not streams:
+        longest = max(map(len, told), default=0)
+        if longest > LINE_MAX:
+            found.append(f"a line of {longest} characters")
         if not told:
             found.append("refused without a word")
         elif len(told) > (_LINES_MAX if is_many else 1):
@@ -78,6 +90,29 @@ def _wrong_words(call: Call, ended: Ended) -> list[str]:
         if strange:
             found.append(f"control characters on standard {name}: {strange!a}")
     return found
+
+
+def _wrong_files(folder: Path) -> list[str]:
+    """Files that command what shows them, such as a terminal."""
+    made = folder / "made"
+    files = sorted(made.rglob("*")) if made.is_dir() else []
+    files += [folder / name for name in _CHARTS]
+    found: list[str] = []
+    for path in files:
+        if path.suffix in _READ_BY_PEOPLE and path.is_file():
+            text = path.read_text(encoding="utf-8")
+            strange = sorted({c for c in text if is_commanding(c)})
+            if strange:
+                found.append(f"control characters in {path.name}: {strange!a}")
+    return found
+
+
+def is_commanding(character: str) -> bool:
+    """Whether a character commands a terminal, or turns the direction of what comes after it."""
+    if character in "\n\r\t":
+        return False
+    is_turning = unicodedata.bidirectional(character) in _TURNING
+    return is_turning or unicodedata.category(character) == "Cc"
 
 
 def _plain(text: str) -> str:

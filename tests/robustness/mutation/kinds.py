@@ -34,6 +34,7 @@ KINDS = {
     "hardware": Kind(written_files.hardware, 4),
     "placement": Kind(written_files.placement, 2),
     "recipe": Kind(written_files.recipe, 3),
+    "calibration": Kind(written_files.calibration, 2),
     "model": Kind(models.model, 5),
     "run-folder": Kind(kept_folders.run_folder, 4),
     "report": Kind(kept_folders.report_folder, 1),

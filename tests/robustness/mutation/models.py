@@ -187,6 +187,7 @@ _OTHERS = (
     ("target=0.9", "target=0.9, node_update_intervals={'none': 2}"),
     ("target=0.9", "target=0.9, node_update_intervals=3"),
     ("target=0.9", "target=0.9, unknown=1"),
+    ("lambda seed, count: Rows", "lambda seed, count: 1 // (1 - seed) and Rows"),
     ("width: int = 3", "width: 'Nowhere' = 3"),
     ("width: int = 3", "width: int"),
     ("width: int = 3", "width: np.ndarray = None"),
@@ -253,7 +254,8 @@ def model(place: Place) -> Call:
     if chosen < 13:
         return Command([*drawn, "--mode", random.choice(("numeric", "numeric", "sleep"))])
     if chosen < 14:
-        return Command([*shortened, "--jobs", "1", "--out", "made"])
+        repeats = random.choice(((), ("--repeats", "2")))
+        return Command([*shortened, "--jobs", "1", *repeats, "--out", "made"])
     if chosen < 15:
         return Command(
             ["run", "model.py", *few, "--schedule", schedule, "--quiet", "--out", "made"]

@@ -28,6 +28,7 @@ NUMBERS = (
         "-9223372036854775809",
     ),
     *("2147483648", "4294967296", "18446744073709551616", "1" + "0" * 30, "9" * 400, "9" * 5000),
+    *("1000000000", "1" + "0" * 400, "-1" + "0" * 400),
     *(
         "0x10",
         "1_000",
@@ -89,6 +90,8 @@ TEXTS = (
     *("model.py", "no-such", "no/such/file.toml", "file.toml", ":memory:", "file:///etc/hostname"),
     *("http://127.0.0.1:9/x", "rnn", "amp", "tflops-1", "paper", "3-hop", "0-hop", "-1-hop"),
     *("99999999999999999999-hop", "none", "weight-prediction", "numeric", "sleep", "wall"),
+    *("", "", "sync-sgd:2/" * 400, "sync-sgd:2/" * 400 + "amp", "sync-sgd:1/sync-sgd:1/amp:2"),
+    *("hierarchy:" + "1x" * 5000 + "2", "mesh:" + "x".join("1" * 400), "torus:1x2x1", "ring"),
     *("instance:3-7", "instance:-1", "instance:x", "0:1", "1:0", "0:20us", "nan:nan", "0:inf", ":"),
 )
 
@@ -135,7 +138,25 @@ def word(random: random.Random) -> str:
 def toml_value(random: random.Random) -> Any:
     """Something that TOML can hold."""
     plain = (
-        *(-1, 0, 1, 2, 3, 2**31, 2**63 - 1, -(2**63), 10**30, True, False, 1.5, -0.5, 0.0, -0.0),
+        *(
+            -1,
+            0,
+            1,
+            2,
+            3,
+            2**31,
+            2**63 - 1,
+            -(2**63),
+            10**9,
+            10**30,
+            10**400,
+            True,
+            False,
+            1.5,
+            -0.5,
+            0.0,
+            -0.0,
+        ),
         *(math.nan, math.inf, -math.inf, 5e-324, 1.7976931348623157e308, 1e-320, "", " ", ESCAPE),
         *("x" * 300, "\ufeff", "nan", "1", "host", "\U0001f600", "a\nb", "~nobody/x", "/dev/zero"),
         *("a-fifo.toml", "a-folder", "../device.toml", "rnn", "tflops-1", "amp", "<b>&", "=1+1"),

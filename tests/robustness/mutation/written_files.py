@@ -57,6 +57,17 @@ def placement(place: Place) -> Call:
     )
 
 
+def calibration(place: Place) -> Call:
+    """A table of published throughputs."""
+    from ampsim.calibration import read_table_file
+
+    place.write("model.py", bases.MODEL)
+    file = place.write("table.toml", _text_of(bases.CALIBRATION, place.random))
+    if place.random.random() < 0.8:
+        return Function("read_table_file", lambda: read_table_file(file), file)
+    return Command(["calibrate", "table", file, "--quiet", "--out", "made"])
+
+
 def recipe(place: Place) -> Call:
     """A recipe, or one of the files that it names."""
     random = place.random

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 
 from ampsim.metric import ACCURACY
+from ampsim.runs.run import Run, RunTable
 
 STEP_S = {"forward": 1.0e-6, "backward": 2.0e-6, "update": 0.5e-6}
 PRIORITY = {"update": 0, "backward": 1, "forward": 2}
@@ -197,10 +197,10 @@ def table_of(**changes: Any) -> pd.DataFrame:
     return pd.DataFrame(columns | changes)
 
 
-def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) -> SimpleNamespace:
+def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) -> RunTable:
     """A finished forecast with three repeats of three schedules."""
-    runs = [
-        SimpleNamespace(
+    runs = tuple(
+        Run(
             schedule=name,
             repeat=repeat,
             epochs=learning(name, repeat),
@@ -210,7 +210,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
         )
         for name in spans
         for repeat in range(3)
-    ]
+    )
     manifest = {
         "command": ["ampsim", "forecast", "rnn"],
         "seed": 0,
@@ -231,7 +231,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
         "cluster": "16 × tflops-1",
         "manifest": manifest,
     }
-    return SimpleNamespace(**(values | changes))
+    return RunTable(**(values | changes))
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ def make_staleness() -> Callable[[str], pd.DataFrame]:
 
 
 @pytest.fixture(scope="session")
-def make_forecast() -> Callable[..., SimpleNamespace]:
+def make_forecast() -> Callable[..., RunTable]:
     return forecast_of
 
 

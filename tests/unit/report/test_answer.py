@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -11,7 +11,7 @@ import typer
 
 from ampsim.cli.entry import app
 from ampsim.metric import ACCURACY
-from ampsim.report import markdown
+from ampsim.report import words as markdown
 from ampsim.report.page.answer import (
     _FLAGS,
     _OF_FORECAST,
@@ -21,6 +21,7 @@ from ampsim.report.page.answer import (
     next_steps,
     rates_words,
 )
+from ampsim.runs.run import RunTable
 
 ROWS = {
     "schedule": ["sequential", "amp"], "time_to_target_s": [2.0, 1.0], "best_accuracy": [0.9, 0.9],
@@ -31,9 +32,10 @@ ROWS = {
 def of(command, **columns) -> Any:
     manifest = {"command": command, "model": {"name": "rnn"}, "seed": 3}
     table = pd.DataFrame({**ROWS, **columns})
-    return SimpleNamespace(
-        table=table, target=0.9, metric=ACCURACY, manifest=manifest, trials=None, runs=()
-    )
+    return RunTable(
+        table=table, target=0.9, metric=ACCURACY, manifest=manifest, runs=(),
+        model="rnn", cluster="one", workers=1,
+    )  # fmt: skip
 
 
 def options_of(name: str) -> dict[str, bool]:
@@ -91,29 +93,31 @@ def test_a_report_has_three_commands():
 
 
 def test_rows_that_were_not_tuned_say_so():
-    told = "All rows have the learning rate of their model; none was tuned for them here."
+    told = "learning rates: the model's for all rows, none tuned"
     assert rates_words(of([])) == told
     rule = ["as given", "linear: 4 averaged gradients"]
     assert "scaling rule" in rates_words(of([], learning_rate_rule=rule))
-    tuned = of([])
-    tuned.trials = pd.DataFrame({"schedule": ["amp"] * 3, "learning_rate": [0.1, 0.2, 0.2]})
-    assert rates_words(tuned) == "Each row runs with the best of 2 learning rates that it tried."
+    trials = {"schedule": ["amp"] * 3 + ["pipeline"] * 3, "learning_rate": [0.1, 0.2, 0.2] * 2}
+    trials["is_chosen"] = [False, True, True] * 2
+    tuned = replace(of([]), trials=pd.DataFrame(trials))
+    assert rates_words(tuned) == "learning rates: the best of 3 trials for each row"
+    tuned.trials["is_chosen"] = [False, True, True] + [False] * 3
+    assert rates_words(tuned).endswith("of 3 trials for each row that was tuned")
+    tuned.trials["is_chosen"] = False
+    assert "no row was tuned, as no trial reached the target" in rates_words(tuned)
 
 
 def test_one_row_or_no_target_compares_nothing():
-    alone = of([])
-    alone.table = alone.table.head(1)
+    alone = replace(of([]), table=of([]).table.head(1))
     assert rates_words(alone) == ""
-    aimless = of([])
-    aimless.target = None
-    assert rates_words(aimless) == ""
+    assert rates_words(replace(of([]), target=None)) == ""
 
 
 def test_what_is_assumed_is_named_by_what_it_is_of():
     cost = {"of": "tflops-1", "what": "light steps", "kind": "assumed", "text": "free"}
     costs = [cost, {**cost, "what": "heavy steps", "kind": "formula"}, {**cost, "of": "links"}]
     assert assumed_words({"costs": costs}) == (
-        "Assumed, not measured: of tflops-1: light steps; of links: light steps."
+        "assumed, not measured: of tflops-1: light steps; of links: light steps"
     )
     assert assumed_words({}) == ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ampsim.report.compare_text import to_text, verdict
-from ampsim.study.compare import Comparison, Difference, Number, Parting, TableComparison
-from ampsim.study.run_dir import KeptRun
+from ampsim.runs.compare import Comparison, Difference, Number, Parting, TableComparison
+from ampsim.runs.folder import KeptRun
 
 
 def run(name, **manifest):

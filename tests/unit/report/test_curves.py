@@ -132,6 +132,16 @@ def test_validation_bars_are_hatched_and_the_legend_says_what_that_means(make_ta
     assert legend_texts(figure) == ["training", "validation"]
 
 
+def test_without_any_validation_there_is_one_bar_for_each_row_and_no_legend(make_table):
+    figure = throughput(make_table(valid_per_s=[None, float("nan"), None]))
+    (axes,) = figure.axes
+    bars = [patch.get_y() + patch.get_height() / 2 for patch in axes.patches]
+    assert bars == pytest.approx([0.0, 1.0, 2.0])
+    assert not any(text.get_text() == "–" for text in axes.texts)
+    assert not figure.legends
+    assert axes.get_xlabel().startswith("training ")
+
+
 def test_an_unknown_throughput_is_a_dash_and_never_zero(make_table):
     axes = throughput(make_table(valid_per_s=[None, float("nan"), 3.0e6])).axes[0]
     assert [text.get_text() for text in axes.texts][3:] == ["–", "–", "3.00 M/s"]

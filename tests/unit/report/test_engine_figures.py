@@ -25,12 +25,18 @@ def ran(operations: int = 3) -> Any:
 def test_a_chart_has_a_row_for_each_thread_at_work_and_arrows_between_rows():
     (axes,) = ampsim.figures.gantt(ran()).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == ["host: push", "worker 0: compute", "worker 0: copy out", "worker 1: compute"]
-    boxes = sum(len(each.get_paths()) for each in axes.collections)
-    assert boxes == 4 + 4  # pushes and operations
-    arrows = [patch for patch in axes.patches if type(patch).__name__ == "FancyArrowPatch"]
-    assert len(arrows) == 3
+    assert names == ["host: push", "worker 0: compute", "worker 0: copy-out", "worker 1: compute"]
+    counts: dict[str, int] = {}
+    for each in axes.collections:
+        label = str(each.get_label())
+        counts[label] = counts.get(label, 0) + len(each.get_paths())
+    assert counts == {
+        "idle": 4, "push": 4, "compute": 3, "copy-out": 1, "transfer": 3, "arrow heads": 3,
+    }  # fmt: skip
     assert {text.get_text() for text in axes.texts} == {"step 0", "step 1", "step 2", "copy"}
+    (legend,) = axes.figure.legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["compute", "copy-out", "push", "idle", "made ready by"]
 
 
 def test_a_drawing_of_queues_has_a_block_for_each_that_waits_or_runs():

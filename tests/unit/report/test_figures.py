@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import ampsim
+from ampsim import figures
 from ampsim.errors import OptionError
-from ampsim.report import figures
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from ampsim.errors import OutputError
 from ampsim.files import sha256_of
-from ampsim.report.page.forecast import write_forecast
+from ampsim.forecasting.page import write_forecast
 
 pytestmark = pytest.mark.slow  # each draws several figures
 
@@ -41,9 +42,10 @@ def test_the_folder_holds_table_page_figures_and_manifest(written):
 
 def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
     page = written[-3].read_text(encoding="utf-8")
-    first, verdict, setting = page.split("\n\n")[:3]
+    first, verdict, setting, _table, below = page.split("\n\n")[:5]
     assert first == "# Forecast: rnn on 16 × tflops-1"
-    assert verdict.startswith("**amp trains 4.1 times as fast as sequential")
+    assert verdict.startswith("**amp reaches 97 % in 410 ms")
+    assert "- learning rates: the model's for all rows, none tuned" in below.splitlines()
     assert setting == "3 workers, target 97 % validation accuracy, 3 repeats of each schedule."
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", page)
     assert shown == [path.name for path in written if path.suffix == ".png"]
@@ -70,11 +72,17 @@ def test_without_accuracy_and_spans_their_figures_are_left_out(
 ):
     table = make_table(epochs_to_target=None)
     forecast = make_forecast(figure_1, 3, target=None, table=table)
-    for run in forecast.runs:
-        run.utilisation_by_worker = run.utilisation_by_worker.assign(forward=float("nan"))
-        run.epochs = run.epochs.assign(accuracy=float("nan"))
-        run.spans = run.spans.iloc[:0]
-        run.staleness = run.staleness.iloc[:0]
+    runs = [
+        replace(
+            run,
+            utilisation_by_worker=run.utilisation_by_worker.assign(forward=float("nan")),
+            epochs=run.epochs.assign(accuracy=float("nan")),
+            spans=run.spans.iloc[:0],
+            staleness=run.staleness.iloc[:0],
+        )
+        for run in forecast.runs
+    ]
+    forecast = replace(forecast, runs=runs)
     names = {path.name for path in write_forecast(forecast, tmp_path)}
     tables = {"forecast.csv", "epochs.csv"}
     assert names == {*tables, "manifest.toml", "throughput.png", "forecast.md", "index.html"}
@@ -99,26 +107,27 @@ def test_an_interrupted_forecast_says_so(make_forecast, figure_1, tmp_path):
 def test_a_hostile_name_does_no_harm(make_forecast, make_table, figure_1, tmp_path, name):
     spans = {"sequential": figure_1["sequential"], "pipeline": figure_1["pipeline"]}
     forecast = make_forecast(spans, 3, model=name, cluster=name)
-    for run in forecast.runs:
-        run.schedule = {"sequential": "sequential", "pipeline": name}[run.schedule]
+    names = {"sequential": "sequential", "pipeline": name}
+    runs = [replace(run, schedule=names[run.schedule]) for run in forecast.runs]
     table = make_table(note=["", name, ""]).iloc[:2]
-    forecast.table = table.assign(schedule=["sequential", name])
+    table = table.assign(schedule=["sequential", name])
+    forecast = replace(forecast, runs=runs, table=table)
     folder = tmp_path / "out"
     written = write_forecast(forecast, folder)
     assert {path.parent for path in written} == {folder}
     assert set(tmp_path.iterdir()) == {folder}
     page = (folder / "forecast.md").read_text("utf-8")
-    assert "<" not in page
+    folds = re.compile(r"</?details>|</?summary>")
+    assert len(folds.findall(page)) == 4 and "<" not in folds.sub("", page)
     assert "http://e)" not in re.sub(r"\\\]\([^)]*\)", "", page)
     assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in written)
 
 
 def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1, tmp_path):
     forecast = make_forecast({"amp": figure_1["amp"], "pipeline": figure_1["pipeline"]}, 3)
-    for run in forecast.runs:
-        run.schedule = "amp"
+    runs = [replace(run, schedule="amp") for run in forecast.runs]
     table = make_table(schedule=["amp"] * 3, max_active_keys=[1, 4, 8])
-    forecast.table = table.iloc[:2]
+    forecast = replace(forecast, runs=runs, table=table.iloc[:2])
     names = [path.name for path in write_forecast(forecast, tmp_path)]
     assert [name for name in names if name.startswith("gantt-")] == [
         "gantt-amp-1-in-flight.png",

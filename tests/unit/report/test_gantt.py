@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,11 @@ from matplotlib.patches import PathPatch
 from matplotlib.transforms import Bbox
 
 from ampsim.errors import OptionError
-from ampsim.report.forecast import known_until_s
+from ampsim.report.frames import known_until_s
 from ampsim.report.gantt import chart as charts
 from ampsim.report.gantt.boxes import choose_window
 from ampsim.report.style import DIRECTIONS
+from ampsim.runs.run import Run
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 gantt: Any = charts.gantt
@@ -278,9 +278,9 @@ def test_a_window_of_more_instances_than_there_are_holds_them_all(figure_1):
 
 def test_a_window_ends_where_the_spans_of_a_schedule_are_no_longer_known(figure_1):
     runs: list[Any] = [
-        SimpleNamespace(spans=figure_1["amp"], messages=len(figure_1["amp"]) + 1),
-        SimpleNamespace(spans=figure_1["sequential"], messages=len(figure_1["sequential"])),
-        SimpleNamespace(spans=figure_1["sequential"]),
+        Run(spans=figure_1["amp"], messages=len(figure_1["amp"]) + 1),
+        Run(spans=figure_1["sequential"], messages=len(figure_1["sequential"])),
+        Run(spans=figure_1["sequential"]),
     ]
     known_s = figure_1["amp"]["end_s"].max()
     assert known_until_s(runs) == known_s

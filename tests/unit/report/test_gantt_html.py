@@ -13,8 +13,7 @@ import pytest
 
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.gantt import view as chart_view
-from ampsim.report.gantt.page import write_gantt_page
-from ampsim.report.gantt.view import gantt_view
+from ampsim.report.gantt.view import gantt_view, write_gantt_page
 from ampsim.report.words import plain
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>"]

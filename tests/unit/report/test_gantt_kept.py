@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from ampsim.model_parallel import SCHEDULES
+from ampsim.report.frames import KeptPart, kept_of
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.gantt.view import gantt_view
-from ampsim.report.kept import Kept, kept_of
+from ampsim.runs.run import Run
 
 
 def test_what_was_not_kept_is_hatched_and_neither_busy_nor_idle(figure_1):
     spans = figure_1["amp"]
     until_s = float(spans["end_s"].max())
-    kept = Kept(until_s, 4 * until_s, len(spans), 4 * len(spans))
+    kept = KeptPart(until_s, 4 * until_s, len(spans), 4 * len(spans))
     axes = gantt(spans, workers=3, window_s=(0.0, 2 * until_s), kept=kept).axes[0]
     hatched = next(each for each in axes.collections if each.get_label() == "not kept")
     outlines = [np.asarray(path.vertices) for path in hatched.get_paths()]
@@ -29,7 +28,7 @@ def test_what_was_not_kept_is_hatched_and_neither_busy_nor_idle(figure_1):
 
 def test_the_page_says_how_much_was_kept_and_where_the_rest_would_be(figure_1):
     ends_s = {name: float(spans["end_s"].max()) for name, spans in figure_1.items()}
-    kept = {"amp": Kept(ends_s["amp"], 9.0, len(figure_1["amp"]), 10**6)}
+    kept = {"amp": KeptPart(ends_s["amp"], 9.0, len(figure_1["amp"]), 10**6)}
     view = gantt_view(figure_1, workers=3, kept=kept)
     gaps = {one["name"]: one["gap"] for one in view.data["schedules"]}
     assert gaps["amp"] == pytest.approx([ends_s["amp"], max(ends_s.values())])
@@ -42,9 +41,7 @@ def test_the_page_says_how_much_was_kept_and_where_the_rest_would_be(figure_1):
 def test_what_was_not_kept_is_hatched_under_every_schedule(schedule, result_of):
     result = result_of(schedule)
     spans = result.spans[: len(result.spans) // 3]
-    kept = kept_of(
-        SimpleNamespace(spans=spans, messages=len(result.spans), makespan_s=result.makespan_s)
-    )
+    kept = kept_of(Run(spans=spans, messages=len(result.spans), makespan_s=result.makespan_s))
     assert kept is not None and kept.gap_s((0.0, result.makespan_s)) is not None
     until_s, end_s = float(spans["end_s"].max()), result.makespan_s
     axes = gantt(spans, workers=4, window_s=(0.0, end_s), kept=kept).axes[0]

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 
 from ampsim.errors import OptionError
-from ampsim.report.gantt import arrows as chart_arrows
+from ampsim.report.gantt import boxes as chart_arrows
 from ampsim.report.gantt import chart as charts
 from ampsim.report.gantt.window import chosen_window, parse_window
 from ampsim.report.saving import save
@@ -155,7 +155,7 @@ def test_a_worker_that_only_passes_messages_on_keeps_a_row_where_they_are_drawn(
 def test_each_schedule_of_a_comparison_has_its_own_transfers(figure_1):
     transfers = sent(("linear-0", "linear-2", 8, 1e-6, 2e-6))
     drawn = {
-        "sequential": charts.Schedule(figure_1["sequential"], [transfers]),
+        "sequential": charts.ChartRun(figure_1["sequential"], [transfers]),
         "amp": figure_1["amp"],
     }
     figure = gantt_comparison(drawn, workers=3, devices=DEVICES)

@@ -11,8 +11,7 @@ import pytest
 from matplotlib.patches import FancyArrowPatch
 
 from ampsim.report.graph import picture as graph_picture
-from ampsim.report.graph.dot import dot
-from ampsim.report.graph.families import FAMILIES, family_of
+from ampsim.report.graph.dot import FAMILIES, dot, family_of
 from ampsim.report.graph.layout import back_edges, layered
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from ampsim.metric import ACCURACY
-from ampsim.report.page.answer import LOOKS, next_steps
-from ampsim.report.page.left_open import left_open, rows_at_first_look
+from ampsim.report.page.answer import LOOKS, beside_answer, next_steps, rows_at_first_look
+from ampsim.runs.run import Run, RunTable
 
 EARLY, LATE = [0.95, 0.96], [0.5, 0.95]
 
@@ -25,7 +24,7 @@ def run(schedule: str, repeat: int, scores: list[float], within: list[float] | N
 
     epochs = table(scores, "epoch")
     looks = pd.DataFrame() if within is None else table(within, "epochs")
-    return SimpleNamespace(schedule=schedule, repeat=repeat, epochs=epochs, validations=looks)
+    return Run(schedule=schedule, repeat=repeat, epochs=epochs, validations=looks)
 
 
 def made(runs: list[Any], trials: Any = None, target: float | None = 0.9) -> Any:
@@ -34,8 +33,16 @@ def made(runs: list[Any], trials: Any = None, target: float | None = 0.9) -> Any
         {"schedule": names, "time_to_target_s": [1.0] * len(names), "repeats": [2] * len(names)}
     )
     manifest = {"command": ["ampsim", "forecast", "mlp"], "model": {"name": "mlp"}}
-    return SimpleNamespace(
-        table=table, target=target, metric=ACCURACY, runs=runs, trials=trials, manifest=manifest
+    return RunTable(
+        table=table,
+        target=target,
+        metric=ACCURACY,
+        runs=tuple(runs),
+        trials=pd.DataFrame() if trials is None else trials,
+        model="mlp",
+        cluster="one",
+        workers=1,
+        manifest=manifest,
     )
 
 
@@ -44,18 +51,17 @@ def test_rows_that_had_arrived_when_they_were_first_looked_at_are_named():
             run("pipeline", 2, LATE)]  # fmt: skip
     found = made(runs)
     assert rows_at_first_look(found) == ["amp"]
-    assert left_open(found).startswith(
-        "amp was there at the first validation, and may have been there sooner: "
-    )
+    said = "amp was there at the first validation: --validate-every tells if sooner"
+    assert said in beside_answer(found)
     surer = shlex.split(next_steps(found)[0])
     assert surer[surer.index("--validate-every") + 1] == str(3000 // LOOKS)
 
 
 def test_a_look_within_the_first_epoch_is_the_first():
     runs = [run("amp", 1, EARLY, within=[0.5, 0.95, 0.96]), run("amp", 2, EARLY, within=[0.91])]
-    assert left_open(made([*runs, run("amp", 3, EARLY, within=[0.2, 0.95])])) == ""
-    assert left_open(made([run("amp", 1, LATE)])) == ""
-    assert left_open(made([run("amp", 1, EARLY)], target=None)) == ""
+    assert beside_answer(made([*runs, run("amp", 3, EARLY, within=[0.2, 0.95])])) == []
+    assert beside_answer(made([run("amp", 1, LATE)])) == []
+    assert beside_answer(made([run("amp", 1, EARLY)], target=None)) == []
     assert "--validate-every" not in next_steps(made([run("amp", 1, LATE)]))[0]
 
 
@@ -83,5 +89,5 @@ def trials(chosen: dict[str, float]) -> pd.DataFrame:
     ],
 )
 def test_rates_at_an_end_of_those_tried_are_named(chosen, said):
-    behind = ": rates beyond may be better." if said else ""
-    assert left_open(made([run("amp", 1, LATE)], trials(chosen))) == f"{said}{behind}"
+    wanted = [f"{said}: others may be better"] if said else []
+    assert beside_answer(made([run("amp", 1, LATE)], trials(chosen))) == wanted

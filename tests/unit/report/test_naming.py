@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ampsim.report.naming import slug, slugs
+from ampsim.report.words import slug, slugs
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from matplotlib.text import Text
 
 from ampsim.report.plot import bounds as bounds_figure
 from ampsim.report.plot import plane as plane_figure
-from ampsim.report.plot import throughput_over_mak as lines_figure
+from ampsim.report.plot import throughput as lines_figure
 from ampsim.report.plot import utilisation as utilisation_figure
 from ampsim.report.plot.plane import has_points, iso_times
-from ampsim.report.plot.series import series
 from ampsim.report.style import DIRECTIONS
+from ampsim.report.table import series
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 plane: Any = plane_figure.plane

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from ampsim.report.contest import contest
-from ampsim.report.contest_verdict import contest_verdict
+from ampsim.report.contest import contest, contest_verdict
 from ampsim.report.plot.heat_map import heat_map, sign_of, winner_edges
+from ampsim.runs.ranking import rank
 
 Plain: Any = SimpleNamespace
 S, L = 1e-6, 8e-6
@@ -45,23 +46,36 @@ def cells_and_table(times=TIMES):
 def made(ran_flop_per_s=None, **fields) -> Any:
     keys = {"across": "latency_s", "down": "workers", "panels": None, "flop_per_s": None}
     cells, table = cells_and_table()
-    return contest(table, cells, Plain(ours=["amp"], **{**keys, **fields}), ran_flop_per_s)
+    keyed = Plain(ours=["amp"], **{**keys, **fields})
+    return contest(table, cells, keyed, ran_flop_per_s, times_of(table))
+
+
+def times_of(table, seeds=6):
+    """Times by seed: from the low end to the high one, of pipelines the other way round."""
+    found = []
+    for place, row in enumerate(table.to_dict("records")):
+        ends = [row[f"time_to_target{end}_s"] for end in ("_low", "", "_high")]
+        low, middle, high = (math.inf if one is None or math.isnan(one) else one for one in ends)
+        spread = [low, middle, high] if seeds == 3 else [low, low, middle, middle, high, high]
+        found.append(dict(enumerate(spread[:: -1 if place % 3 else 1])))
+    return found
 
 
 def test_the_best_of_each_side_is_taken_and_compared():
     found = made()
     assert (found.across, found.down) == (("latency_s", [S, L]), ("workers", [2, 4]))
-    ((first, second), (third, fourth)) = found.bouts[0]
+    ((first, second), (third, fourth)) = found.points[0]
     assert [one.winner.label for one in (first, second, third, fourth)] == [
         "pipeline", "amp", "amp", "amp",
     ]  # fmt: skip
     assert [one.ratio for one in (first, second, third, fourth)] == [0.5, 1.25, 2.0, math.inf]
     assert third.others.label == "gpipe"
-    assert [one.is_tie for one in (first, second, third, fourth)] == [False, True, False, False]
+    answers = [one.answer for one in (first, second, third, fourth)]
+    assert answers == ["first", "too few seeds", "first", "first"]
 
 
 def test_the_line_leads_between_those_who_are_first():
-    signs = [[sign_of(one) for one in line] for line in made().bouts[0]]
+    signs = [[sign_of(one) for one in line] for line in made().points[0]]
     assert signs == [[-1, 1], [1, 1]]
     assert winner_edges(signs) == [((1.0, 0.0), (1.0, 1.0)), ((0.0, 1.0), (1.0, 1.0))]
     assert winner_edges([[1, 0, -1], [0, -1, -1]]) == []
@@ -77,46 +91,58 @@ def test_the_line_is_drawn_where_it_leads():
     assert drawn == [((1.0, 0.0), (1.0, 1.0)), ((0.0, 1.0), (1.0, 1.0))]
     said = [text.get_text() for text in axes.texts]
     assert said == [
-        "pipeline\n2.00×\n2.00 s", "amp\n1.25×, a tie\n4.00 s", "amp\n2.00×\n1.00 s",
+        "pipeline\n2.00×\n2.00 s", "amp\n1.25×, open\n4.00 s", "amp\n2.00×\n1.00 s",
         "amp\nalone\n1.00 s",
     ]  # fmt: skip
 
 
-def test_the_verdict_counts_clear_wins_and_ties():
+def test_the_verdict_counts_the_three_answers():
     assert contest_verdict(made()) == (
-        "Of 4 points, amp is first at 2, the best of the others at 1, and at 1 the repeats leave "
-        "it open (in the median ours are first at 1 of these). amp is at most 2 times as soon as "
-        "gpipe (1.00 s against 2.00 s, at 4 workers, "
-        "1.00 µs). pipeline is at most 2 times as soon as amp (2.00 s against 4.00 s, at 2 "
-        "workers, 1.00 µs)."
+        "Of 4 points, amp is first at 2, the best of the others at 1, and at 1 there are too few "
+        "seeds (up to 62 would do; in the median amp is ahead at 1 of these). At most amp is 2 "
+        "times as soon as gpipe (1.00 s against 2.00 s, at 4 workers, 1.00 µs), and pipeline is 2 "
+        "times as soon as amp (2.00 s against 4.00 s, at 2 workers, 1.00 µs)."
     )
 
 
-def test_single_runs_call_nobody_first():
-    alone = {
-        place: tuple((middle, None, None) for middle, _low, _high in three)
-        for place, three in TIMES.items()
-    }
-    cells, table = cells_and_table(alone)
+def test_few_seeds_call_nobody_first():
+    """A single run, and three that agree, say who is ahead and how many seeds would tell."""
+    cells, table = cells_and_table()
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found: Any = contest(table, cells, keys, None)
-    assert all(one.is_tie for line in found.bouts[0] for one in line if one.others is not None)
-    assert contest_verdict(found).startswith(
-        "One run of each calls nothing. In it, of 4 points amp is ahead at 3, and the best of the "
-        "others at 1. amp is at most 2 times as soon as gpipe"
-    )
-    said = [text.get_text() for text in heat_map(found).axes[0].texts]
-    assert said[0] == "pipeline\n2.00×, one run\n2.00 s"
+    for seeds in (1, 3):
+        times = [{0: one[1]} if seeds == 1 else one for one in times_of(table, 3)]
+        found: Any = contest(table, cells, keys, None, times)
+        assert {point.answer for _place, point in found.compared} == {"too few seeds"}
+        assert contest_verdict(found).startswith(
+            "Of 4 points, amp is first at 0, the best of the others at 0, and at 4 there are too "
+            "few seeds (up to 5 would do; in the median amp is ahead at 3 of these). In the "
+            "median, at most amp is 2 times as soon as gpipe"
+        )
+        said = [text.get_text() for text in heat_map(found).axes[0].texts]
+        assert said[0] == "pipeline\n2.00×, open\n2.00 s"
+
+
+def test_a_grid_and_a_table_give_one_answer():
+    """The map's answer is that of the ranking of the two rows it compares."""
+    cells, table = cells_and_table()
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
+    times = times_of(table)
+    found: Any = contest(table, cells, keys, None, times)
+    for place, point in enumerate(point for _place, point in found.compared):
+        amp, *pipelines = times[3 * place : 3 * place + 3]
+        best = min(pipelines, key=lambda one: median(one.values()))
+        told = rank([amp, best])
+        assert told is not None and point.answer == told.answer
 
 
 def test_other_flop_rates_follow_from_the_latency_that_is_as_many_flop():
     found = made(1e12, down="flop_per_s", panels="workers", flop_per_s=[1e12, 8e12])
     assert found.across == ("latency_s", [S])
     assert found.down == ("flop_per_s", [8e12, 1e12])
-    ((fast,), (plain,)) = found.bouts[found.panels[1].index(2)]
-    assert (plain.ours.value, plain.others.value) == (4.0, 2.0)
-    assert (fast.ours.value, fast.others.value) == (0.5, 0.625)
-    assert fast.is_tie
+    ((fast,), (plain,)) = found.points[found.panels[1].index(2)]
+    assert (plain.group.value, plain.others.value) == (4.0, 2.0)
+    assert (fast.group.value, fast.others.value) == (0.5, 0.625)
+    assert fast.answer == "too few seeds"
 
 
 def test_throughputs_are_compared_where_nothing_was_learned():
@@ -124,11 +150,12 @@ def test_throughputs_are_compared_where_nothing_was_learned():
     table = table.assign(time_to_target_s=math.nan)
     table["train_per_s"] = [100.0, 50.0, 80.0, 100.0, 97.0, 60.0] + [100.0, 90.0, 400.0] * 2
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found: Any = contest(table, cells, keys, None)
-    assert [one.ratio for line in found.bouts[0] for one in line] == pytest.approx(
+    found: Any = contest(table, cells, keys, None, times_of(table))
+    assert [one.ratio for line in found.points[0] for one in line] == pytest.approx(
         [1.25, 100 / 97, 0.25, 0.25]
     )
-    assert [one.is_tie for line in found.bouts[0] for one in line] == [False, True, False, False]
+    answers = [one.answer for line in found.points[0] for one in line]
+    assert answers == ["first", "tie", "first", "first"]
 
 
 def test_a_point_that_nobody_reached_is_said_so():
@@ -136,7 +163,7 @@ def test_a_point_that_nobody_reached_is_said_so():
     times = {**nobody, (2, S): TIMES[2, S]}
     cells, table = cells_and_table(times)
     keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found: Any = contest(table, cells, keys, None)
-    assert [sign_of(one) for line in found.bouts[0] for one in line] == [-1, 0, 0, 0]
-    assert "; at 3 nobody reached the target." in contest_verdict(found)
+    found: Any = contest(table, cells, keys, None, times_of(table))
+    assert [sign_of(one) for line in found.points[0] for one in line] == [-1, 0, 0, 0]
+    assert ", nobody reached the target at 3." in contest_verdict(found)
     assert [text.get_text() for text in heat_map(found).axes[0].texts][1:] == ["not reached"] * 3

@@ -44,10 +44,10 @@ def test_cells_have_the_value_and_the_ratio_to_the_first_point(costs):
     ]
 
 
-def test_the_verdict_names_who_loses_most_and_least(costs):
+def test_the_verdict_names_the_smallest_and_the_largest_ratio_of_each_measure(costs):
     assert costs_verdict(costs) == (
-        "With one-slow, training throughput is 0.50 (pipeline) to 0.75 times (amp) as before. "
-        "With one-slow, time to the target of amp is 1.50 times as before."
+        "Training throughput is 0.50 times (pipeline, one-slow) to 0.75 times (amp, one-slow) that "
+        "of usual. Time to the target is 1.50 times (amp, one-slow) that of usual."
     )
 
 

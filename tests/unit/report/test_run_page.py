@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import tomllib
 
 import pytest
 
@@ -20,7 +21,8 @@ from ampsim.report.page.run import (
     write_run_folder,
     write_run_page,
 )
-from ampsim.study.run_to_keep import Outcome, RunOptions, run_to_keep
+from ampsim.runs.folder import Outcome, run_to_keep
+from ampsim.study.simulation import RunOptions
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -72,14 +74,14 @@ def test_both_pages_tell_verdict_table_epochs_bound_assumptions_and_origin(finis
 def test_what_bounds_it_is_told(finished):
     bound_by = finished.result.bounds.bound_by
     assert bound_by == "worker 0"  # the first of three alike
-    assert "| stage-1 (" in page(view_of(finished), [])
-    assert "amp: bound by the device of stage-1, which is busy " in index(view_of(finished), [])
+    assert "- amp: bound by stage-1 (" in page(view_of(finished), [])
+    assert "amp: bound by stage-1 (" in index(view_of(finished), [])
 
 
 def test_with_a_target_the_time_to_it_is_told(kept):
     outcome = kept(epochs=9, target=0.01)
     view = view_of(outcome, 0.01)
-    assert len(view.run.epochs) < 9
+    assert len(view.runs[0].epochs) < 9
     assert "and reaches 1 % in " in verdict_of(view)
     assert "time to target" in page(view, [])
 
@@ -95,12 +97,16 @@ def test_a_line_for_each_epoch_and_of_many_the_last(finished, kept):
 
 
 def test_without_numbers_there_is_no_convergence_and_an_older_figure_goes(finished, kept, tmp_path):
-    write_run_folder(finished, tmp_path)
+    write_run_folder(lambda _on_rows: finished, tmp_path)
     assert (tmp_path / "convergence.png").is_file()
     (tmp_path / "mine.png").write_bytes(b"mine")
-    written = {path.name for path in write_run_folder(kept(mode="sleep"), tmp_path)}
-    assert "convergence.png" not in written
-    assert {path.name for path in tmp_path.iterdir()} == {*written, "mine.png"}
+    write_run_folder(lambda _on_rows: kept(mode="sleep"), tmp_path)
+    assert not (tmp_path / "convergence.png").exists()
+    assert (tmp_path / "mine.png").read_bytes() == b"mine"
+    manifest = tomllib.loads((tmp_path / "manifest.toml").read_text("utf-8"))
+    tables = {f"{name}.parquet" for name in manifest["files"]}
+    known = {*tables, *manifest["pages"], "manifest.toml", "mine.png"}
+    assert {path.name for path in tmp_path.iterdir()} == known
 
 
 def test_a_run_that_was_interrupted_at_once_has_pages_too(finished, tmp_path):
@@ -122,11 +128,11 @@ def test_a_run_that_failed_says_why(finished):
 
 
 def test_a_page_shows_the_leading_steps_only(finished, monkeypatch):
-    monkeypatch.setattr(run_page, "SPANS_SHOWN", 50)
+    monkeypatch.setattr(run_page, "ROWS_KEPT", 50)
     assert len(finished.result.spans) > 50
     view = view_of(finished)
-    assert len(view.run.spans) == 50
-    assert math.isclose(view.run.outline.makespan_s, finished.result.makespan_s)
+    assert len(view.runs[0].spans) == 50
+    assert math.isclose(view.runs[0].makespan_s, finished.result.makespan_s)
     assert "(50 of " in index(view, [])
 
 

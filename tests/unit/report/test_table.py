@@ -8,15 +8,36 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from ampsim.report.table import to_csv, to_markdown, to_rich
+from ampsim.cli import completion
+from ampsim.errors import UnknownNameError
+from ampsim.report.columns import COLUMNS
+from ampsim.report.table import (
+    ANSWER,
+    answer_cells,
+    answer_titles,
+    column_cells,
+    columns_folded,
+    columns_to_rich,
+    notes,
+    require_columns,
+    to_csv,
+    to_markdown,
+    to_rich,
+)
 
 NASTY = ["<script>alert(1)</script>", "a|b", "[bold]x[/bold]", "*b* `c` ![i](u) \\|\n# head"]
 
 
-def shown(table, width):
+def drawn(tables, width):
     written = io.StringIO()
-    Console(width=width, file=written, color_system=None).print(to_rich(table, width=width))
+    console = Console(width=width, file=written, color_system=None)
+    for table in tables:
+        console.print(table)
     return written.getvalue()
+
+
+def shown(table, width):
+    return drawn([to_rich(table, width=width)], width)
 
 
 def cells(markdown):
@@ -27,51 +48,80 @@ def cells(markdown):
     ]
 
 
-def test_markdown_shows_every_result_with_its_unit(make_table):
-    heading, rule, *rows = cells(to_markdown(make_table()))
+def with_ranks(table, **columns):
+    """The table with what comparing its rows says."""
+    ranked = {
+        "standing": ["behind", "too few seeds", "first"], "speed_up": [1.0, 1.58, 3.39],
+        "items": ["lists"] * 3, "time_to_target_coverage": [0.75] * 3,
+    }  # fmt: skip
+    return table.assign(**{**ranked, **columns})
+
+
+def test_the_answer_has_seven_columns_each_with_its_unit(make_table):
+    heading, rule, *rows = cells(to_markdown(with_ranks(make_table())))
     assert len({len(row) for row in (heading, rule, *rows)}) == 1
-    amp = dict(zip(heading, rows[2], strict=True))
-    assert amp == {
+    assert dict(zip(heading, rows[2], strict=True)) == {
         "schedule": "amp",
         "in flight": "8",
-        "training": "2.08 M/s",
-        "ratio": "4.1×",
-        "validation": "5.90 M/s",
-        "busy": "43.0 %",
-        "staleness mean": "2.3",
-        "staleness max": "8",
+        "training lists/s": "2.08 M",
         "epochs": "8",
-        "time to target": "410 ms",
-        "interval": "\\[380 ms, 510 ms\\]",
-        "by formula": "420 ms",
-        "reached": "3 of 3",
+        "time to target \\[75 %\\]": "410 ms \\[380, 510\\]",
+        "speed-up": "3.4×",
+        "first or tie": "first",
     }
+    assert rows[1][-1] == "open"
 
 
 def test_unknown_is_a_dash_and_never_zero(make_table):
     nothing = [None, float("nan"), pd.NA]
     table = make_table(
         time_to_target_s=nothing, epochs_to_target=nothing, utilisation=nothing,
-        time_to_target_low_s=nothing, time_to_target_high_s=nothing,
+        time_to_target_low_s=nothing, time_to_target_high_s=nothing, best_accuracy=nothing,
+        best_error=[None, None, 4.0], staleness_mean=nothing,
     )  # fmt: skip
-    heading, _, *rows = cells(to_markdown(table))
-    for row in rows:
-        named = dict(zip(heading, row, strict=True))
-        for column in ("time to target", "epochs", "busy", "interval"):
-            assert named[column] == "–"
+    heading, *rows = answer_cells(table)
+    assert [row[heading.index("epochs")] for row in rows] == ["–"] * 3
+    assert [row[heading.index("time to target")] for row in rows] == ["–", "–", "best 4"]
+    names = ["utilisation", "staleness_mean", "seeds_needed", "is_tied_with_best"]
+    assert all(line[1:] == ["–"] * 3 for line in column_cells(table, names)[1:])
 
 
-def test_an_interval_without_an_upper_end_says_so(make_table):
-    table = make_table(time_to_target_high_s=[None, float("inf"), 0.51])
-    heading, _, *rows = cells(to_markdown(table))
-    column = heading.index("interval")
-    assert rows[0][column] == "\\[1.39 s, –\\]"
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((1.39, None), "1.39 s [1.39, –]"),
+        ((float("nan"), None), "1.39 s"),
+        ((0.5, 1000.0), "1.39 s [0.5, 1000]"),
+        ((1e-6, 1e5), "1.39 s [1.00 µs, 27.8 h]"),
+    ],
+)
+def test_an_interval_has_the_unit_of_its_median(make_table, ends, said):
+    table = make_table(
+        time_to_target_low_s=[ends[0], 1.0, 1.0], time_to_target_high_s=[ends[1], 1.0, 1.0]
+    )
+    heading, first, *_rows = answer_cells(table)
+    assert first[heading.index("time to target")] == said
 
 
-def test_columns_that_say_nothing_new_are_left_out(make_table):
-    assert "update interval" not in to_markdown(make_table(min_update_interval=[None, None, 1]))
-    assert "update interval" in to_markdown(make_table(min_update_interval=[1, 1, 4]))
-    assert "best accuracy" in to_markdown(make_table(time_to_target_s=[1.0, None, 1.0]))
+def test_a_row_that_missed_the_target_shows_its_best(make_table):
+    missed = make_table(time_to_target_s=[1.39, None, 0.41])
+    assert answer_cells(missed)[2][4] == "best 97.2 %"
+    wrong = make_table(
+        time_to_target_s=[1.0, None, 1.0], best_accuracy=[None] * 3, best_error=[4.4, 5.123, 4.5]
+    )
+    assert answer_cells(wrong)[2][4] == "best 5.12"
+
+
+def test_what_sets_a_row_apart_stands_in_its_name(make_table):
+    names = ["amp", "amp", "pipeline"]
+    for column, said in (
+        ("min_update_interval", "update interval 4"), ("replicas", "4 replicas"),
+        ("workers", "4 workers"),
+    ):  # fmt: skip
+        table = make_table(schedule=names, **{column: [1, 4, 4]})
+        assert [line[0] for line in answer_cells(table)[2:]] == [f"amp, {said}", "pipeline"]
+    flights = make_table(schedule=names, max_active_keys=[4, 8, 8])
+    assert [line[:2] for line in answer_cells(flights)[1:3]] == [["amp", "4"], ["amp", "8"]]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -87,8 +137,11 @@ def test_a_name_in_markdown_is_only_a_name(make_table, name):
 
 @pytest.mark.parametrize("name", NASTY)
 def test_a_name_on_the_terminal_is_only_a_name(make_table, name):
-    text = shown(make_table(schedule=["sequential", "x", "amp"], note=["", "", name]), 120)
-    assert f"amp: {' '.join(name.split())}" in text
+    table = make_table(schedule=["sequential", "x", "amp"], note=["", "", name])
+    assert f"amp: {' '.join(name.split())}" in notes(table)
+    table = make_table(schedule=["sequential", "[b]x[/b]", "amp"], note=["", "", "[b]y[/b]"])
+    assert "[b]x[/b]" in shown(table, 80)
+    assert "[b]y[/b]" in drawn(columns_to_rich(table, ["note"], width=80), 80)
 
 
 def test_escape_sequences_do_not_reach_the_terminal(make_table):
@@ -99,38 +152,91 @@ def test_escape_sequences_do_not_reach_the_terminal(make_table):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 200])
 def test_the_terminal_table_keeps_within_its_width(make_table, width):
-    lines = shown(make_table(), width).splitlines()
-    assert max(map(len, lines)) <= max(width, 44)
-    assert "2.08 M/s" in "".join(lines)
+    lines = shown(with_ranks(make_table()), width).splitlines()
+    assert max(map(len, lines)) <= max(width, 46)
+    assert "2.08 M" in "".join(lines)
 
 
-def test_80_columns_hold_both_times_to_the_target(make_table):
-    text = shown(make_table(), 80)
-    for part in ("amp", "4.1×", "2.3", "410 ms", "420 ms", "formula"):
-        assert part in text
-    assert "…" not in text
+def labels_of_all_methods():
+    """Every schedule and solver, by its name on the command line, plain and with its options."""
+    inner = ["", ", 2 ranks of 4, in groups of random, compression 0.01"]
+    return [f"{name}{more}" for name in completion.SCHEDULES for more in inner]
 
 
-@pytest.mark.parametrize("best", [{}, {"best_accuracy": [0.97, 0.9, 0.98]}])
-def test_80_columns_show_mean_staleness_and_name_what_they_leave_out(make_table, best):
-    missed = [1.4, None, 0.41] if best else [1.4, 0.9, 0.41]
-    lines = shown(make_table(time_to_target_s=missed, **best), 80).splitlines()
-    headings, amp = "".join(lines[:3]), next(line for line in lines if line.startswith(" amp"))
-    assert "mean" in headings and "2.3" in amp.split()
-    (said,) = [line for line in lines if line.startswith("no room for: ")]
-    names = said.removeprefix("no room for: ").split(", ")
-    assert "validation" in [name.strip() for name in names]
-    assert "staleness max" in names and "staleness mean" not in names
+LONG = {
+    "train_per_s": [123_456_789.0] * 3, "time_to_target_s": [11_999.0, 0.000_999, None],
+    "time_to_target_low_s": [11_000.0, 0.000_123, 1.0],
+    "time_to_target_high_s": [12_345.0, 0.002_345, None],
+    "epochs_to_target": [123.5, 10.25, None], "max_active_keys": [1024, 512, 16],
+}  # fmt: skip
 
 
-def test_where_all_columns_fit_none_is_said_to_be_left_out(make_table):
-    assert "no room for" not in shown(make_table(), 200)
+@pytest.mark.parametrize("items", ["lists", "molecules of QM9 and more"])
+@pytest.mark.parametrize("label", labels_of_all_methods())
+def test_the_answer_of_every_method_fits_80_characters_and_7_columns(make_table, label, items):
+    table = make_table(
+        schedule=["sequential", label, label], min_update_interval=[1, 4, 16], **LONG
+    )
+    table = with_ranks(
+        table, standing=["tie", "not compared", "not reached"], items=[items] * 3,
+        speed_up=[1.0, 0.0123, 123.0],
+    )  # fmt: skip
+    lines = shown(table, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(answer_cells(table)[0]) == len(answer_titles(table)) == 7
+    assert "unranked" in "".join(lines)
+    assert max(map(len, notes(table.assign(**BOUNDS)))) <= 80
 
 
-def test_a_wide_terminal_shows_the_interval_and_validation(make_table):
-    text = shown(make_table(), 200)
-    assert "[380 ms, 510 ms]" in text
-    assert "5.90 M/s" in text
+def test_without_times_the_ratio_is_that_of_throughput(make_table):
+    blind = make_table(best_accuracy=[None] * 3, time_to_target_s=[None] * 3)
+    headings, *_rows, amp = answer_cells(blind)
+    assert headings == ["schedule", "in flight", "training", "ratio"]
+    assert amp == ["amp", "8", "2.08 M/s", "4.1×"]
+    assert answer_cells(with_ranks(make_table()), has_target=False)[0] == [
+        "schedule", "in flight", "training lists/s"
+    ]  # fmt: skip
+
+
+def test_every_column_of_the_answer_is_one_of_the_table():
+    assert {column.name for column in ANSWER} <= set(COLUMNS)
+
+
+def test_all_columns_are_those_of_the_csv(make_table):
+    table = with_ranks(make_table())
+    names = require_columns("all")
+    assert names is not None
+    said = drawn(columns_to_rich(table, names, width=80), 80)
+    assert max(map(len, said.splitlines())) <= 80
+    for name in to_csv(table).splitlines()[0].split(","):
+        assert name in names
+        assert name == "schedule" or f"\n{name} " in said
+    upright = drawn(columns_to_rich(table, ["utilisation", "peak_bytes"], width=80), 80)
+    assert ["amp", "43.0", "%", "–"] in [line.split() for line in upright.splitlines()]
+
+
+def test_a_fold_has_what_is_known_and_what_it_is(make_table):
+    table = make_table()
+    headings, *lines = columns_folded(table)
+    assert headings == ["column", "sequential", "pipeline", "amp", "what it is"]
+    assert {line[0] for line in lines} == set(table.columns) - {
+        "schedule", "best_error", "bound_by", "note", "worker_share", "path_share", "link_share",
+        "admission_share",
+    }  # fmt: skip
+    assert all(line[-1] for line in lines)
+
+
+@pytest.mark.parametrize("names", ["utilizaton", "utilisation,", "makespan", "utilisation,x"])
+def test_a_column_that_is_not_there_is_refused_by_its_name(names):
+    with pytest.raises(UnknownNameError, match="no column named"):
+        require_columns(names)
+    assert require_columns(None) is None
+    assert require_columns("utilisation, makespan_s") == ["utilisation", "makespan_s"]
+
+
+def test_a_shell_offers_the_columns():
+    assert completion.columns("makes") == ["makespan_s"]
+    assert completion.columns("schedule,al") == ["schedule,all"]
 
 
 def test_csv_keeps_every_column_and_digit(make_table):
@@ -155,41 +261,27 @@ BOUNDS = {
 }
 
 
-def test_markdown_says_what_bounds_each_row_and_by_how_much(make_table):
-    heading, _, *rows = cells(to_markdown(make_table(**BOUNDS)))
-    assert heading[-1] == "bound by"
-    assert [row[-1].replace("\\", "") for row in rows] == [
-        "critical path (100 %)", "link host to 3 (87.5 %)", "admission limit (50.0 %)",
-    ]  # fmt: skip
-
-
-def test_the_terminal_says_it_in_sentences_below_the_table(make_table):
-    below = shown(make_table(**BOUNDS), 200).splitlines()[-4:]
-    assert [line.strip() for line in below if line.strip()][-3:] == [
-        "sequential: bound by its critical path: steps that wait for one another take 100 % of "
-        "the time",
-        "pipeline: bound by link host to 3, which is occupied 87.5 % of the time",
-        "amp: bound by the admission limit: 50.0 % of the time the busiest worker or link idles",
+def test_a_line_below_says_what_bounds_each_row_and_by_how_much(make_table):
+    assert notes(make_table(**BOUNDS)) == [
+        "sequential: bound by critical path (100 %)",
+        "pipeline: bound by link host to 3 (87.5 %)",
+        "amp: bound by admission limit (50.0 %)",
     ]
     one = make_table(bound_by=["worker 3", None, None], worker_share=[0.92, None, None])
-    assert "sequential: bound by worker 3, which is busy 92.0 % of the time" in shown(one, 120)
-    assert "pipeline: bound" not in shown(one, 120)
+    assert notes(one) == ["sequential: bound by worker 3 (92.0 %)"]
+
+
+def test_rows_of_which_the_same_is_said_share_a_line(make_table):
+    late = "97 % not reached in 3 of 3 runs within 2 epochs"
+    table = make_table(note=[f"{late}; best 9 %; x", f"{late}; best 8 %", f"{late}; best 7 %"])
+    assert notes(table) == [f"all rows: {late}", "sequential: x"]
+    idle = make_table(note=["", late, late]).assign(workers_idle=[12, 12, 0])
+    assert notes(idle) == [
+        "sequential and pipeline: 12 of 16 devices do nothing that takes time",
+        f"pipeline and amp: {late}",
+    ]
 
 
 def test_a_table_of_no_rows_is_its_heading(make_table):
     assert to_markdown(make_table().iloc[:0]).startswith("| schedule |")
     assert "schedule" in shown(make_table().iloc[:0], 80)
-
-
-def test_the_best_error_has_a_column_where_a_target_was_missed(make_table):
-    missed = make_table(
-        time_to_target_s=[1.0, None, 1.0], best_accuracy=[None] * 3, best_error=[4.4, 5.123, 4.5]
-    )
-    heading, _, *rows = cells(to_markdown(missed))
-    assert [row[heading.index("best error")] for row in rows] == ["4.4", "5.12", "4.5"]
-    assert "best accuracy" not in heading
-
-
-def test_without_a_measurement_nothing_is_said_of_targets(make_table):
-    blind = make_table(best_accuracy=[None] * 3, time_to_target_s=[None] * 3)
-    assert not {"time to target", "epochs", "reached"} & set(cells(to_markdown(blind))[0])

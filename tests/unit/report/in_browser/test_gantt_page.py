@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from ampsim.report.gantt.page import write_gantt_page
+from ampsim.report.gantt.view import write_gantt_page
 
 pytestmark = [
     pytest.mark.slow,

@@ -65,10 +65,23 @@ def test_every_operation_is_there_on_its_thread_with_its_times(run):
     assert [event["args"]["bytes"] for event in found] == table["bytes"].tolist()
     for event, kind, place in zip(found, table["kind"], table["place"], strict=True):
         owner = "host" if place < 0 else f"worker {place}"
-        assert names[event["tid"]].startswith(f"{owner}: {kind.replace('-', ' ')}")
+        assert names[event["tid"]].startswith(f"{owner}: {kind}")
     for word, frame in (("push", result.pushes), ("dispatch", result.dispatches)):
         count = int((frame["end_s"] > frame["start_s"]).sum())
         assert sum(event.get("cat") == word for event in events) == count > 0
+
+
+def test_copies_are_slices_of_their_links_and_operations_say_what_they_waited_for(run):
+    result, events = run
+    sent = [event for event in events if event.get("cat") == "transfer"]
+    assert [event["name"] for event in sent] == result.transfers["node"].tolist()
+    ends = {(event["args"]["source"], event["args"]["target"]) for event in sent}
+    assert {("host", "worker 1"), ("worker 0", "worker 1"), ("worker 1", "host")} <= ends
+    waited = [event["args"] for event in events if "waited for" in event.get("args", {})]
+    names, expected = result.operations["name"], result.dependencies
+    assert [one["operation"] for one in waited] == [one.target for one in expected]
+    assert [one["waited for"] for one in waited] == [names[one.source] for one in expected]
+    assert [one["through"] for one in waited] == [one.variable for one in expected]
 
 
 def test_arrows_are_the_dependencies_between_what_takes_time(run):

@@ -1,0 +1,389 @@
+"""Numbers of a device fitted to published throughputs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from ampsim.calibration.least_squares import SingularFit, Solution, least_squares, student_quantile
+from ampsim.calibration.table_file import (
+    SIGNS,
+    TIMELESS,
+    Quantity,
+    RowEntry,
+    Table,
+    bounds_of,
+    published,
+)
+from ampsim.data import MissingDataError
+from ampsim.errors import AmpsimError, FileFormatError, OptionError
+from ampsim.files import expanded
+from ampsim.hardware import Cluster, Device
+from ampsim.hardware.device import NUMBERS
+from ampsim.model_parallel import Placement, Schedule, placement_of
+from ampsim.runs.witness import leading
+from ampsim.study.loading import load_model
+from ampsim.study.model import Model
+from ampsim.study.result import Result
+from ampsim.study.schedule_names import option_names, schedules_of, without_effect
+from ampsim.study.simulation import simulate
+
+T = TypeVar("T")
+OnRun: TypeAlias = Callable[[str], None]
+"""Told the label of a row before it is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row that is ready to run.
+
+    Args:
+        entry: what the file says of it.
+        model: with the leading instances of its data.
+        schedule: what runs.
+        placement: which worker hosts which node.
+        workers: how many there are.
+        seed: of the run.
+    """
+
+    entry: RowEntry
+    model: Model
+    schedule: Schedule
+    placement: Placement
+    workers: int
+    seed: int
+
+    def run(self, device: Device) -> Result:
+        """One epoch on that many of `device`, with free links."""
+        own = {**device.numbers, **self.entry.device}
+        changed = device if not self.entry.device else Device(name=device.name, **own)
+        cluster = Cluster(name=device.name, devices=(changed,) * self.workers)
+        return simulate(
+            self.model,
+            cluster,
+            self.schedule,
+            mode="sleep",
+            seed=self.seed,
+            placement=self.placement,
+            counts_memory=False,
+        )
+
+    def rates(self, device: Device) -> dict[Quantity, float]:
+        """Throughput of each quantity that was published, in items per second."""
+        result = self.run(device)
+        return {quantity: float(getattr(result, quantity)) for quantity in published(self.entry)}
+
+
+def make_rows(table: Table) -> list[TableRow]:
+    """Load what a table names.
+
+    Raises:
+        FileFormatError: a name, option or value of it does not fit; one line says which.
+        MissingDataError: a data file that a model needs is not there.
+    """
+    return [_row(table, index) for index in range(len(table.file.rows))]
+
+
+def make_device(table: Table, values: Mapping[str, float]) -> Device:
+    """The device with the fitted numbers at these values.
+
+    Raises:
+        FileFormatError: the file's own numbers do not fit.
+    """
+    return _told(
+        table, "device", lambda: Device(name=table.file.name, **table.file.device, **values)
+    )
+
+
+@dataclass
+class Measured:
+    """Logarithms of simulated over published throughput, run by run; each run is remembered.
+
+    Throughput is homogeneous where all times come from fitted numbers: a device twice as fast in
+    all of them is twice as fast. Runs are then remembered by the ratios of the numbers.
+
+    Args:
+        table: what is fitted.
+        rows: those that the fit sees.
+        on_run: told of each run.
+
+    Attributes:
+        is_homogeneous: whether the law holds.
+        runs: how many there were.
+    """
+
+    table: Table
+    rows: Sequence[TableRow]
+    on_run: OnRun | None = None
+    runs: int = 0
+    _known: dict[tuple[float, ...], tuple[float, list[float]]] = field(
+        default_factory=dict[tuple[float, ...], tuple[float, list[float]]]
+    )
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether every time of the rows is in proportion to the fitted numbers."""
+        is_known = any(key not in TIMELESS for key in self.table.file.device)
+        waits = any(getattr(row.schedule, "group_wait_s", 0) for row in self.rows)
+        return not is_known and not waits
+
+    def __call__(self, logarithms: Sequence[float]) -> list[float]:
+        """Log of simulated over published, for each number of each row."""
+        keys = list(self.table.file.fit)
+        scale = SIGNS[keys[0]] * logarithms[0] if self.is_homogeneous else 0.0
+        shape = [x - SIGNS[k] * scale for k, x in zip(keys, logarithms, strict=True)]
+        place = tuple(round(x, 9) for x in shape)
+        if place not in self._known:
+            values = {k: math.exp(x) for k, x in zip(keys, logarithms, strict=True)}
+            self._known[place] = (scale, self._run(make_device(self.table, values)))
+        then, found = self._known[place]
+        return [one + scale - then for one in found]
+
+    def _run(self, device: Device) -> list[float]:
+        found: list[float] = []
+        for row in self.rows:
+            if self.on_run is not None:
+                self.on_run(row.entry.label)
+            self.runs += 1
+            rates = row.rates(device)
+            found += [math.log(rates[q] / told) for q, told in published(row.entry).items()]
+        return found
+
+
+def _row(table: Table, index: int) -> TableRow:
+    file, entry = table.file, table.file.rows[index]
+    where = f"rows[{index}]"
+    name = entry.model
+    if name.endswith(".py"):
+        name = str(table.folder / expanded(name))
+    model = _told(table, f"{where}: model", lambda: load_model(name, **entry.set))
+    for key in entry.device:
+        if key not in NUMBERS:
+            raise FileFormatError(f"{table.label}: {where}: device has no number {key!r}")
+    placed = entry.placement or file.placement
+    if placed.endswith(".toml"):
+        placed = str(table.folder / expanded(placed))
+    return TableRow(
+        entry,
+        leading(
+            model,
+            entry.train_instances or file.train_instances,
+            entry.valid_instances or file.valid_instances,
+        ),
+        _told(table, where, lambda: _schedule(entry)),
+        _told(table, f"{where}: placement", lambda: placement_of(placed)),
+        file.workers,
+        file.seed,
+    )
+
+
+def _schedule(entry: RowEntry) -> Schedule:
+    given: dict[str, Any] = {name: getattr(entry, name) for name in option_names()}
+    schedules = schedules_of(entry.schedule, **given)
+    for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
+        raise OptionError(f"{option} has no effect on {entry.schedule}; leave it out")
+    return schedules[0]
+
+
+def _told(table: Table, where: str, make: Callable[[], T]) -> T:
+    """What `make` gives; a mistake in it names the file and the place."""
+    try:
+        return make()
+    except MissingDataError:
+        raise
+    except AmpsimError as error:
+        raise FileFormatError(f"{table.label}: {where}: {error}") from error
+
+
+COVERAGE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A number that was fitted.
+
+    Args:
+        key: of the device.
+        value: in the unit of the key.
+        low: lower end of the 95 % interval; NaN where no point is left over.
+        high: its upper end.
+        is_at_bound: whether a bound of the file holds it.
+    """
+
+    key: str
+    value: float
+    low: float
+    high: float
+    is_at_bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A published number beside the simulated one.
+
+    Args:
+        label: of the row.
+        quantity: what it is.
+        published: items per second.
+        simulated: the same, with the fitted device.
+        is_fitted: whether the fit saw it.
+        bound: the node, or nodes, of the busiest worker, and the share of the run it was busy.
+        has_own_device: whether the row replaces numbers of the device.
+        source: where the published one stands.
+    """
+
+    label: str
+    quantity: Quantity
+    published: float
+    simulated: float
+    is_fitted: bool
+    bound: str
+    has_own_device: bool
+    source: str
+
+    @property
+    def error(self) -> float:
+        """Simulated over published, less 1."""
+        return self.simulated / self.published - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What a fit found.
+
+    Args:
+        table: what was fitted.
+        device: with the fitted numbers.
+        fitted: these, with their intervals.
+        points: every published number, in the order of the file.
+        runs: how many runs the fit took.
+    """
+
+    table: Table
+    device: Device
+    fitted: tuple[Fitted, ...]
+    points: tuple[Point, ...]
+    runs: int
+
+    @property
+    def seen(self) -> list[Point]:
+        """The points of the fit."""
+        return [point for point in self.points if point.is_fitted]
+
+    @property
+    def unseen(self) -> list[Point]:
+        """All others on the fitted device."""
+        return [one for one in self.points if not one.is_fitted and not one.has_own_device]
+
+
+def median_error(points: Sequence[Point]) -> float:
+    """Median of the errors' absolute values; NaN of no points."""
+    return statistics.median(abs(one.error) for one in points) if points else math.nan
+
+
+def rank_correlation(points: Sequence[Point]) -> float:
+    """Spearman's rank correlation of published and simulated; NaN of fewer than two points."""
+    if len(points) < 2:
+        return math.nan
+    both = [_ranks([getattr(one, key) for one in points]) for key in ("published", "simulated")]
+    first, second = (ranks - ranks.mean() for ranks in both)
+    size = math.sqrt(float(first @ first) * float(second @ second))
+    return float(first @ second) / size if size else math.nan
+
+
+def calibrate(table: Table, on_run: OnRun | None = None) -> Calibration:
+    """Fit the named parameters to the fitted rows, and predict every row.
+
+    The error is the sum of squares of the logarithm of simulated over published throughput.
+
+    Raises:
+        FileFormatError: a row names no model, or the rows do not decide the parameters.
+        MissingDataError: a data file that a model needs is not there.
+    """
+    rows = make_rows(table)
+    make_device(table, {key: one.start for key, one in table.file.fit.items()})
+    seen = [row for row in rows if row.entry.is_fitted]
+    measured = Measured(table, seen, on_run)
+    solution = _solve(table, measured)
+    fitted = tuple(_fitted(table, solution, place) for place in range(len(table.file.fit)))
+    device = make_device(table, {one.key: one.value for one in fitted})
+    points = predict(rows, device, on_run)
+    return Calibration(table, device, fitted, tuple(points), measured.runs)
+
+
+def predict(rows: Sequence[TableRow], device: Device, on_run: OnRun | None = None) -> list[Point]:
+    """Run every row on the device, and put what it gives beside what was published."""
+    points: list[Point] = []
+    for row in rows:
+        if on_run is not None:
+            on_run(row.entry.label)
+        result = row.run(device)
+        bound = bounds_of(result)
+        for quantity, told in published(row.entry).items():
+            simulated = float(getattr(result, quantity))
+            points.append(
+                Point(
+                    row.entry.label,
+                    quantity,
+                    told,
+                    simulated,
+                    row.entry.is_fitted,
+                    bound[quantity],
+                    bool(row.entry.device),
+                    row.entry.source,
+                )
+            )
+    return points
+
+
+def _solve(table: Table, measured: Measured) -> Solution:
+    keys = list(table.file.fit)
+    parameters = [table.file.fit[key] for key in keys]
+    try:
+        return least_squares(
+            measured,
+            [math.log(one.start) for one in parameters],
+            [(math.log(one.min), math.log(one.max)) for one in parameters],
+            law=[SIGNS[key] for key in keys] if measured.is_homogeneous else None,
+        )
+    except SingularFit as error:
+        remedy = "fit rows that differ more, or leave a parameter out"
+        if error.place is not None:
+            raise FileFormatError(
+                f"{table.label}: fit.{keys[error.place]}: no fitted row depends on it; {remedy}"
+            ) from None
+        raise FileFormatError(
+            f"{table.label}: fit: the fitted rows do not tell {' and '.join(keys)} apart; {remedy}"
+        ) from None
+
+
+def _fitted(table: Table, solution: Solution, place: int) -> Fitted:
+    key = list(table.file.fit)[place]
+    bounds, at = table.file.fit[key], solution.at[place]
+    margin = math.nan
+    if solution.freedom > 0:
+        margin = student_quantile((1 + COVERAGE) / 2, solution.freedom) * solution.error[place]
+    value = min(max(math.exp(at), bounds.min), bounds.max)
+    held = any(abs(at - math.log(end)) < 1e-9 for end in (bounds.min, bounds.max))
+    if math.isnan(margin):
+        return Fitted(key, value, math.nan, math.nan, held)
+    low, high = max(_exp(at - margin), bounds.min), min(_exp(at + margin), bounds.max)
+    return Fitted(key, value, low, high, held)
+
+
+def _exp(logarithm: float) -> float:
+    """The exponential; infinite where it does not fit into a float."""
+    return math.inf if logarithm > 700 else math.exp(logarithm)
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    """Ranks from 1, the mean rank for equal values."""
+    ordered = np.array(values, float)
+    below = (ordered[None, :] < ordered[:, None]).sum(axis=1)
+    equal = (ordered[None, :] == ordered[:, None]).sum(axis=1)
+    return below + (equal + 1) / 2

@@ -1,0 +1,525 @@
+"""Numbers of this machine, fitted to operations that are timed on it.
+
+Operations are timed call by call, in turns that resemble a step of a model: a light operation
+before a product; a product, then each light operation once, on payloads that were not the last in
+the cache and with results that are kept for a while. The same call over and over would find its
+code and data nearer, and a light operation would take half as long. Short calls are timed by a
+clock on the wall, of which the median drops those that another process broke into; long ones in
+processor time of one thread. A point is the lower quartile of its rounds, for what other processes
+do to the caches only adds to it. What an operation does is counted as its node counts it.
+
+A product takes its overhead and FLOP times the seconds of one, which are interpolated between the
+points of a grid as `ampsim.hardware.surface` does. The logarithms of these are found by Gauss and
+Newton's method: the sum of squared logarithms of fitted over measured seconds is least. Where no
+product decides a value, it lies on the straight line through its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ampsim.calibration.least_squares import SingularFit, least_squares, student_quantile
+from ampsim.errors import OptionError
+from ampsim.hardware import Device, occupancy_s
+from ampsim.hardware.surface import element_parts, row_parts
+from ampsim.ir import Direction, Work
+from ampsim.nodes import Concat, Product, ReLU, Sigmoid, Sum, Tanh
+from ampsim.study.process_settings import single_threaded
+
+OnPoint: TypeAlias = Callable[[str], None]
+Kind: TypeAlias = Literal["product", "light", "step"]
+
+MATRICES: Final = (
+    (784, 784), (784, 10), (256, 128), (128, 10), (600, 1500), (300, 900), (300, 5),
+    (100, 300), (100, 100), (178, 200), (84, 256), (100, 32),
+)  # fmt: skip
+"""Weight matrices of the shipped models."""
+
+ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
+"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket."""
+
+PAYLOADS: Final = (
+    (1, 300), (1, 1200), (1, 50), (1, 192), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784),
+)  # fmt: skip
+"""Payloads of light operations in the shipped models."""
+
+STACKED: Final = 16
+"""Messages whose pairs make one product for the weight's gradient, where their rows are few
+(chosen: the branches of a tree, the words of a sentence)."""
+
+LARGE_ROWS: Final = 32
+"""Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
+
+STEPS: Final = 100
+"""Messages of one call (chosen: one of them is about as short as a clock's step)."""
+
+ROUNDS: Final = 9
+CALLS: Final = 15
+"""Calls of an operation in a round, of which it is the median (chosen: a round takes a second)."""
+
+LONG_S: Final = 1e-4
+"""Seconds of a call from which on it is timed in processor time, whose clock takes half a
+microsecond (chosen: a hundred times as long)."""
+
+CLOCK_S: Final = 1e-9
+"""Least that a call is said to take, a step of the clock."""
+
+PAYLOADS_HELD: Final = 8
+"""Payloads that an operation meets in turn, and how many passes its results are kept for (chosen:
+those of a cell's steps lie in the second cache, not in the first)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePoint:
+    """What one operation takes.
+
+    Args:
+        kind: of operation.
+        what: its name.
+        shape: rows, columns and, of a product, columns of the result.
+        work: of one call, as a device counts it.
+        seconds: of one call, the lower quartile of the rounds.
+        spread: the middle half of the rounds over that.
+    """
+
+    kind: Kind
+    what: str
+    shape: tuple[int, ...]
+    work: Work
+    seconds: float
+    spread: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A point to be measured; a call makes so many steps of it. Its argument counts passes."""
+
+    kind: Kind
+    what: str
+    shape: tuple[int, ...]
+    work: Work
+    call: Callable[[int], object]
+    steps: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Cases that are called one after the other, pass by pass, and a call before each pass."""
+
+    cases: Sequence[_Case]
+    before: Callable[[], object] | None = None
+
+
+def measure(
+    *,
+    rounds: int = ROUNDS,
+    matrices: Sequence[tuple[int, int]] = MATRICES,
+    rows: Sequence[int] = ROWS,
+    payloads: Sequence[tuple[int, int]] = PAYLOADS,
+    on_point: OnPoint | None = None,
+) -> list[MachinePoint]:
+    """Measure every point, in single precision and one thread.
+
+    Args:
+        rounds: of which each point is the lower quartile.
+        matrices: weights of the products, (d_in, d_out).
+        rows: of the products' payloads.
+        payloads: of light operations, (rows, columns).
+        on_point: told what is measured.
+    """
+    turns = [
+        *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
+        *(_light(shape) for shape in payloads),
+        _Turn([_step()]),
+    ]
+    taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
+    with single_threaded():
+        for place in range(rounds):
+            if on_point is not None:
+                on_point(f"round {place + 1} of {rounds}")
+            for times, turn in zip(taken, turns, strict=True):
+                for own, seconds in zip(times, _timed(turn), strict=True):
+                    own.append(seconds)
+    return [
+        _point(case, own)
+        for times, turn in zip(taken, turns, strict=True)
+        for case, own in zip(turn.cases, times, strict=True)
+    ]
+
+
+def _point(case: _Case, times: list[float]) -> MachinePoint:
+    low, high = (float(one) for one in np.quantile(times, [0.25, 0.75]))
+    seconds, spread = low / case.steps, (high - low) / low
+    return MachinePoint(case.kind, case.what, case.shape, case.work, seconds, spread)
+
+
+def _timed(turn: _Turn) -> list[float]:
+    """Median seconds of a call of each case."""
+    calls = [case.call for case in turn.cases]
+    clocks = [_clock(call) for call in calls]
+    taken: list[list[float]] = [[] for _ in calls]
+    kept: deque[object] = deque(maxlen=PAYLOADS_HELD * len(calls))
+    for number in range(1 + CALLS):
+        if turn.before is not None:
+            turn.before()
+        for call, clock, times in zip(calls, clocks, taken, strict=True):
+            start = clock()
+            result = call(number)
+            times.append(clock() - start)
+            kept.append(result)
+    shortest = {clock: _own_s(clock) for clock in {*clocks}}
+    return [
+        max(statistics.median(times[1:]) - shortest[clock], CLOCK_S)
+        for times, clock in zip(taken, clocks, strict=True)
+    ]
+
+
+def _clock(call: Callable[[int], object]) -> Callable[[], float]:
+    """The clock for calls that take as long."""
+    call(0)
+    start = time.process_time()
+    call(0)
+    return time.process_time if time.process_time() - start > LONG_S else time.perf_counter
+
+
+def _own_s(clock: Callable[[], float]) -> float:
+    """What reading a clock twice takes of what it shows."""
+    return statistics.median(-(clock() - clock()) for _ in range(51))
+
+
+def _filled(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
+    """The products of a layer's forward step, and those of its backward step.
+
+    These are the input's gradient, and the message's share of the weight's (Appendix C). Before
+    each, a light operation on payloads of the result's size, as there are in a cell.
+    """
+    steps = 1 if k >= LARGE_ROWS else STACKED
+    x, w, g = _filled(k * steps, d_in), _filled(d_in, d_out), _filled(k * steps, d_out)
+    one_x, one_g, to_weight = x[:k], g[:k], np.empty_like(w)
+
+    def backward(_number: int) -> None:
+        for _ in range(steps):
+            _ = one_g @ w.T
+        np.matmul(x.T, g, out=to_weight)
+
+    shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
+    moved = 4 * (k * d_in + k * d_out + d_in * d_out)
+    cases = [
+        _Case("product", "forward", shape, Work(flop, moved, 1), lambda _number: one_x @ w),
+        _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
+    ]
+    return [_Turn([case], lambda: np.tanh(one_g)) for case in cases]
+
+
+def _light(shape: tuple[int, int]) -> _Turn:
+    """Light operations on a payload, forward and backward, after a product that gives it."""
+    rows, width = shape
+    xs, ys = (np.array([_filled(*shape) for _ in range(PAYLOADS_HELD)]) for _ in range(2))
+    there, back = Direction.FORWARD, Direction.BACKWARD
+    joined = Concat("concat", (width, width)).work(there, shape)
+    cases: list[tuple[str, Work, Callable[[np.ndarray, np.ndarray], object]]] = [
+        ("sum", Sum("sum").work(there, shape), np.add),
+        ("product", Product("product").work(there, shape), np.multiply),
+        ("concat", joined, lambda x, y: np.concatenate([x, y], axis=1)),
+    ]
+    for node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
+        cases.append((node.name, node.work(there, shape), _unary(node.value)))
+        cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
+    before, weight = _filled(rows, width), _filled(width, width)
+    return _Turn(
+        [_Case("light", what, shape, work, _on_turns(call, xs, ys)) for what, work, call in cases],
+        lambda: before @ weight,
+    )
+
+
+def _unary(
+    function: Callable[[np.ndarray], object],
+) -> Callable[[np.ndarray, np.ndarray], object]:
+    def call(x: np.ndarray, _y: np.ndarray) -> object:
+        return function(x)
+
+    return call
+
+
+def _on_turns(
+    function: Callable[..., object], xs: np.ndarray, ys: np.ndarray
+) -> Callable[[int], object]:
+    """Apply a function to another pair of payloads in each pass."""
+    pairs = list(zip(xs, ys[::-1], strict=True))
+    return lambda number: function(*pairs[number % PAYLOADS_HELD])
+
+
+def _step() -> _Case:
+    """What a loop does for a message beside its operations: take it, keep what it brought."""
+    x = _filled(1, 1)
+    messages: deque[tuple[int, tuple[int, int], np.ndarray]] = deque()
+    saved: dict[tuple[int, int], np.ndarray] = {}
+
+    def call(_number: int) -> None:
+        for _ in range(STEPS):
+            messages.append((0, (0, 1), x))
+            _node, state, payload = messages.popleft()
+            saved[state] = payload
+            saved.pop(state)
+
+    return _Case("step", "message", (), Work(operations=0), call, STEPS)
+
+
+ROW_PLACES: Final = (2, 16)
+"""Rows of the grid, beside the least and the most that were measured. Chosen: one row is a product
+with a vector, which libraries do in another way; from 32 on they differ little."""
+
+ELEMENT_PLACES: Final = (3_000, 30_000, 300_000)
+"""Elements of the grid, beside the least and the most (chosen: a decade apart)."""
+
+STIFFNESS: Final = 0.1
+"""Weight of a bend of the surface beside that of a product (chosen: small; a test shows that it
+does not move a surface that products decide)."""
+
+COMPUTE_MIN: Final = 0.05
+"""Least part of a product's time that is taken for arithmetic (chosen: keeps its rate finite)."""
+
+ITERATIONS: Final = 50
+STEP_MAX: Final = 1.0
+"""Of a logarithm in one step (chosen: far away a derivative says little)."""
+
+
+class Rated(NamedTuple):
+    """A product: its shape, its FLOP, and how long it took, of which so much was overhead."""
+
+    rows: int
+    elements: int
+    flop: int
+    seconds: float
+    overhead_s: float
+
+
+class RateGrid(NamedTuple):
+    """Rates on a grid, (rows, elements, FLOP per second), rows ascending, elements within them."""
+
+    points: list[tuple[int, int, float]]
+
+    def fractions(self, of_flop_per_s: float) -> list[tuple[int, int, float]]:
+        """The same as fractions of a rate, in four digits, and at most all of it."""
+        return [
+            (rows, elements, round(min(rate / of_flop_per_s, 1.0), 4))
+            for rows, elements, rate in self.points
+        ]
+
+
+def fit_grid(products: Sequence[Rated]) -> RateGrid:
+    """Fit rates to products."""
+    rows = _places([one.rows for one in products], ROW_PLACES)
+    elements = _places([one.elements for one in products], ELEMENT_PLACES)
+    parts = np.array([_spread(one, rows, elements) for one in products])
+    flop, seconds, overhead_s = np.array([one[2:] for one in products], float).T
+    bends = STIFFNESS * _bends(np.log(rows), np.log(elements))
+    rates = flop / np.maximum(seconds - overhead_s, COMPUTE_MIN * seconds)
+    logs = np.full(parts.shape[1], -math.log(float(np.median(rates))))
+    for _ in range(ITERATIONS):
+        compute_s = flop[:, None] * parts * np.exp(logs)
+        fitted_s = overhead_s + compute_s.sum(axis=1)
+        slopes = np.vstack([compute_s / fitted_s[:, None], bends])
+        residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
+        logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
+    rated: list[float] = np.exp(-logs).tolist()
+    places = product(rows, elements)
+    return RateGrid([(*place, rate) for place, rate in zip(places, rated, strict=True)])
+
+
+def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Least squares of a linear system."""
+    return np.linalg.lstsq(matrix, values, rcond=None)[0]
+
+
+def _spread(one: Rated, rows: list[int], elements: list[int]) -> np.ndarray:
+    """The parts of a product's time that the points of the grid decide, flat."""
+    by_rows, by_elements = np.zeros(len(rows)), np.zeros(len(elements))
+    for row, part in row_parts(set(rows), one.rows):
+        by_rows[rows.index(row)] = part
+    for element, part in element_parts(set(elements), one.elements):
+        by_elements[elements.index(element)] = part
+    return np.outer(by_rows, by_elements).reshape(-1)
+
+
+def _places(counts: Sequence[int], inner: Sequence[int]) -> list[int]:
+    """Those of `inner` that lie between the least count and the most, and these two."""
+    low, high = min(counts), max(counts)
+    return sorted({low, high, *(place for place in inner if low < place < high)})
+
+
+def _bends(rows: np.ndarray, elements: np.ndarray) -> np.ndarray:
+    """A row for each three neighbours on the grid: how far the middle is off the line."""
+    found: list[np.ndarray] = []
+    for axis, places in enumerate((rows, elements)):
+        for middle in range(1, len(places) - 1):
+            low, at, high = places[middle - 1 : middle + 2]
+            part = (at - low) / (high - low)
+            for beside in range((elements, rows)[axis].size):
+                bend = np.zeros((rows.size, elements.size))
+                view = bend if axis == 0 else bend.T
+                view[middle - 1 : middle + 2, beside] = (1 - part, -1.0, part)
+                found.append(bend.reshape(-1))
+    return np.array(found).reshape(-1, rows.size * elements.size)
+
+
+PASSED: Final[tuple[str, ...]] = (
+    "operation_overhead_s",
+    "pass_bandwidth_bytes_per_s",
+    "functions_per_s",
+)
+"""The numbers that light operations decide."""
+
+POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
+"""Least points of each kind: more than the numbers that they decide, and products of both ways."""
+
+WAYS: Final = ("forward", "backward")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFit:
+    """What was fitted, and how far each point lies from it.
+
+    Args:
+        numbers: of a device, by its keys.
+        points: what was measured.
+        residuals: fitted over measured seconds, less 1, of each point.
+        factors: by which a 95 % interval reaches below and above each of `PASSED`.
+    """
+
+    numbers: dict[str, Any]
+    points: tuple[MachinePoint, ...]
+    residuals: tuple[float, ...]
+    factors: dict[str, float]
+
+    def of(self, kind: Kind) -> list[float]:
+        """Residuals of the points of one kind."""
+        pairs = zip(self.points, self.residuals, strict=True)
+        return [residual for point, residual in pairs if point.kind == kind]
+
+
+def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
+    """Fit a device to measured points.
+
+    Light operations decide an overhead, a bandwidth and a rate of functions, t = operations · o +
+    bytes / b + functions / f, by least squares of logarithms. Products, less their overhead,
+    decide the fractions of the FLOP rate over rows and elements (`surface_fit`), forward and
+    backward; the rate is that of the fastest.
+
+    Raises:
+        OptionError: there are too few points of a kind.
+    """
+    by_kind: dict[Kind, list[MachinePoint]] = {
+        kind: [one for one in points if one.kind == kind] for kind in POINTS_MIN
+    }
+    for kind, least in POINTS_MIN.items():
+        if len(by_kind[kind]) < least:
+            raise OptionError(
+                f"a machine's device takes at least {least} points of kind {kind}, got "
+                f"{len(by_kind[kind])}; measure more shapes"
+            )
+    passed, factors = _passes(by_kind["light"])
+    numbers: dict[str, Any] = {
+        **_rates(by_kind["product"], passed["operation_overhead_s"]),
+        **passed,
+        "step_overhead_s": by_kind["step"][0].seconds,
+    }
+    device = Device(name="machine", **numbers)
+    residuals = [predicted_s(device, one) / one.seconds - 1 for one in points]
+    return MachineFit(numbers, tuple(points), tuple(residuals), factors)
+
+
+def predicted_s(device: Device, point: MachinePoint) -> float:
+    """Seconds of a point on a device, without what a step takes beside its operations."""
+    if point.kind == "step":
+        return device.step_overhead_s
+    rows, elements = None, None
+    if point.kind == "product":
+        rows, elements = point.shape[0], point.shape[1] * point.shape[2]
+    seconds = occupancy_s(
+        device,
+        point.work,
+        is_light=point.kind == "light",
+        rows=rows,
+        matrix_elements=elements,
+        is_backward=point.what == "backward",
+    )
+    return seconds - device.step_overhead_s
+
+
+def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str, float]]:
+    """The numbers `PASSED`, and the ends of a 95 % interval as a factor on each."""
+    operations, moved, functions, logs = (
+        np.array(values, float)
+        for values in zip(
+            *(
+                (
+                    one.work.operations,
+                    one.work.pass_bytes or one.work.bytes,
+                    one.work.functions,
+                    math.log(one.seconds),
+                )
+                for one in points
+            ),
+            strict=True,
+        )
+    )
+
+    def residuals(at: Sequence[float]) -> np.ndarray:
+        overhead, bandwidth, rate = map(math.exp, at)
+        return np.log(operations * overhead + moved / bandwidth + functions / rate) - logs
+
+    start = (math.log(1e-6), math.log(1e10), math.log(1e9))
+    bounds = ((-23.0, 0.0), (10.0, 40.0), (10.0, 40.0))
+    try:
+        found = least_squares(residuals, start, bounds)
+    except SingularFit:
+        raise OptionError(
+            "the light operations do not tell overhead, bandwidth and functions from each other; "
+            "measure payloads of more sizes"
+        ) from None
+    margin = student_quantile(0.975, found.freedom) * np.array(found.error)
+    values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
+    return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
+
+
+def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
+    """The highest FLOP rate of a product, and its fractions forward and backward.
+
+    Raises:
+        OptionError: all products are of one way.
+    """
+    grids: list[RateGrid] = []
+    for way in WAYS:
+        products = [
+            Rated(
+                one.shape[0],
+                one.shape[1] * one.shape[2],
+                one.work.flop,
+                one.seconds,
+                one.work.operations * overhead_s,
+            )
+            for one in points
+            if one.what == way
+        ]
+        if not products:
+            raise OptionError(f"a machine's device takes products {way}, got none; measure some")
+        grids.append(fit_grid(products))
+    fastest = max(one.work.flop / one.seconds for one in points)
+    fractions = {
+        f"{way}_efficiency": grid.fractions(fastest) for way, grid in zip(WAYS, grids, strict=True)
+    }
+    return {"flop_per_s": fastest, **fractions}

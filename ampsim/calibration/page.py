@@ -1,0 +1,210 @@
+"""A calibration as a folder: page, points, figure, device file, and a manifest."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from ampsim.calibration import texts as machine_text
+from ampsim.calibration.fit import Calibration, Fitted, Point, median_error, rank_correlation
+from ampsim.calibration.machine import MachineFit
+from ampsim.calibration.table_file import Table
+from ampsim.calibration.texts import device_text, this_machine
+from ampsim.files import sha256_of, write_text
+from ampsim.output_folder import MANIFEST, OutputFolder, staged
+from ampsim.report import words as markdown
+from ampsim.report.plot.predicted import Series, predicted
+from ampsim.report.saving import save
+from ampsim.report.words import listed, slug
+from ampsim.study.provenance import software
+from ampsim.text import to_cell, to_toml
+from ampsim.units import format_rate
+
+PAGE: Final = "report.md"
+POINTS: Final = "points.csv"
+FIGURE: Final = "predicted.png"
+FILES: Final = (PAGE, POINTS, FIGURE)
+"""Files of a table's folder, beside device file and manifest."""
+
+MACHINE_FILES: Final = (POINTS,)
+"""The same of a machine's."""
+
+_WORDS: Final = {"train_per_s": "training", "valid_per_s": "validation"}
+
+
+def write_calibration(found: Calibration, folder: OutputFolder) -> list[Path]:
+    """Write the folder, whole or not at all; give the files in the order written.
+
+    Raises:
+        OutputError: a file there is not ours, or cannot be written.
+    """
+    device = device_file(found.table)
+    with staged(folder, "calibration") as place:
+        write_text(place / POINTS, points_text(found))
+        save(predicted(series_of(found)), place / FIGURE)
+        write_text(place / device, device_text(found))
+        write_text(place / PAGE, page(found))
+        names = (POINTS, FIGURE, device, PAGE)
+        manifest = {
+            "kind": "calibration",
+            **software(),
+            "table": {"file": Path(found.table.label).name, "sha256": found.table.sha256},
+            "runs": found.runs,
+            "fitted": {one.key: _numbers(one) for one in found.fitted},
+            "files": {name: sha256_of(place / name) for name in names},
+        }
+        write_text(place / MANIFEST, to_toml(manifest))
+    return [folder.path / name for name in (*names, MANIFEST)]
+
+
+def write_machine(name: str, fit: MachineFit, folder: OutputFolder) -> list[Path]:
+    """Write what was measured on this machine: points, device file, manifest.
+
+    Raises:
+        OutputError: a file there is not ours, or cannot be written.
+    """
+    names = (POINTS, f"{name}.toml")
+    with staged(folder, "calibration") as place:
+        write_text(place / POINTS, machine_text.points_text(fit))
+        write_text(place / names[1], machine_text.machine_text(name, fit, this_machine()))
+        files = {one: sha256_of(place / one) for one in names}
+        manifest = {"kind": "calibration", **software(), "files": files}
+        write_text(place / MANIFEST, to_toml(manifest))
+    return [folder.path / one for one in (*names, MANIFEST)]
+
+
+def device_file(table: Table) -> str:
+    """Name of the device file that a calibration writes."""
+    return f"{slug(table.file.name)}.toml"
+
+
+def points_text(found: Calibration) -> str:
+    """Every point with every digit, as CSV."""
+    columns = ("label", "quantity", "published", "simulated", "error", "is_fitted", "bound")
+    records = [
+        {key: to_cell(v) if isinstance(v := getattr(one, key), str) else v for key in columns}
+        for one in found.points
+    ]
+    text = io.StringIO()
+    pd.DataFrame(records, columns=list(columns)).to_csv(text, index=False, lineterminator="\n")
+    return text.getvalue()
+
+
+def series_of(found: Calibration) -> list[Series]:
+    """The points of the fit, those that it did not see, and those of other devices."""
+    others = [one for one in found.points if one.has_own_device]
+    groups = (
+        ("fitted", found.seen, True),
+        ("training, not seen by the fit", _of(found.unseen, "train_per_s"), False),
+        ("validation, not seen by the fit", _of(found.unseen, "valid_per_s"), False),
+        ("another device, not seen by the fit", others, False),
+    )
+    return [
+        Series(label, [one.published for one in some], [one.simulated for one in some], is_filled)
+        for label, some, is_filled in groups
+        if some
+    ]
+
+
+def page(found: Calibration) -> str:
+    """The page in Markdown: the verdict, what was fitted, and every point."""
+    file = found.table.file
+    parts = [
+        f"# {markdown.escape(file.name)}: fitted to published throughputs",
+        markdown.escape(file.description),
+        f"**{markdown.paragraph(verdict(found))}**",
+        "## What was fitted",
+        _fitted_table(found.fitted),
+        f"Every other number is as the file gives it. {_method(found)}",
+        "## Beside what was published",
+        _point_table(found.points),
+        f"Bound: the busiest worker of that pass, its share of the time, and the nodes that take "
+        f"most of it. Every digit: [{POINTS}]({POINTS}).",
+        "## Simulated over published",
+        f"![Simulated over published throughput, both logarithmic]({FIGURE})",
+        "*A point on the diagonal is met; the band is 10 % to both sides.*",
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def verdict(found: Calibration) -> str:
+    """What the fit found, and how well it predicts, in a few sentences."""
+    numbers = "; ".join(_fitted_text(one) for one in found.fitted)
+    text = f"{numbers}. Median error {median_error(found.seen):.1%} over {len(found.seen)} fitted"
+    if found.unseen:
+        text += f" and {median_error(found.unseen):.1%} over {len(found.unseen)} unseen numbers"
+    if not math.isnan(rank := rank_correlation(found.unseen)):
+        text += f", whose rank correlation is {rank:.3f}"
+    others = [one for one in found.points if one.has_own_device]
+    if others:
+        errors = ", ".join(f"{one.label} {one.error:+.1%}" for one in others)
+        text += f". With numbers of their own: {errors}"
+    held = [one.key for one in found.fitted if one.is_at_bound]
+    if held:
+        return f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}."
+    return f"{text}."
+
+
+def _fitted_text(one: Fitted) -> str:
+    if math.isnan(one.low):
+        return f"{one.key} = {one.value:.4g}"
+    return f"{one.key} = {one.value:.4g} (95 % interval {one.low:.3g} to {one.high:.3g})"
+
+
+def _fitted_table(fitted: Sequence[Fitted]) -> str:
+    headings = ["parameter", "value", "95 % from", "to", "note"]
+    lines = [
+        [
+            one.key,
+            f"{one.value:.4g}",
+            "–" if math.isnan(one.low) else f"{one.low:.3g}",
+            "–" if math.isnan(one.high) else f"{one.high:.3g}",
+            "held by a bound" if one.is_at_bound else "",
+        ]
+        for one in fitted
+    ]
+    return markdown.table(headings, lines, left=("parameter", "note"))
+
+
+def _point_table(points: Sequence[Point]) -> str:
+    headings = ["row", "pass", "published", "simulated", "error", "fitted", "bound by"]
+    lines = [
+        [
+            one.label,
+            _WORDS[one.quantity],
+            format_rate(one.published),
+            format_rate(one.simulated),
+            f"{one.error:+.1%}",
+            "yes" if one.is_fitted else "",
+            one.bound,
+        ]
+        for one in points
+    ]
+    return markdown.table(headings, lines, left=("row", "pass", "fitted", "bound by"))
+
+
+def _method(found: Calibration) -> str:
+    file = found.table.file
+    return (
+        f"{file.workers} workers, placement {file.placement}, mode sleep, seed {file.seed}; the "
+        "sum of squared logarithms of simulated over published throughput is least, by "
+        f"Gauss-Newton with damping, in {found.runs} runs."
+    )
+
+
+def _of(points: Sequence[Point], quantity: str) -> list[Point]:
+    return [one for one in points if one.quantity == quantity]
+
+
+def _numbers(one: Fitted) -> dict[str, float | None]:
+    is_known = not math.isnan(one.low)
+    return {
+        "value": one.value,
+        "low": one.low if is_known else None,
+        "high": one.high if is_known else None,
+    }

@@ -1,0 +1,242 @@
+"""Device files written of what was fitted, and words on the machine."""
+
+from __future__ import annotations
+
+import io
+import math
+import platform
+import statistics
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pandas as pd
+
+from ampsim.calibration.fit import Calibration, Fitted, median_error, rank_correlation
+from ampsim.calibration.machine import STACKED, Kind, MachineFit
+from ampsim.hardware import Cluster, Device
+from ampsim.hardware.record import Machine
+from ampsim.study.process_settings import linear_algebra
+from ampsim.text import to_toml
+from ampsim.units import format_percent
+
+_CPU_INFO = "/proc/cpuinfo"
+
+
+def this_machine() -> Machine:
+    """The processor, the library of linear algebra, and today's date."""
+    return Machine(
+        cpu=cpu_name(),
+        linear_algebra=linear_algebra() or "unknown",
+        date=datetime.now(UTC).date().isoformat(),
+    )
+
+
+def cpu_name() -> str:
+    """The processor's name, as the system gives it; else its architecture."""
+    try:
+        with open(_CPU_INFO, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                key, _colon, value = line.partition(":")
+                if key.strip() == "model name" and value.strip():
+                    return " ".join(value.split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def measured_elsewhere(hardware: Device | Cluster, here: Machine | None = None) -> list[str]:
+    """A sentence for each device whose numbers another machine gave.
+
+    Args:
+        hardware: a device, or a cluster of some.
+        here: the machine to compare with; this one unless given.
+    """
+    devices = [hardware] if isinstance(hardware, Device) else list(dict.fromkeys(hardware.devices))
+    return [text for device in devices for text in _of(device, here or this_machine())]
+
+
+def _of(device: Device, here: Machine) -> Iterator[str]:
+    there = device.measured_on
+    if there is None:
+        return
+    for noun, was, now in (
+        ("processor", there.cpu, here.cpu),
+        ("linear algebra", there.linear_algebra, here.linear_algebra),
+    ):
+        if was != now:
+            yield (
+                f"measured with another {noun}, {was}, and this machine has {now}; its times are "
+                "not this machine's: try ampsim calibrate machine"
+            )
+            return
+
+
+DIGITS = 4
+"""Significant digits of a fitted number in a file (chosen: far more than its interval has)."""
+
+
+def device_text(found: Calibration) -> str:
+    """The device file, as TOML."""
+    file = found.table.file
+    content: dict[str, Any] = {"name": file.name, "description": file.description or None}
+    sources: dict[str, Any] = {}
+    for key, value in found.device.numbers.items():
+        fitted = next((one for one in found.fitted if one.key == key), None)
+        content[key] = value if fitted is None else rounded(value)
+        sources[key] = _known(found) if fitted is None else _source_of_published(found, fitted)
+    return to_toml({**content, "sources": sources})
+
+
+def rounded(value: float) -> float:
+    """The value as a file has it.
+
+    >>> rounded(22311940386.76)
+    22310000000.0
+    """
+    return float(f"{value:.{DIGITS - 1}e}")
+
+
+def _known(found: Calibration) -> dict[str, str]:
+    return {"kind": "assumed", "text": f"given, not fitted, in {_name(found)}"}
+
+
+def _source_of_published(found: Calibration, fitted: Fitted) -> dict[str, Any]:
+    seen, unseen = found.seen, found.unseen
+    interval = "no interval, for no number is left over"
+    if not math.isnan(fitted.low):
+        interval = f"95 % interval {fitted.low:.3g} to {fitted.high:.3g}"
+    text = (
+        f"fitted to {len(seen)} published numbers, {_listed(found)}: {interval}; simulated over "
+        f"published, less 1: median {median_error(seen):.1%} in size"
+    )
+    if unseen:
+        text += (
+            f", {median_error(unseen):.1%} over numbers that the fit did not see ({len(unseen)})"
+        )
+    if not math.isnan(rank := rank_correlation(unseen)):
+        text += f", rank correlation {rank:.2f}"
+    if fitted.is_at_bound:
+        text += "; held by a bound of the file"
+    told: dict[str, Any] = {
+        "kind": "fitted",
+        "text": f"{text}; ampsim calibrate table {_name(found)}",
+    }
+    return told | ends(fitted.value, fitted.low, fitted.high)
+
+
+def ends(value: float, low: float, high: float) -> dict[str, float]:
+    """The ends of an interval as a file has them; none where they are unknown, or one number.
+
+    They hold the number also where all three are rounded.
+
+    >>> ends(2.0, 1.00004, 3.0), ends(2.0, math.nan, math.nan), ends(2.0, 2.00001, 2.00002)
+    ({'low': 1.0, 'high': 3.0}, {}, {})
+    """
+    if math.isnan(low) or rounded(low) >= rounded(high):
+        return {}
+    return {"low": min(rounded(low), rounded(value)), "high": max(rounded(high), rounded(value))}
+
+
+def _listed(found: Calibration) -> str:
+    """The rows that the fit saw, with where they stand."""
+    rows = {point.label: point.source for point in found.seen}
+    sources = dict.fromkeys(rows.values())
+    return f"{'; '.join(rows)} ({'; '.join(sources)})"
+
+
+def _name(found: Calibration) -> str:
+    return f"{found.table.label.replace(chr(92), '/').rpartition('/')[2]}"
+
+
+_LIGHT: Final = "light operations after a product, at shapes of the shipped models"
+
+_NOUNS: Final[dict[str, tuple[Kind, str]]] = {
+    "flop_per_s": ("product", "the fastest product of one thread in single precision"),
+    "forward_efficiency": ("product", "products of forward steps, by rows and elements"),
+    "backward_efficiency": (
+        "product",
+        f"both products of backward steps, that of the weight's gradient for {STACKED} messages of "
+        "few rows at once",
+    ),
+    "operation_overhead_s": ("light", _LIGHT),
+    "pass_bandwidth_bytes_per_s": ("light", _LIGHT),
+    "functions_per_s": ("light", _LIGHT),
+    "step_overhead_s": ("step", "what a plain loop takes for a message beside its operations"),
+}
+
+
+def machine_text(name: str, fit: MachineFit, machine: Machine) -> str:
+    """The device file, as TOML."""
+    numbers = {key: _plain(value) for key, value in fit.numbers.items()}
+    sources = {
+        key: {"kind": "measured", "text": _source_of_machine(key, fit), **_ends(key, fit)}
+        for key in numbers
+    }
+    description = f"One thread of {machine.cpu}, as NumPy uses it"
+    return to_toml(
+        {
+            "name": name,
+            "description": description,
+            "flop_format": "float32",
+            **numbers,
+            "measured_on": machine.model_dump(),
+            "sources": sources,
+        }
+    )
+
+
+def points_text(fit: MachineFit) -> str:
+    """Every point with what it took and what the fit gives for it, as CSV."""
+    records = [
+        {
+            "kind": point.kind,
+            "operation": point.what,
+            "shape": " x ".join(map(str, point.shape)),
+            "flop": point.work.flop,
+            "bytes": point.work.pass_bytes or point.work.bytes,
+            "operations": point.work.operations,
+            "functions": point.work.functions,
+            "seconds": point.seconds,
+            "spread": point.spread,
+            "residual": residual,
+        }
+        for point, residual in zip(fit.points, fit.residuals, strict=True)
+    ]
+    text = io.StringIO()
+    pd.DataFrame(records).to_csv(text, index=False, lineterminator="\n")
+    return text.getvalue()
+
+
+def summary(fit: MachineFit) -> str:
+    """How far the fit lies from the points, in a line."""
+    parts = [_errors(fit, kind) for kind in ("product", "light")]
+    return "; ".join(parts)
+
+
+def _source_of_machine(key: str, fit: MachineFit) -> str:
+    kind, noun = _NOUNS[key]
+    text = f"{noun}; lower quartiles of rounds; {_errors(fit, kind)}"
+    if key in fit.factors:
+        factor, value = fit.factors[key], fit.numbers[key]
+        text += f"; 95 % interval {value / factor:.3g} to {value * factor:.3g}"
+    return text
+
+
+def _ends(key: str, fit: MachineFit) -> dict[str, float]:
+    if key not in fit.factors:
+        return {}
+    value, factor = fit.numbers[key], fit.factors[key]
+    return ends(value, value / factor, value * factor)
+
+
+def _errors(fit: MachineFit, kind: Kind) -> str:
+    sizes = [abs(one) for one in fit.of(kind)]
+    if len(sizes) == 1:
+        return f"one {kind} point"
+    middle, most = format_percent(statistics.median(sizes)), format_percent(max(sizes))
+    return f"{len(sizes)} {kind} points, fitted over measured less 1: median {middle}, most {most}"
+
+
+def _plain(value: Any) -> Any:
+    return rounded(value) if isinstance(value, float) else [list(point) for point in value]

@@ -1,0 +1,231 @@
+"""What all commands share: words to a terminal or as JSON, groups of options, what is held."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import json as writer
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from contextvars import ContextVar
+from enum import IntEnum
+from typing import Annotated, Any, Final, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from ampsim.errors import AmpsimError, Failure
+from ampsim.text import printable
+
+_LAYOUT = "\n\t"
+_LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
+_WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left out
+
+
+class Code(IntEnum):
+    """How a command ended."""
+
+    FINE = 0
+    STALE = 1
+    FAILED = 2
+    INTERRUPTED = 130
+
+
+def complain(text: object) -> None:
+    """Say one line on standard error, with the program's name in front."""
+    line = printable(" ".join(str(text).split()))
+    if len(line) > _LINE_MAX:  # a value that came, such as a path, takes all of it
+        line = f"{line[: _LINE_MAX // 2]}...{line[-_LINE_MAX // 2 :]}"
+    with contextlib.suppress(OSError, ValueError):  # nobody listens: what was made counts
+        sys.stderr.write(f"ampsim: {line}\n")
+
+
+def write(text: str) -> None:
+    """Say one or more lines on standard output; what would command a terminal is shown as text."""
+    sys.stdout.write(f"{printable(text, keep=_LAYOUT)}\n")
+
+
+def width() -> int:
+    """Characters in a line of standard output."""
+    is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return _WIDTH_IN_PIPE if is_free else shutil.get_terminal_size().columns
+
+
+def in_columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
+    """Rows as aligned columns; the last one is wrapped to the width of the output."""
+    lines = [[printable(cell, keep=_LAYOUT) for cell in row] for row in rows]
+    if not lines:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*(line[:-1] for line in lines), strict=True)]
+    return "\n".join(_line(line, widths, indent) for line in lines)
+
+
+def _line(line: list[str], widths: list[int], indent: str) -> str:
+    head = indent + "".join(f"{cell:<{wide}}  " for cell, wide in zip(line, widths, strict=False))
+    room = max(24, width() - len(head))
+    wrapped = textwrap.wrap(line[-1], room) or [""]
+    return f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]]).rstrip()
+
+
+T = TypeVar("T")
+
+_HELD: Final[ContextVar[ExitStack]] = ContextVar("_HELD")
+
+
+def hold(resource: AbstractContextManager[T]) -> T:
+    """Enter a context which is left when the command under way ends."""
+    return _HELD.get().enter_context(resource)
+
+
+def prepare_json(json: str | None) -> None:
+    """Try the file of --json before the long work."""
+    from ampsim.files import prepared_file
+
+    if json not in (None, "-"):
+        hold(prepared_file(json))
+
+
+def write_json(text: str, json: str) -> None:
+    """Write JSON text to the file of --json, or alone to standard output."""
+    from ampsim.files import write_text
+
+    if json == "-":
+        write(text.rstrip("\n"))
+    else:
+        write_text(json, text)
+
+
+def object_of(**content: Any) -> str:
+    """The JSON text of an object of these keys, after `ampsim`, the version."""
+    import ampsim
+    from ampsim.text import finite
+
+    return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
+
+
+PANELS: Final = {
+    "Model and data": ("settings", "data", "instances"),
+    "Hardware": (
+        "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"
+    ),
+    "Schedule": (
+        "schedule", "max_active_keys", "min_update_interval", "staleness_budget", "remedy",
+        "max_group", "group_wait_s", "vertical_sync",
+    ),
+    "Solver": (
+        "ranks", "workers_per_rank", "inner", "groups", "collective", "ranks_per_group",
+        "bucket_bytes", "overlap", "backup_ranks", "compression", "servers", "momentum", "period",
+        "moving_rate", "elastic", "staleness_rate", "staleness_bound", "outer_rate",
+        "outer_momentum",
+    ),
+    "Repeats and rates": ("repeats", "sure", "max_repeats", "scale_rate", "tune", "trials"),
+    "Run": (
+        "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
+        "jobs",
+    ),
+    "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
+}  # fmt: skip
+"""Under which heading help lists an option, where a command has too many for one list."""
+
+OPTIONS_MAX: Final = 15
+"""Options of a command from which on help lists them by panels (chosen: a screen of help)."""
+
+
+class Panelled(TyperCommand):
+    """A command whose help lists many options by what they are about."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments first, then each panel, then what is in none."""
+        parameters = self.get_params(ctx)
+        panel_of = {name: panel for panel, names in PANELS.items() for name in names}
+        if len(parameters) <= OPTIONS_MAX:
+            panel_of = {}
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        rows |= {panel: [] for panel in (*PANELS, "Options")}
+        for one in parameters:
+            is_argument = one.param_type_name == "argument"
+            panel = "Arguments" if is_argument else panel_of.get(one.name or "", "Options")
+            if (row := one.get_help_record(ctx)) is not None:
+                rows[panel].append(row)
+        for panel, of_panel in rows.items():
+            if of_panel:
+                with formatter.section(panel):
+                    formatter.write_dl(of_panel)
+
+
+_IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
+
+TracebackOption = Annotated[
+    bool,
+    typer.Option(
+        "--traceback",
+        help="When something fails, show the whole traceback, with the lines of your own model.",
+    ),
+]
+
+
+def command(function: Callable[..., Code]) -> Callable[..., Code]:
+    """Make a command of a function.
+
+    For each argument that is a record it has an option for each of the record's fields. With its
+    own option --traceback an error that ends it is shown whole. What the function `hold`s is let go
+    when it ends.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    given = signature.parameters.values()
+    records: dict[str, Any] = {
+        one.name: one.annotation for one in given if dataclasses.is_dataclass(one.annotation)
+    }
+
+    def run(*, traceback: bool, **typed: Any) -> Code:
+        asked = _IS_ASKED.set(traceback)
+        try:
+            for name, record in records.items():
+                fields = [one.name for one in dataclasses.fields(record)]
+                typed[name] = record(**{field: typed.pop(field) for field in fields})
+            with ExitStack() as held:
+                held.callback(_HELD.reset, _HELD.set(held))
+                return function(**typed)
+        except AmpsimError as error:
+            show_traceback(error)
+            raise
+        finally:
+            _IS_ASKED.reset(asked)
+
+    parameters = [
+        of for one in given for of in (_options_of(one) if one.name in records else [one])
+    ]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(
+        inspect.Parameter("traceback", keyword, annotation=TracebackOption, default=False)
+    )
+    untyped: Any = run
+    untyped.__name__, untyped.__doc__ = function.__name__, function.__doc__
+    untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)
+    untyped.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _options_of(argument: inspect.Parameter) -> list[inspect.Parameter]:
+    record: Any = argument.annotation
+    types = get_type_hints(record, include_extras=True)
+    return [
+        argument.replace(name=one.name, annotation=types[one.name], default=one.default)
+        for one in dataclasses.fields(record)
+    ]
+
+
+def show_traceback(error: BaseException | str | None) -> None:
+    """Write how an error came about to standard error, if --traceback asked for it."""
+    if not _IS_ASKED.get():
+        return
+    if isinstance(error, BaseException):
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    elif isinstance(error, Failure):
+        sys.stderr.write(error.traceback)

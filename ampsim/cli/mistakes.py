@@ -1,0 +1,153 @@
+"""What somebody who mistyped a command line is told: what to type instead, in one line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+SECONDS: Final = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
+}  # fmt: skip
+"""Units of time that people write behind a number; both letters for micro."""
+
+BYTES: Final = {
+    f"{prefix}{unit}": factor * of_one
+    for prefix, factor in {
+        "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+        "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
+    }.items()
+    for unit, of_one in {"B": 1.0, "bit": 0.125, "b": 0.125}.items()
+}  # fmt: skip
+"""The same of bytes and bits; a "/s" or "ps" behind them is taken off before."""
+
+MEANT: Final = {
+    "--bandwidth": "--bandwidth-bytes-per-s, such as --bandwidth-bytes-per-s 1e10",
+    "--latency": "--latency-s, such as --latency-s 1e-6",
+    "--rho": "--moving-rate: of elastic solvers, the learning rate times rho",
+    "--alpha": "--moving-rate, of elastic solvers",
+    "--tau": "--period, of local-sgd, diloco and elastic solvers",
+    "--mak": "--max-active-keys",
+    "--gpus": "--workers, and --device says which",
+    "--nodes": "--workers",
+    "--lr": "--set learning_rate=..., for the rate is an option of the model",
+    "--learning-rate": "--set learning_rate=..., for the rate is an option of the model",
+    "--batch": "--set batch=..., for it is an option of the model",
+    "--batch-size": "--set batch=..., for it is an option of the model",
+    "--hidden": "--set hidden=..., for it is an option of the model",
+    "--optimizer": "--set optimizer=..., for it is an option of the model",
+    "--seeds": "--repeats, as many seeds from --seed on",
+    "--epochs": "--max-epochs",
+}
+"""What options of other programs and papers are called here."""
+
+ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
+
+
+def told(error: Any, arguments: Sequence[str]) -> str:
+    """What is wrong with a command line, and what to type.
+
+    Args:
+        error: of typer's parser.
+        arguments: as they were typed.
+    """
+    said = error.format_message().rstrip(".")
+    better = _of_number(error, arguments) or _of_option(error) or _of_setting(said, arguments)
+    if better:
+        return better
+    command = "ampsim" if error.ctx is None else error.ctx.command_path
+    return f"{said}{'' if said.endswith('?') else ';'} see '{command} --help'"
+
+
+def as_typed(message: str, arguments: Sequence[str]) -> str:
+    """A message that begins with an argument's name in Python, with the option that was typed.
+
+    >>> as_typed("ssp: staleness_bound must be >= 0, got -1", ["--staleness-bound", "-1"])
+    'ssp: --staleness-bound must be >= 0, got -1'
+    """
+    for word in arguments:
+        option = word.partition("=")[0]
+        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
+            name = option[2:].replace("-", "_")
+            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must )", rf"\1{option}", message)
+    return message
+
+
+def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
+    """Of an option whose value should be a number."""
+    options: list[str] = getattr(getattr(error, "param", None), "opts", None) or [""]
+    kind = re.search(r"\b(integer|number|float)\b", error.format_message())
+    text = _value_of(options, arguments)
+    if kind is None or text is None:
+        return None
+    option, is_whole = max(options, key=len), kind[1] == "integer"
+    noun = "a whole number" if is_whole else f"a number{_unit_words(option)}"
+    if "," in text:
+        return f"{option} must be {noun}, got {text!r}; {ONE_EACH}"
+    value = _in_own_unit(option, text)
+    if value is None or (is_whole and value != int(value)):
+        return f"{option} must be {noun}, got {text!r}; see '{error.ctx.command_path} --help'"
+    return f"{option} must be {noun}, got {text!r}; type {option} {value:.12g}"
+
+
+def _of_option(error: Any) -> str | None:
+    """Of an option that does not exist."""
+    name = getattr(error, "option_name", None)
+    if name is None or not error.format_message().startswith("No such option"):
+        return None
+    known = {one for each in error.ctx.command.params for one in each.opts}
+    meant = MEANT.get(name)
+    if meant is None or re.split(r"[^-a-z]", meant)[0] not in known:
+        return None
+    return f"no such option: {name}; here it is {meant}"
+
+
+def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
+    """Of a setting whose value is a word of its own."""
+    if "unexpected extra argument" not in said:
+        return None
+    for option, key, *rest in zip(arguments, arguments[1:], arguments[2:], strict=False):
+        if option == "--set" and "=" not in key and re.fullmatch(r"\w+", key):
+            return f"--set takes KEY=VALUE as one word, got {key!r}; type --set {key}={rest[0]}"
+    return None
+
+
+def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
+    """What was typed as the value of an option, the last time."""
+    found: str | None = None
+    for word, after in zip(arguments, (*arguments[1:], ""), strict=True):
+        name, sign, value = word.partition("=")
+        if word in options:
+            found = after
+        elif sign and name in options:
+            found = value
+    return found
+
+
+def _unit_words(option: str) -> str:
+    if option.endswith("-bytes-per-s"):
+        return " of bytes a second"
+    if option.endswith("-bytes"):
+        return " of bytes"
+    return " of seconds" if option.endswith("-s") else ""
+
+
+def _in_own_unit(option: str, text: str) -> float | None:
+    """A finite number with a unit behind it, in the unit of the option; None where it is none."""
+    match = re.fullmatch(
+        r"([-+]?\d+(?:[_']?\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(\D*)", text.strip()
+    )
+    if match is None:
+        return None
+    number, unit = float(re.sub("[_']", "", match[1])), match[2]
+    if option.endswith("-bytes-per-s"):
+        factor = BYTES.get(re.sub(r"(/s|ps)$", "", unit))
+    elif option.endswith("-bytes"):
+        factor = BYTES.get(unit)
+    elif option.endswith("-s"):
+        factor = SECONDS.get(unit)
+    else:
+        factor = {"": 1.0, "%": 0.01, "k": 1e3, "K": 1e3, "M": 1e6}.get(unit)
+    value = math.inf if factor is None else number * factor
+    return value if math.isfinite(value) else None

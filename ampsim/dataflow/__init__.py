@@ -1,0 +1,11 @@
+"""Programs of operators with `cond` and `while_loop`, run by frames and tags.
+
+`executor.py` is what to read first; `ampsim.flow` has the names with which programs are written.
+"""
+
+from ampsim.dataflow.executor import Executor
+from ampsim.dataflow.graph import FlowGraph, Tensor
+from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.session import FlowResult, run
+
+__all__ = ["Executor", "FlowGraph", "FlowResult", "Plan", "Tensor", "run"]

@@ -1,0 +1,218 @@
+"""`cond` and `while_loop`, compiled into the five primitives.
+
+Source: Yu et al. (2018), Section 4.2 and Figure 4. Every captured tensor and every loop variable
+has primitives of its own, so that none waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ampsim.arguments import checked
+from ampsim.dataflow.graph import (
+    ENTER,
+    ENTER_CONSTANT,
+    EXIT,
+    MERGE,
+    NEXT_ITERATION,
+    Branch,
+    Conditional,
+    FlowGraph,
+    Loop,
+    Operand,
+    Predicate,
+    Tensor,
+    WhileLoop,
+    apply,
+    open_graph,
+    tensors_of,
+)
+from ampsim.dataflow.operator import Shape
+from ampsim.dataflow.source import require_predicate
+from ampsim.dataflow.structure import leaves_of, rebuilt, require_alike
+from ampsim.errors import GraphError, OptionError
+from ampsim.text import shown
+
+
+@checked
+def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """What `true_fn` builds where `predicate` is true, else what `false_fn` builds.
+
+    Args:
+        predicate: one truth value.
+        true_fn: builds one branch: a tensor, a `TensorArray`, or a tuple or list of these.
+        false_fn: builds the other one, of the same form.
+
+    Raises:
+        GraphError: the branches give structures of different forms or tensors of different types.
+    """
+    graph = open_graph()
+    (tensor,) = tensors_of([predicate])
+    require_predicate(tensor, "the predicate of cond")
+    built: list[Any] = []
+    branches: list[Branch] = []
+    for side, function in ((False, false_fn), (True, true_fn)):
+        branch = Branch(graph.context, tensor, side=side)
+        with graph.inside(branch):
+            given = function()
+            branch.outputs = leaves_of(given, f"cond of {tensor.node.told}: {branch.told}")
+        built.append(given)
+        branches.append(branch)
+    require_alike(
+        built[1], built[0], f"cond of {tensor.node.told}: both branches must give one structure"
+    )
+    merges = [
+        _merged(graph, tensor, pair)
+        for pair in zip(branches[0].outputs, branches[1].outputs, strict=True)
+    ]
+    graph.context.units.append(Conditional((branches[0], branches[1]), merges))
+    return rebuilt(built[1], merges)
+
+
+def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
+    """A Merge of what both branches give."""
+    false, true = pair
+    if false.dtype != true.dtype:
+        raise GraphError(
+            f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
+            f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
+        )
+    node = graph.add(MERGE, [false, true])
+    merge = graph.output(node, true, graph.context)
+    merge.shape = _general(false.shape, true.shape)
+    return merge
+
+
+def _general(first: Shape | None, second: Shape | None) -> Shape | None:
+    """The shape that both have, as far as they agree."""
+    if first is None or second is None or len(first) != len(second):
+        return None
+    return tuple(one if one == other else None for one, other in zip(first, second, strict=True))
+
+
+@checked
+def while_loop(
+    predicate: Callable[..., Operand],
+    body: Callable[..., Any],
+    inits: Any,
+    *,
+    parallel_iterations: int | None = None,
+    shapes: Sequence[Sequence[int | None] | None] | None = None,
+    name: str = "while",
+) -> Any:
+    """Apply `body` to the loop variables as long as `predicate` of them is true.
+
+    Args:
+        predicate: builds one truth value from the variables.
+        body: builds the variables of the next iteration from them; of the form of `inits`.
+        inits: what they start from: a tuple or list of tensors, numbers and arrays of tensors.
+        parallel_iterations: how many may be under way at a time; by default what the run says.
+        shapes: static shapes of the variables' tensors, with None for lengths that change from one
+            iteration to the next, or None for a whole shape that does; by default those of `inits`.
+        name: of the loop's frames.
+
+    Raises:
+        GraphError: the body gives another structure, or a variable changes its type, or its shape
+            without `shapes` saying so.
+        OptionError: an argument is none of these.
+    """
+    if not isinstance(inits, tuple | list) or not inits:
+        raise OptionError(
+            "while_loop: inits must be a tuple or list of loop variables, got "
+            f"{shown(cast('object', inits))}"
+        )
+    inits = cast("tuple[Any, ...]", inits)
+    if parallel_iterations is not None and parallel_iterations < 1:
+        raise OptionError(f"parallel_iterations must be >= 1, got {parallel_iterations}")
+    graph = open_graph()
+    first = leaves_of(inits, "while_loop: inits")
+    loop = Loop(graph.context, graph.frame_name(name), parallel_iterations)
+    declared = [one.shape for one in first] if shapes is None else _declared(shapes, len(first))
+    merges = [begun(graph, loop, one, shape) for one, shape in zip(first, declared, strict=True)]
+    decide(graph, loop, merges, lambda: predicate(*rebuilt(inits, merges)))
+    switches = [graph.switch(merge, loop.predicate, within=loop) for merge in merges]
+    taken = [switch.outputs[True] for switch in switches]
+    loop.gate = taken[0]
+    with graph.inside(loop):
+        given = body(*rebuilt(inits, taken))
+        given = cast("Any", given if isinstance(given, tuple | list) else (given,))
+        require_alike(inits, given, f"{_told(loop, merges)}: the body must give its variables")
+        leaves = [_iterated(one) for one in leaves_of(given, _told(loop, merges))]
+    for number, (leaf, merge) in enumerate(zip(leaves, merges, strict=True)):
+        _require_same(leaf, merge, f"{_told(loop, merges)}: variable {number}")
+        repeat(graph, loop, leaf, merge)
+    exits = [leave(graph, loop, switch.outputs[False]) for switch in switches]
+    graph.context.units.append(WhileLoop(loop, first, taken, leaves, exits))
+    return rebuilt(inits, exits)
+
+
+def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
+    """A loop variable at the start of each iteration: Enter, and Merge with what comes back."""
+    enter = graph.add(ENTER, [first], {"loop": loop})
+    entered = graph.output(enter, first, loop)
+    merge = graph.output(graph.add(MERGE, [entered], {"loop": loop}, within=loop), first, loop)
+    merge.shape = shape
+    return merge
+
+
+def decide(
+    graph: FlowGraph, loop: Loop, merges: Sequence[Tensor], predicate: Callable[[], Operand]
+) -> None:
+    """Build what decides whether a loop goes on."""
+    context = Predicate(loop)
+    context.gate = merges[0]
+    with graph.inside(context):
+        (tensor,) = tensors_of([predicate()])
+    loop.predicate = require_predicate(tensor, f"the predicate of {loop.name}")
+
+
+def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
+    """Hand a variable on to the next iteration."""
+    node = graph.add(NEXT_ITERATION, [given], {"loop": loop}, within=loop)
+    merge.node.inputs.append(graph.output(node, given, loop))
+
+
+def leave(graph: FlowGraph, loop: Loop, left: Tensor) -> Tensor:
+    """A variable after the last iteration."""
+    assert loop.outer is not None, "a loop has a context around it"
+    node = graph.add(EXIT, [left], {"loop": loop}, within=loop)
+    return graph.output(node, left, loop.outer)
+
+
+def _iterated(leaf: Tensor) -> Tensor:
+    """What a body gives comes once an iteration, also where it is a constant of the loop."""
+    return apply("identity", leaf) if leaf.node.operator is ENTER_CONSTANT else leaf
+
+
+def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:
+    if len(shapes) != count:
+        raise OptionError(f"shapes must be of all {count} loop variables, got {len(shapes)}")
+    return [None if one is None else tuple(one) for one in shapes]
+
+
+def _require_same(leaf: Tensor, merge: Tensor, where: str) -> None:
+    """A variable keeps its type, and the shape that is known of it."""
+    if leaf.dtype != merge.dtype:
+        raise GraphError(
+            f"{where} must stay {merge.dtype}, got {leaf.dtype} of {leaf.node.told}; use flow.cast"
+        )
+    if not fits(leaf.shape, merge.shape):
+        raise GraphError(
+            f"{where} must keep its shape {merge.shape}, got {leaf.shape} of {leaf.node.told}; "
+            "say in shapes= which lengths change, as None"
+        )
+
+
+def fits(shape: Shape | None, declared: Shape | None) -> bool:
+    """Whether a shape is one of those that were declared."""
+    if declared is None:
+        return True
+    if shape is None or len(shape) != len(declared):
+        return False
+    return all(wanted in (None, one) for one, wanted in zip(shape, declared, strict=True))
+
+
+def _told(loop: Loop, merges: Sequence[Tensor]) -> str:
+    place = merges[0].node.place
+    return f"{loop.name} ({place})" if place else loop.name

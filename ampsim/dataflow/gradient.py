@@ -1,0 +1,426 @@
+"""Gradients as a graph: what a reverse traversal of the forward graph builds.
+
+Each context of the forward graph has its twin in the gradient graph: a branch another branch of the
+same predicate, a loop another loop that runs as often, backward. What a gradient reads of a forward
+iteration was pushed onto a stack there and is popped here. A constant of a loop is captured again,
+never pushed; its gradient is summed up as the iterations come. Everything nests, because a handle
+of a stack or the count of a loop is itself a value of the forward iteration around it.
+
+Source: Yu et al. (2018), Section 5.1, Figures 7 to 9; what the text leaves open is settled as in
+TensorFlow's `control_flow_state.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ampsim.arguments import checked
+from ampsim.dataflow.construct import (
+    begun,
+    cond,
+    fits,
+    leave,
+    repeat,
+    while_loop,
+)  # fmt: skip
+from ampsim.dataflow.graph import (
+    TRIGGER,
+    Branch,
+    Conditional,
+    Context,
+    FlowGraph,
+    Loop,
+    Node,
+    Tensor,
+    Unit,
+    WhileLoop,
+    apply,
+    open_graph,
+    tensors_of,
+)
+from ampsim.dataflow.operator import INT, Shape
+from ampsim.dataflow.operators.arithmetic import add_n
+from ampsim.dataflow.operators.shape import broadcast_to, filled, shape_of, sum_to
+from ampsim.dataflow.operators.stack import new_stack, pop, push
+from ampsim.errors import GraphError
+from ampsim.ir import Direction
+
+
+@checked
+def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) -> list[Tensor]:
+    """The gradients of the sum of y's elements by each of `xs`, as tensors of the graph.
+
+    Args:
+        y: of what.
+        xs: by what; zeros where y does not depend on it.
+        initial: the gradient of y itself; ones by default.
+
+    Raises:
+        GraphError: one is no floating-point tensor, or cannot be used here, or an operator between
+            them has no gradient.
+    """
+    graph = open_graph()
+    context = graph.context
+    for one in (y, *xs):
+        if not one.is_float:
+            raise GraphError(
+                f"gradients: {one.node.told} must be a floating-point tensor, got {one.dtype}"
+            )
+    y, *xs = (graph.resolve(one) for one in (y, *xs))
+    before, graph.direction = graph.direction, int(Direction.BACKWARD)
+    try:
+        builder = _Builder(graph)
+        ones = builder.filled(y, 1.0) if initial is None else initial
+        found = builder.region(context, [(y, ones)], xs)
+        return [
+            builder.filled(x, 0.0) if gradient is None else gradient
+            for x, gradient in zip(xs, found, strict=True)
+        ]
+    finally:
+        graph.direction = before
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What orders the stacks of a forward loop.
+
+    Args:
+        index: comes once for each iteration.
+        trigger: fires when all pushes of an iteration are done; the next index waits for it.
+    """
+
+    index: Tensor
+    trigger: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What a backward loop carries.
+
+    Args:
+        unit: the forward loop.
+        variables: numbers of those along which gradients go.
+        constants: what the loop captures whose gradients are summed up.
+    """
+
+    unit: WhileLoop
+    variables: list[int]
+    constants: list[Tensor]
+
+    @property
+    def shapes(self) -> list[Shape | None]:
+        """Static shapes of the gradients, in that order."""
+        outputs = [self.unit.outputs[number] for number in self.variables]
+        return [one.shape for one in (*outputs, *self.constants)]
+
+
+class Differentiated:
+    """What a gradient builder may ask of the node whose gradient it builds.
+
+    Attributes:
+        node: of the forward graph.
+        source: numbers the call of `gradients`.
+    """
+
+    def __init__(self, node: Node, wanted: set[Tensor], builder: _Builder) -> None:
+        self.node, self._wanted, self._builder = node, wanted, builder
+        self.source = builder.source
+
+    def is_wanted(self, place: int) -> bool:
+        """Whether anybody asks for the gradient of an input."""
+        return self.node.inputs[place] in self._wanted
+
+    def input(self, place: int) -> Tensor:
+        """The value of an input."""
+        return self._builder.available(self.node.inputs[place])
+
+    def output(self) -> Tensor:
+        """The value of the output."""
+        return self._builder.available(self.node.outputs[0])
+
+    def shape(self, place: int) -> Tensor:
+        """The shape of an input."""
+        return self._builder.shape(self.node.inputs[place])
+
+    def reduced(self, gradient: Tensor, place: int) -> Tensor:
+        """A gradient summed over what was broadcast of an input."""
+        taken = self.node.inputs[place]
+        if taken.static_shape is not None and gradient.shape == taken.shape:
+            return gradient
+        return sum_to(gradient, self.shape(place), taken.shape)
+
+    def spread(self, gradient: Tensor, place: int) -> Tensor:
+        """A gradient broadcast to the shape of an input."""
+        return broadcast_to(gradient, self.shape(place), self.node.inputs[place].shape)
+
+    def formed(self, gradient: Tensor, place: int) -> Tensor:
+        """A gradient in the shape of an input that has as many elements."""
+        static = self.node.inputs[place].shape
+        return apply("reshape_to", gradient, self.shape(place), static=static)
+
+
+class _Builder:
+    """Builds the gradients of one call.
+
+    Attributes:
+        twins: for each context of the forward graph the one that holds its gradients.
+    """
+
+    def __init__(self, graph: FlowGraph) -> None:
+        self._graph = graph
+        self.twins: dict[Context, Context] = {graph.context: graph.context}
+        self.source = graph.number_of_gradients()
+        self._saved: dict[Tensor, Tensor] = {}
+        self._shapes: dict[Tensor, Tensor] = {}
+        self._counted: dict[Loop, _Counted] = {}
+        self._popped: dict[Loop, Node] = {}
+
+    # --- reverse traversal
+
+    def region(
+        self, context: Context, seeds: Iterable[tuple[Tensor, Tensor]], xs: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """The gradients by `xs` of what has the gradients `seeds`, all of one context."""
+        wanted = _reached_from(context, xs)
+        parts: dict[Tensor, list[Tensor]] = {}
+        for tensor, gradient in seeds:
+            parts.setdefault(tensor, []).append(gradient)
+        for unit in reversed(list(context.units)):
+            given = [self._sum(parts, one) for one in unit.outputs]
+            if not any(one in wanted for one in unit.inputs):
+                continue
+            if all(one is None for one in given):
+                continue
+            for tensor, gradient in zip(unit.inputs, self._back(unit, given, wanted), strict=False):
+                if gradient is not None and tensor in wanted:
+                    parts.setdefault(tensor, []).append(gradient)
+        return [self._sum(parts, one) for one in xs]
+
+    def _sum(self, parts: dict[Tensor, list[Tensor]], tensor: Tensor) -> Tensor | None:
+        """The whole gradient of a tensor, summed up in the order of the graph."""
+        found = parts.get(tensor)
+        if not found:
+            return None
+        if len(found) > 1:
+            parts[tensor] = found = [add_n(*found)]
+        return found[0]
+
+    def _back(
+        self, unit: Unit, given: list[Tensor | None], wanted: set[Tensor]
+    ) -> Sequence[Tensor | None]:
+        """The gradients of a unit's inputs, in their order."""
+        if isinstance(unit, Conditional):
+            return self._conditional(unit, given, wanted)
+        if isinstance(unit, WhileLoop):
+            return self._while_loop(unit, given, wanted)
+        if unit.operator.gradient is None:
+            raise GraphError(f"gradients: {unit.told} has no gradient; use flow.stop_gradient")
+        return unit.operator.gradient(Differentiated(unit, wanted, self), given[0])
+
+    # --- constructs
+
+    def _conditional(
+        self, unit: Conditional, given: list[Tensor | None], wanted: set[Tensor]
+    ) -> Sequence[Tensor | None]:
+        """A `cond` on the same predicate, of the gradients of each branch."""
+        inputs = unit.inputs  # what follows may capture more
+        asked = [one for one in inputs if one in wanted]
+
+        def side(branch: Branch) -> Callable[[], Any]:
+            def build() -> Any:
+                twin = self._graph.context
+                self.twins[branch], twin.twin = twin, branch
+                seeds = [
+                    (output, gradient)
+                    for output, gradient in zip(branch.outputs, given, strict=True)
+                    if gradient is not None
+                ]
+                inner = {one: branch.captures[one] for one in asked if one in branch.captures}
+                found = dict(zip(inner, self.region(branch, seeds, [*inner.values()]), strict=True))
+                return tuple(self._or_zeros(found.get(one), one) for one in asked)
+
+            return build
+
+        false, true = unit.branches
+        found = dict(
+            zip(asked, cond(self.available(unit.predicate), side(true), side(false)), strict=True)
+        )
+        return [found.get(one) for one in inputs]
+
+    def _while_loop(
+        self, unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]
+    ) -> Sequence[Tensor | None]:
+        """A loop that runs as often, backward."""
+        back = _relevant(unit, given, wanted)
+        if not back.variables:
+            return ()
+        total = self._count(unit.loop)
+        first = [self._or_zeros(given[one], unit.outputs[one]) for one in back.variables]
+        first += [self.filled(one, 0.0) for one in back.constants]
+        _left, *found = while_loop(
+            _is_left,
+            partial(self._iteration, back),
+            (self.available(total), *first),
+            parallel_iterations=unit.loop.window,
+            shapes=[(), *back.shapes],
+            name=f"{unit.loop.name}-gradient",
+        )
+        by_variable = dict(zip(back.variables, found, strict=False))
+        by_constant = dict(zip(back.constants, found[len(back.variables) :], strict=True))
+        return [
+            *(by_variable.get(number) for number in range(len(unit.first))),
+            *(by_constant.get(one) for one in unit.loop.captures),
+        ]
+
+    def _iteration(self, back: _Backward, left: Tensor, *carried: Tensor) -> Any:
+        """An iteration of a backward loop: gradients of the variables, sums of those of others."""
+        graph, unit, loop = self._graph, back.unit, back.unit.loop
+        self.twins[loop] = graph.context
+        trigger = self._popped[loop] = graph.add(TRIGGER, [left])
+        ordered = graph.output(trigger, left, graph.context)
+        given = [unit.given[number] for number in back.variables]
+        taken = [unit.taken[number] for number in back.variables]
+        inner = [loop.captures[one] for one in back.constants]
+        found = self.region(loop, zip(given, carried, strict=False), [*taken, *inner])
+        gradients = [
+            self._or_zeros(gradient, tensor) for gradient, tensor in zip(found, taken, strict=False)
+        ]
+        gradients += [
+            total if gradient is None else total + gradient
+            for total, gradient in zip(carried[len(taken) :], found[len(taken) :], strict=True)
+        ]
+        after = left - 1
+        after.node.controls.append(ordered)
+        return (after, *map(_of_shape, gradients, back.shapes))
+
+    def _count(self, loop: Loop) -> Tensor:
+        """How often a forward loop ran, which is to count its iterations."""
+        assert loop.outer is not None, "a loop has a context around it"
+        graph = self._graph
+        with self._forward(loop.outer):
+            (zero,) = tensors_of([0])
+            merge = begun(graph, loop, zero, ())
+            switch = graph.switch(merge, loop.predicate, within=loop)
+            index = switch.outputs[True]
+            with graph.inside(loop):
+                trigger = graph.add(TRIGGER, [index])
+                after = index + 1
+                after.node.controls.append(graph.output(trigger, index, loop))
+                repeat(graph, loop, after, merge)
+        self._counted[loop] = _Counted(index, trigger)
+        return leave(graph, loop, switch.outputs[False])
+
+    # --- values of the forward graph
+
+    def available(self, tensor: Tensor) -> Tensor:
+        """The value that a forward tensor had when what is now gone back over was computed."""
+        if tensor.captured_from is not None:
+            return self.available(tensor.captured_from)
+        if tensor.context in self.twins and self.twins[tensor.context] is tensor.context:
+            return tensor
+        loop = tensor.context.loop
+        if loop is None or loop not in self._counted:
+            return tensor
+        if tensor not in self._saved:
+            self._saved[tensor] = self._save(tensor, loop)
+        return self._saved[tensor]
+
+    def _save(self, tensor: Tensor, loop: Loop) -> Tensor:
+        """Push a value in each forward iteration, and pop it in the backward one."""
+        assert loop.outer is not None, "a loop has a context around it"
+        counted, graph = self._counted[loop], self._graph
+        with self._forward(loop.outer):
+            handle = new_stack()
+        with self._forward(tensor.context):
+            pushed = push(handle, tensor)
+            pushed.node.controls.append(counted.index)
+            counted.trigger.controls.append(pushed)
+        saved = self.available(handle)
+        with graph.inside(self.twins[tensor.context]):
+            popped = pop(saved, tensor)
+        trigger = self._popped[loop]
+        popped.node.controls.append(trigger.inputs[0])
+        trigger.controls.append(popped)
+        return popped
+
+    def shape(self, tensor: Tensor) -> Tensor:
+        """The shape of a forward tensor; where it is not static, that is saved, not the tensor."""
+        while tensor.captured_from is not None:
+            tensor = tensor.captured_from
+        if tensor.static_shape is not None:
+            return self._graph.constant(np.array(tensor.static_shape, INT))
+        if tensor not in self._shapes:
+            with self._forward(tensor.context):
+                self._shapes[tensor] = shape_of(tensor)
+        return self.available(self._shapes[tensor])
+
+    def filled(self, tensor: Tensor, value: float) -> Tensor:
+        """A tensor of one value, of the shape and type of a forward tensor."""
+        return filled(self.shape(tensor), value, tensor.dtype, tensor.shape)
+
+    def _or_zeros(self, gradient: Tensor | None, tensor: Tensor) -> Tensor:
+        return self.filled(tensor, 0.0) if gradient is None else gradient
+
+    def _forward(self, context: Context) -> Any:
+        """Build in a context of the forward graph."""
+        return self._graph.inside(context)
+
+
+def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:
+    """Whether a backward loop has iterations left."""
+    return left > 0
+
+
+def _of_shape(tensor: Tensor, shape: Shape | None) -> Tensor:
+    """A tensor of which it is known that it has a shape."""
+    if fits(tensor.shape, shape):
+        return tensor
+    known = apply("identity", tensor)
+    known.shape = shape
+    return known
+
+
+def _reached_from(context: Context, xs: Iterable[Tensor]) -> set[Tensor]:
+    """Floating-point tensors of a context that depend on some of `xs`, and these."""
+    reached = {x for x in xs if x.is_float}
+    for unit in context.units:
+        if any(one in reached for one in unit.inputs):
+            reached.update(one for one in unit.outputs if one.is_float)
+    return reached
+
+
+def _leads_to(context: Context, ys: Iterable[Tensor]) -> set[Tensor]:
+    """Tensors of a context on which some of `ys` depend, and these."""
+    reached = set(ys)
+    for unit in reversed(context.units):
+        if any(one in reached for one in unit.outputs):
+            reached.update(unit.inputs)
+    return reached
+
+
+def _relevant(unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]) -> _Backward:
+    """The variables and the constants of a loop along which gradients go."""
+    loop, count = unit.loop, len(unit.first)
+    constants = [one for one in loop.captures if one in wanted]
+    dependent = {number for number in range(count) if unit.first[number] in wanted}
+    inner = [loop.captures[one] for one in constants]
+    while True:
+        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in dependent)])
+        more = {number for number in range(count) if unit.given[number] in reached}
+        if more <= dependent:
+            break
+        dependent |= more
+    needed = {number for number in dependent if given[number] is not None}
+    while True:
+        leading = _leads_to(loop, [unit.given[one] for one in needed])
+        more = {number for number in dependent if unit.taken[number] in leading}
+        if more <= needed:
+            break
+        needed |= more
+    constants = [one for one in constants if loop.captures[one] in leading]
+    return _Backward(unit, sorted(needed), constants)

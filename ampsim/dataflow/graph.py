@@ -1,0 +1,556 @@
+"""The graph of a program: tensors, the nodes that make them, and contexts of control flow.
+
+A context is a branch of a `cond` or the body of a `while_loop`. A tensor from outside that is used
+in one is captured: in a branch through a Switch of its own, in a loop through an Enter that hands
+it to every iteration. A node is built in the graph that is open (``with flow.FlowGraph():``).
+
+Source: Yu et al., "Dynamic Control Flow in Large-Scale Machine Learning" (2018), Section 4.2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ampsim.dataflow.operator import (
+    OPERATORS,
+    Operator,
+    Shape,
+    broadcast,
+    first_dtype,
+    first_shape,
+)
+from ampsim.errors import GraphError, OptionError
+from ampsim.ir import Direction
+from ampsim.text import shown
+from ampsim.user_code import Place, is_own
+
+
+def _primitive(name: str) -> Operator:
+    """An operator whose rule is the executor's."""
+    return Operator(name, None, first_shape, first_dtype)
+
+
+CONSTANT: Final = _primitive("constant")
+INPUT: Final = _primitive("input")
+SWITCH: Final = _primitive("switch")
+MERGE: Final = _primitive("merge")
+ENTER: Final = _primitive("enter")
+ENTER_CONSTANT: Final = _primitive("enter-constant")
+EXIT: Final = _primitive("exit")
+NEXT_ITERATION: Final = _primitive("next-iteration")
+TRIGGER: Final = _primitive("trigger")
+"""Fires when all its inputs have come, dead ones too, and is never dead itself."""
+
+
+class Tensor:
+    """An output of a node.
+
+    Attributes:
+        node: what makes it.
+        output: which of the node's outputs it is.
+        shape: its static shape; None where not even the number of axes is known.
+        dtype: the type of its elements.
+        context: where it can be used.
+        captured_from: the tensor outside that it stands for; None where it is no capture.
+    """
+
+    __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
+
+    def __init__(
+        self, node: Node, output: int, shape: Shape | None, dtype: np.dtype[Any], context: Context
+    ) -> None:
+        self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
+        self.context = context
+        self.captured_from: Tensor | None = None
+
+    def __repr__(self) -> str:
+        """Name its node, type and shape."""
+        return f"Tensor({self.node.name!r}, {self.dtype}, {self.shape})"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its elements are floating-point numbers, which alone have gradients."""
+        return self.dtype.kind == "f"
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """Its shape where every length is known before it runs; else None."""
+        shape = self.shape
+        if shape is None or None in shape:
+            return None
+        return tuple(length for length in shape if length is not None)
+
+    def __bool__(self) -> bool:
+        """Refuse: a graph has no values yet."""
+        raise GraphError(
+            f"{self.node.told}: a tensor has no truth value while the graph is built; use "
+            "flow.cond(tensor, ...) in place of if, and flow.while_loop in place of while"
+        )
+
+    def __iter__(self) -> Any:
+        """Refuse, for the same reason."""
+        raise GraphError(
+            f"{self.node.told}: a tensor has no elements while the graph is built; use "
+            "flow.map_fn, or flow.TensorArray"
+        )
+
+    def __add__(self, other: Operand) -> Tensor:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return apply("subtract", self, other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return apply("subtract", other, self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return apply("multiply", self, other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return apply("multiply", other, self)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return apply("divide", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return apply("divide", other, self)
+
+    def __floordiv__(self, other: Operand) -> Tensor:
+        return apply("floor_divide", self, other)
+
+    def __mod__(self, other: Operand) -> Tensor:
+        return apply("remainder", self, other)
+
+    def __matmul__(self, other: Operand) -> Tensor:
+        return apply("matmul", self, other)
+
+    def __neg__(self) -> Tensor:
+        return apply("negative", self)
+
+    def __lt__(self, other: Operand) -> Tensor:
+        return apply("less", self, other)
+
+    def __le__(self, other: Operand) -> Tensor:
+        return apply("less_equal", self, other)
+
+    def __gt__(self, other: Operand) -> Tensor:
+        return apply("greater", self, other)
+
+    def __ge__(self, other: Operand) -> Tensor:
+        return apply("greater_equal", self, other)
+
+
+Operand: TypeAlias = "Tensor | np.ndarray | float | int | bool"
+
+
+class Node:
+    """One use of an operator.
+
+    Attributes:
+        operator: what it computes.
+        inputs: what it takes.
+        controls: tensors that must have come before it runs, and that it does not read.
+        attributes: what else the operator is told.
+        context: where it runs.
+        outputs: what it makes; two of a Switch, one of all others.
+        direction: forward, or backward in a graph of gradients.
+        place: the user's line that built it.
+    """
+
+    __slots__ = (
+        "attributes", "context", "controls", "direction", "index", "inputs", "name", "operator",
+        "outputs", "place",
+    )  # fmt: skip
+
+    def __init__(
+        self, operator: Operator, inputs: list[Tensor], attributes: dict[str, Any], graph: FlowGraph
+    ) -> None:
+        self.operator, self.inputs, self.attributes = operator, inputs, attributes
+        self.controls: list[Tensor] = []
+        self.context: Context = graph.context
+        self.outputs: list[Tensor] = []
+        self.direction = graph.direction
+        self.place = _user_place()
+        self.index, self.name = graph.number(self)
+
+    @property
+    def told(self) -> str:
+        """Its name and the user's line, for messages."""
+        return f"{self.name} ({self.place})" if self.place else self.name
+
+
+class Context:
+    """Where a node runs: the graph itself, a branch, or a loop.
+
+    Attributes:
+        outer: the context around it; None of the graph itself.
+        captures: tensors of the outer context, and what stands for them here.
+        units: nodes and whole constructs built here, in that order.
+        twin: the branch of which this one holds the gradients; it runs when that one does, so its
+            tensors can be used here as they are.
+    """
+
+    def __init__(self, outer: Context | None) -> None:
+        self.outer = outer
+        self.captures: dict[Tensor, Tensor] = {}
+        self.units: list[Unit] = []
+        self.twin: Context | None = None
+
+    @property
+    def loop(self) -> Loop | None:
+        """The innermost loop in which it lies."""
+        return None if self.outer is None else self.outer.loop
+
+    @property
+    def told(self) -> str:
+        """What messages call it."""
+        return "the graph itself"
+
+
+class Branch(Context):
+    """One side of a `cond`: it runs when `predicate` is `side`."""
+
+    def __init__(self, outer: Context, predicate: Tensor, *, side: bool) -> None:
+        super().__init__(outer)
+        self.predicate, self.side = predicate, side
+        self.outputs: list[Tensor] = []
+
+    @property
+    def told(self) -> str:
+        """What messages call it."""
+        return f"the {'true' if self.side else 'false'} branch of a cond"
+
+
+class Loop(Context):
+    """A loop: its frame, and its body.
+
+    Attributes:
+        name: of the frame.
+        window: iterations that may be under way at a time; None for what the run says.
+        gate: comes once for each iteration that the body runs; None while the predicate is built.
+    """
+
+    def __init__(self, outer: Context, name: str, window: int | None) -> None:
+        super().__init__(outer)
+        self.name, self.window = name, window
+        self.predicate: Tensor
+        self.gate: Tensor | None = None
+
+    @property
+    def loop(self) -> Loop:
+        """Itself."""
+        return self
+
+    @property
+    def told(self) -> str:
+        """What messages call it."""
+        return f"the loop {self.name}"
+
+
+class Predicate(Context):
+    """What decides whether a loop goes on: it runs once more than the body."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop)
+        self.gate: Tensor | None = None
+
+    @property
+    def told(self) -> str:
+        """What messages call it."""
+        return "the predicate of a loop"
+
+
+class Conditional:
+    """A whole `cond`, as its outer context has it.
+
+    Attributes:
+        branches: the false and the true one.
+        outputs: the Merges.
+    """
+
+    def __init__(self, branches: tuple[Branch, Branch], outputs: list[Tensor]) -> None:
+        self.branches, self.outputs = branches, outputs
+
+    @property
+    def predicate(self) -> Tensor:
+        """What decides."""
+        return self.branches[0].predicate
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """What its branches capture."""
+        return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
+
+
+class WhileLoop:
+    """A whole `while_loop`, as its outer context has it.
+
+    Attributes:
+        loop: its context.
+        first: what the variables start from.
+        taken, given: the variables at the start and at the end of an iteration.
+        outputs: the Exits.
+    """
+
+    def __init__(
+        self, loop: Loop, first: list[Tensor], taken: list[Tensor], given: list[Tensor],
+        outputs: list[Tensor],
+    ) -> None:  # fmt: skip
+        self.loop, self.first, self.taken, self.given = loop, first, taken, given
+        self.outputs = outputs
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """What the variables start from, then what the loop captures."""
+        return [*self.first, *self.loop.captures]
+
+
+Unit: TypeAlias = Node | Conditional | WhileLoop
+
+
+class FlowGraph:
+    """A program that is being built, or has been.
+
+    Nodes are built in the graph that is open: ``with flow.FlowGraph() as graph: ...``.
+
+    Attributes:
+        context: where nodes are built now.
+        direction: of nodes that are built now.
+        nodes: all of them, in the order of building.
+    """
+
+    def __init__(self) -> None:
+        self.root = Context(None)
+        self.context: Context = self.root
+        self.direction: int = int(Direction.FORWARD)
+        self.nodes: list[Node] = []
+        self._counts: dict[str, int] = {}
+        self._constants: dict[Any, Tensor] = {}
+
+    def __enter__(self) -> FlowGraph:
+        """Open it."""
+        _OPEN.append(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close it."""
+        _OPEN.remove(self)
+
+    @contextlib.contextmanager
+    def inside(self, context: Context) -> Generator[Context]:
+        """Build nodes in a context."""
+        before, self.context = self.context, context
+        try:
+            yield context
+        finally:
+            self.context = before
+
+    def number(self, node: Node) -> tuple[int, str]:
+        """List a node; its place in the list, and its name."""
+        name = node.operator.name
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        self.nodes.append(node)
+        return len(self.nodes) - 1, node.attributes.pop("name", None) or f"{name}-{count}"
+
+    def number_of_gradients(self) -> int:
+        """Number a call of `gradients`."""
+        count = self._counts["gradients/"] = self._counts.get("gradients/", 0) + 1
+        return count
+
+    def frame_name(self, name: str) -> str:
+        """A name that no other frame has."""
+        count = self._counts[f"{name}/"] = self._counts.get(f"{name}/", 0) + 1
+        return f"{name}-{count}"
+
+    def constant(self, value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
+        """A tensor that is always the same; equal ones are one.
+
+        Raises:
+            OptionError: it is no array of numbers.
+        """
+        array = np.asarray(value, dtype)
+        if array.dtype.kind not in "fib":
+            raise OptionError(f"a constant must be numbers or truth values, got {shown(value)}")
+        array = array.astype(np.int64) if array.dtype.kind == "i" else array.copy()
+        array.setflags(write=False)
+        key = (array.dtype, array.shape, array.tobytes())
+        if key not in self._constants:
+            with self.inside(self.root):
+                node = Node(CONSTANT, [], {"value": array}, self)
+                self._constants[key] = output_of(node, array.shape, array.dtype, self.root)
+        return self._constants[key]
+
+    def add(
+        self,
+        operator: Operator,
+        inputs: Sequence[Tensor],
+        attributes: dict[str, Any] | None = None,
+        *,
+        within: Context | None = None,
+    ) -> Node:
+        """Build a node without outputs in the present context; its inputs can be used there.
+
+        What would run once more than the body of its loop, for want of an input that comes with
+        the iterations, waits for the loop's gate.
+
+        Args:
+            operator: what it computes.
+            inputs: what it takes, as it is.
+            attributes: what else the operator is told.
+            within: the context, if it is not the present one.
+        """
+        with self.inside(within or self.context) as context:
+            node = Node(operator, list(inputs), attributes or {}, self)
+        is_constant = all(one.node.operator is ENTER_CONSTANT for one in inputs)
+        if is_constant and (inputs or operator.is_stateful):
+            gate = self._gate(context)
+            node.controls += [] if gate is None else [gate]
+        return node
+
+    def _gate(self, context: Context) -> Tensor | None:
+        """What comes once for each time that a context runs; None where it always runs once."""
+        if isinstance(context, Loop | Predicate):
+            return context.gate
+        return self.resolve(context.predicate, context) if isinstance(context, Branch) else None
+
+    def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
+        """What stands for a tensor in a context: itself, or a capture.
+
+        Raises:
+            GraphError: it was made in a branch or loop around which the context does not lie.
+        """
+        context = context or self.context
+        if tensor.context is context or tensor.context is context.twin:
+            return tensor
+        if context.outer is None:
+            raise GraphError(
+                f"{tensor.node.told} was made in {tensor.context.told} and is used outside; "
+                "return it from the branch or body, and use what cond or while_loop gives"
+            )
+        outside = self.resolve(tensor, context.outer)
+        if isinstance(context, Predicate):
+            return outside
+        if outside not in context.captures:
+            context.captures[outside] = self._capture(outside, context)
+        return context.captures[outside]
+
+    def _capture(self, tensor: Tensor, context: Context) -> Tensor:
+        assert context.outer is not None, "the graph itself captures nothing"
+        if isinstance(context, Branch):
+            node = self.switch(tensor, context.predicate, within=context.outer)
+            for output in node.outputs:
+                output.context = context
+            inside = node.outputs[context.side]
+        else:
+            assert isinstance(context, Loop), f"{context.told} captures nothing"
+            node = self.add(ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
+            inside = output_of(node, tensor.shape, tensor.dtype, context)
+        inside.captured_from = tensor
+        return inside
+
+    def switch(self, tensor: Tensor, predicate: Tensor, *, within: Context) -> Node:
+        """A Switch; its outputs are the false and the true one, of the same context."""
+        node = self.add(SWITCH, [tensor, predicate], within=within)
+        for _side in (False, True):
+            output_of(node, tensor.shape, tensor.dtype, within)
+        return node
+
+    def output(
+        self, node: Node, like: Tensor, context: Context, shape: Shape | None = None
+    ) -> Tensor:
+        """Give a primitive an output, of the type of another tensor."""
+        return output_of(node, like.shape if shape is None else shape, like.dtype, context)
+
+
+_OPEN: Final[list[FlowGraph]] = []
+"""Graphs that are open, the innermost last."""
+
+
+def open_graph() -> FlowGraph:
+    """The graph in which nodes are built now.
+
+    Raises:
+        GraphError: none is open.
+    """
+    if not _OPEN:
+        raise GraphError("no graph is open; build operators in `with flow.FlowGraph() as graph:`")
+    return _OPEN[-1]
+
+
+def output_of(node: Node, shape: Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:
+    """Give a node its next output."""
+    tensor = Tensor(node, len(node.outputs), shape, dtype, context)
+    node.outputs.append(tensor)
+    return tensor
+
+
+def tensors_of(operands: Sequence[object], *, is_joint: bool = False) -> list[Tensor]:
+    """Operands as tensors of the present context.
+
+    Args:
+        operands: tensors, arrays and numbers.
+        is_joint: whether numbers take the floating-point type of the tensors beside them.
+
+    Raises:
+        GraphError: a tensor cannot be used here.
+        OptionError: an operand is no tensor and no number.
+    """
+    graph = open_graph()
+    floats = [one.dtype for one in operands if isinstance(one, Tensor) and one.is_float]
+    kinds = floats if is_joint else []
+    return [
+        graph.resolve(one if isinstance(one, Tensor) else _constant(graph, one, kinds))
+        for one in operands
+    ]
+
+
+def _constant(graph: FlowGraph, value: object, kinds: list[np.dtype[Any]]) -> Tensor:
+    is_real = isinstance(value, float | int) and not isinstance(value, bool)
+    return graph.constant(value, kinds[0] if is_real and kinds else None)
+
+
+def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
+    """Build a node of an ordinary operator in the graph that is open.
+
+    Raises:
+        GraphError: the operands' shapes or types do not fit it, or one cannot be used here.
+    """
+    operator, graph = OPERATORS[name], open_graph()
+    inputs = tensors_of(operands, is_joint=operator.shape is broadcast)
+    node = graph.add(operator, inputs, dict(attributes))
+    known = [one.shape for one in inputs if one.shape is not None]
+    try:
+        dtype = operator.dtype(*(one.dtype for one in inputs), **node.attributes)
+        is_known = len(known) == len(inputs)
+        shape = operator.shape(*known, **node.attributes) if is_known else None
+    except (ValueError, TypeError, IndexError) as error:
+        del graph.nodes[node.index]
+        shapes = " and ".join(str(one.shape) for one in inputs)
+        raise GraphError(f"{node.told}: inputs of shapes {shapes} do not fit: {error}") from error
+    graph.context.units.append(node)
+    return output_of(node, shape, dtype, graph.context)
+
+
+@cache
+def _is_own(file: str) -> bool:
+    return is_own(file)
+
+
+def _user_place() -> Place | None:
+    """The innermost line of the user's own that is being run."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # the only way in time
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if _is_own(file):
+            return Place(file, frame.f_lineno)
+        frame = frame.f_back
+    return None

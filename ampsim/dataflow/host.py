@@ -1,0 +1,261 @@
+"""The host and its device at work: values, what they cost, and the spans that they leave.
+
+The host is a processor of the machine that takes `dispatch_s` for each step, live or dead; where
+that is 0, steps of one instant are free tasks (docs/decisions/0004-instants.md). The device is a
+lane: kernels one after the other, in the order in which they were handed over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ampsim.clock import Clock
+from ampsim.dataflow.executor import Ready
+from ampsim.dataflow.frame import Iteration
+from ampsim.dataflow.operator import standin
+from ampsim.dataflow.plan import Step
+from ampsim.errors import AmpsimError, SimulationError
+from ampsim.hardware import Cluster, Device, occupancy_s
+from ampsim.ir import Standin
+from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
+from ampsim.trace import START, Cause, Recorder
+from ampsim.trace.kinds import COMPUTE_LANE, DISPATCH_LANE
+from ampsim.user_code import told
+
+NO_STALENESS: Final = -1
+"""A step applies no update."""
+
+
+class Runs(Protocol):
+    """What has steps to run: the executor."""
+
+    ready: deque[Ready]
+
+    def run(self, step: Step, iteration: Iteration) -> None:
+        """Run a step whose inputs have come."""
+        ...
+
+
+class _Cost:
+    """What a step costs on inputs of certain shapes.
+
+    Attributes:
+        output: what stands for its output in `sleep` mode.
+        seconds: for which it occupies its device.
+        kind: of its span.
+    """
+
+    __slots__ = ("kind", "output", "seconds")
+
+    def __init__(self, output: Standin | None, seconds: float, kind: int) -> None:
+        self.output, self.seconds, self.kind = output, seconds, kind
+
+
+class Host:
+    """A worker: its host, which runs steps, and its device, which computes.
+
+    Args:
+        cluster: the worker is its first.
+        clock: whose time passes.
+        recorder: takes the spans.
+        is_abstract: whether floats are shapes without numbers.
+        seed: of what varies.
+
+    Attributes:
+        cause: what is being followed at the moment.
+        queues: what is to be dispatched, for the processor.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        recorder: Recorder,
+        *,
+        is_abstract: bool,
+        seed: int,
+    ) -> None:
+        self.cause: Cause = START
+        self.device: Device = cluster.devices[0]
+        self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
+        self._instant = Instant(clock)
+        self._cost: _Cost
+        self._last: _Kernel | None = None
+        self._runs: Runs
+        self._dispatch_s = self.device.dispatch_s
+        self._no_work: deque[Ready] = deque()
+        self._processor = Processor(0, clock, self._instant)
+        compute = Processor(0, clock, self._instant)
+        self._lane = Lane(compute, clock)
+        varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
+        clock.start(compute.work(varying(self._lane, compute)), "compute 0")
+
+    def start(self, runs: Runs) -> None:
+        """Begin to run what is ready."""
+        self._runs = runs
+        waiting = runs.ready if self._dispatch_s else self._no_work
+        self.queues: dict[Any, deque[Any]] = {0: waiting}
+        self._clock.start(self._processor.work(self), "host 0")
+        self._clock.call_later(0.0, self._go_on)
+
+    @property
+    def now_s(self) -> float:
+        """The present time."""
+        return self._clock.now
+
+    # --- the host as a processor
+
+    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
+        """Begin to dispatch the step that was ready first; the last one, no node, takes no time."""
+        ready = queue.popleft()
+        return (self._dispatch_s if ready[0].node else 0.0), (ready, self._clock.now)
+
+    def end(self, task: Begun) -> None:
+        """Run a step that has been dispatched."""
+        (step, iteration, cause), start_s = task[1]
+        node = step.node
+        if node is not None:
+            shown = (0, node.index, node.direction, 0, 0, 0)
+            kind = self._recorder.kinds.number(shown, DISPATCH_LANE)
+            self._append(kind, start_s, iteration, cause)
+        self._runs.run(step, iteration)
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a step waits whose dispatch takes no time."""
+        return not self._dispatch_s and bool(self._runs.ready)
+
+    def do_free(self, now_s: float) -> None:
+        """Run all steps that are ready, and those that these make ready."""
+        if self._dispatch_s:
+            return
+        ready, run = self._runs.ready, self._runs.run
+        while ready:
+            step, iteration, self.cause = ready.popleft()
+            run(step, iteration)
+
+    def _go_on(self) -> None:
+        """See that the host looks for steps, as after something has ended."""
+        if self._dispatch_s:
+            self._processor.wake()
+        elif not self._processor.is_listed:
+            self._processor.is_listed = True
+            self._instant.waiting.append(self._processor)
+            self._instant.settle()
+
+    # --- values
+
+    def compute(self, step: Step, iteration: Iteration) -> Any:
+        """The value of a live step."""
+        first = step.first
+        inputs = iteration.inputs[first : first + step.count]
+        if step.is_on_device:
+            key = tuple([one.shape for one in inputs])
+            cost = step.known.get(key)
+            if cost is None or step.is_shape_told:
+                cost = step.known[key] = self._new_cost(step, inputs)
+            self._cost = cost
+            if cost.output is not None:
+                return cost.output
+        if step.needs_numbers and self._is_abstract:
+            for one in inputs:
+                if one.__class__ is Standin:
+                    return standin((), 8)
+        node, kernel = step.node, step.kernel
+        assert node is not None and kernel is not None, f"{step.kind} has a kernel"
+        try:
+            if step.needs_tag:
+                return kernel((node.index, iteration.path), *inputs)
+            return kernel(*inputs)
+        except AmpsimError:
+            raise
+        except Exception as error:
+            where = f" in {iteration.state.tag}" if iteration.path else ""
+            raise SimulationError(
+                f"{node.told}{where} failed at {self._clock.now:.9g} s: {told(error)}"
+            ) from error
+
+    def _new_cost(self, step: Step, inputs: list[Any]) -> _Cost:
+        """What a step costs on these inputs."""
+        node = step.node
+        assert node is not None, "a step that computes is a node"
+        operator, shapes = node.operator, [one.shape for one in inputs]
+        if operator.running_shape is not None:
+            shape: Any = operator.running_shape(*inputs, **node.attributes)
+        else:
+            shape = operator.shape(*shapes, **node.attributes)
+        itemsize = node.outputs[0].dtype.itemsize
+        work = operator.work(shapes, shape, itemsize)
+        is_light = not work.flop
+        rows, elements = None, None
+        if not is_light:
+            rows, elements = shape[0], shapes[1][0] * shapes[1][1]
+        seconds = occupancy_s(
+            self.device, work, is_light=is_light, rows=rows, matrix_elements=elements,
+            is_backward=node.direction == 1,
+        )  # fmt: skip
+        kind = self._recorder.kinds.number(
+            (0, node.index, node.direction, work.flop, work.bytes, work.operations), COMPUTE_LANE
+        )
+        return _Cost(standin(shape, itemsize) if self._is_abstract else None, seconds, kind)
+
+    # --- the device
+
+    def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
+        """Let the device spend what the step that was just computed takes."""
+        cost = self._cost
+        last = self._last
+        if not cost.seconds and last is None:
+            self._append(cost.kind, self._clock.now, iteration, self.cause)
+            return True
+        kernel = _Kernel(cost, iteration, self.cause, then)
+        if not cost.seconds:
+            assert last is not None, "the device is busy"
+            last.behind.append(kernel)
+            return False
+        self._last = kernel
+        self._lane.add(Job(cost.seconds, partial(self._ended, kernel)))
+        return False
+
+    def _ended(self, kernel: _Kernel, start_s: float) -> None:
+        """Record a kernel and what took no time behind it; go on with what waited for them."""
+        if self._last is kernel:
+            self._last = None
+        self._append(kernel.cost.kind, start_s, kernel.iteration, kernel.cause)
+        now_s, ended = self._clock.now, self.cause
+        for one in kernel.behind:
+            self._append(one.cost.kind, now_s, one.iteration, ended)
+        self.cause = ended
+        for one in (kernel, *kernel.behind):
+            if one.then is not None:
+                one.then()
+        if self._runs.ready:
+            self._go_on()
+
+    def _append(self, kind: int, start_s: float, iteration: Iteration, cause: Cause) -> None:
+        """Record a span that ends now; what follows has it as its cause."""
+        row = (kind, start_s, self._clock.now, NO_STALENESS, iteration.state, cause)
+        self._recorder.spans.append(row)
+        number = self._recorder.span_number()
+        if start_s < row[2]:
+            self.cause = number
+
+
+class _Kernel:
+    """A step that its device has not computed yet.
+
+    Attributes:
+        then: what waits for it.
+        behind: steps that take no time and came while this was the last.
+    """
+
+    __slots__ = ("behind", "cause", "cost", "iteration", "then")
+
+    def __init__(
+        self, cost: _Cost, iteration: Iteration, cause: Cause, then: Callable[[], None] | None
+    ) -> None:
+        self.cost, self.iteration, self.cause, self.then = cost, iteration, cause, then
+        self.behind: list[_Kernel] = []

@@ -1,0 +1,173 @@
+"""Operators: what one computes, of what shape, at what cost, and how its gradient is built.
+
+An ordinary operator takes arrays and gives one. In `sleep` mode floats are shapes without numbers
+(`Standin`), integers and truth values are computed, and so is whatever follows from shapes alone.
+The five primitives of control flow have no kernel: `ampsim.dataflow.executor` has their rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ampsim.ir import NO_WORK, Standin, Work
+from ampsim.nodes.light import elementwise_work
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""Lengths of axes; None where one is known only when the operator runs."""
+
+BOOL: Final = np.dtype(np.bool_)
+INT: Final = np.dtype(np.int64)
+FLOAT: Final = np.dtype(np.float64)
+RESOURCE: Final = np.dtype(object)
+"""The type of a handle: of a stack or of an array of tensors."""
+
+Sizes: TypeAlias = Sequence[tuple[int, ...]]
+WorkRule: TypeAlias = Callable[[Sizes, tuple[int, ...], int], Work]
+"""The work of an operator: of its inputs' shapes, its output's, and the bytes of an element."""
+
+
+def no_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    """Nothing is computed and nothing is moved."""
+    return NO_WORK
+
+
+def elementwise(operations: int = 1, *, passes: int = 2, functions: int = 0) -> WorkRule:
+    """Read every element once and write it once, as nodes that keep the shape are charged."""
+
+    def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+        return elementwise_work(output, itemsize, operations, passes=passes, functions=functions)
+
+    return work
+
+
+def moved(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    """Read all inputs once and write the output once."""
+    elements = math.prod(output) + sum(math.prod(shape) for shape in inputs)
+    return Work(0, itemsize * elements)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operator:
+    """One operator.
+
+    Args:
+        name: what messages, records and the registry call it.
+        kernel: computes the output, a new array or a view, from the inputs and attributes; None of
+            primitives.
+        shape: gives the output's shape from the inputs' (with None where they have it) and the
+            attributes.
+        dtype: gives the output's type from the inputs'.
+        work: what it is charged for.
+        gradient: builds the gradients of the inputs, None for those that have none, from what
+            `ampsim.dataflow.gradient.Differentiated` offers and the output's gradient; None where
+            the output has no gradient.
+        running_shape: gives the output's shape from the inputs themselves, where it follows from
+            values of integers.
+        reads_shapes: whether the kernel needs no more of floats than their shapes.
+        is_stateful: whether it reads or changes a resource, and runs in every mode.
+        needs_tag: whether the kernel's first argument is (number of the node, path of the tag).
+    """
+
+    name: str
+    kernel: Callable[..., Any] | None
+    shape: Callable[..., Shape | None]
+    dtype: Callable[..., np.dtype[Any]]
+    work: WorkRule = no_work
+    gradient: Callable[..., Sequence[Any]] | None = None
+    running_shape: Callable[..., tuple[int, ...]] | None = None
+    reads_shapes: bool = False
+    is_stateful: bool = False
+    needs_tag: bool = False
+
+
+OPERATORS: Final[dict[str, Operator]] = {}
+"""Every operator, by its name."""
+
+
+def register(operator: Operator) -> Operator:
+    """List an operator."""
+    assert operator.name not in OPERATORS, f"two operators are called {operator.name}"
+    OPERATORS[operator.name] = operator
+    return operator
+
+
+@lru_cache(maxsize=4096)
+def standin(shape: tuple[int, ...], itemsize: int) -> Standin:
+    """The one array without numbers of a shape."""
+    return Standin(shape, itemsize)
+
+
+def first_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """The type of the first input."""
+    return dtypes[0]
+
+
+def joint_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """The type in which all inputs can be told."""
+    return np.result_type(*dtypes)
+
+
+def truth(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """A truth value."""
+    return BOOL
+
+
+def integer(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """A whole number."""
+    return INT
+
+
+def number(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """A floating-point number."""
+    return FLOAT
+
+
+def handle(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    """A handle of a resource."""
+    return RESOURCE
+
+
+def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape | None:
+    """The shape that the attribute `static` tells."""
+    return static
+
+
+def told_dtype(*dtypes: np.dtype[Any], dtype: Any, **attributes: Any) -> np.dtype[Any]:
+    """The type that the attribute `dtype` tells."""
+    return np.dtype(dtype)
+
+
+def first_shape(*shapes: Shape, **attributes: Any) -> Shape:
+    """The shape of the first input."""
+    return shapes[0]
+
+
+def scalar(*shapes: Shape, **attributes: Any) -> Shape:
+    """One number."""
+    return ()
+
+
+def broadcast(*shapes: Shape, **attributes: Any) -> Shape:
+    """The shape to which all inputs are broadcast.
+
+    Raises:
+        ValueError: they do not fit each other.
+    """
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(_joined(axis) for axis in zip(*padded, strict=True))
+
+
+def _joined(lengths: Sequence[int | None]) -> int | None:
+    long = {length for length in lengths if length not in (1, None)}
+    if len(long) > 1:
+        raise ValueError(f"lengths {' and '.join(str(one) for one in sorted(long))} of one axis")
+    if long:
+        return long.pop()
+    return None if None in lengths else 1

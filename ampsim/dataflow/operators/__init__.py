@@ -1,0 +1,16 @@
+"""The operators, a family a file. Each is listed once, and by being listed has every test."""
+
+from ampsim.dataflow.operators import (
+    arithmetic,
+    comparison,
+    elementwise,
+    loss,
+    matrix,
+    shape,
+    stack,
+    tensor_array,
+)
+
+__all__ = [
+    "arithmetic", "comparison", "elementwise", "loss", "matrix", "shape", "stack", "tensor_array",
+]  # fmt: skip

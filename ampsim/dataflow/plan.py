@@ -1,0 +1,182 @@
+"""The plan of a run: what of a graph is needed, as steps with slots for their inputs.
+
+A step belongs to one frame of the program's text: the graph itself, or a loop. Each iteration has a
+slot for every input of every step of its frame, and a count of the inputs that have not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from ampsim.dataflow.graph import (
+    ENTER,
+    ENTER_CONSTANT,
+    EXIT,
+    MERGE,
+    Loop,
+    Node,
+    Tensor,
+)
+
+Target: TypeAlias = "tuple[Step, int]"
+"""Where an output goes: a step, and the slot of its input."""
+
+
+class FramePlan:
+    """What all frames of one loop, or the graph itself, have in common.
+
+    Attributes:
+        name: of the loop; "" of the graph itself.
+        window: iterations that may be under way at a time; 0 for any number.
+        steps: what runs in an iteration.
+        slots: how many inputs these have together.
+        pending: for each step, how many inputs must come before it runs.
+        enters: how many Enters bring something from outside.
+        exits: what leaves.
+    """
+
+    def __init__(self, name: str, window: int) -> None:
+        self.name, self.window = name, window
+        self.steps: list[Step] = []
+        self.slots = 0
+        self.pending: list[int] = []
+        self.enters = 0
+        self.exits: list[Step] = []
+
+
+class Step:
+    """A node, as the executor has it.
+
+    Attributes:
+        node: what it runs; None of the last one, which keeps what was asked for.
+        kind: the operator's name.
+        number: its place among the steps of its frame.
+        first, count: slots of its inputs that it reads.
+        targets: for each output, where it goes.
+        frame: in which it runs; of an Enter the parent's.
+        child: the frame that an Enter opens.
+        kernel: computes the output; None of primitives.
+        is_on_device: whether a device computes it, not the host.
+        is_read: whether the host reads what it computes, so that it must have been computed.
+        is_shape_told: whether its output's shape is what an integer input says.
+        needs_numbers: whether the host computes it from more than shapes and resources.
+        needs_tag: whether its kernel is told where it runs.
+        is_merge: whether it runs at the first live input.
+        known: what it costs, by shapes of its inputs.
+        live, dead: how often it ran.
+    """
+
+    __slots__ = (
+        "child", "count", "dead", "first", "frame", "is_merge", "is_on_device", "is_read",
+        "is_shape_told", "kernel", "kind", "known", "live", "needs_numbers", "needs_tag", "node",
+        "number", "targets",
+    )  # fmt: skip
+
+    def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
+        self.node, self.kind, self.frame, self.count = node, kind, frame, count
+        self.number, self.first = len(frame.steps), frame.slots
+        self.targets: list[list[Target]] = [[] for _ in (node.outputs if node else ())]
+        self.child: FramePlan | None = None
+        self.kernel: Callable[..., Any] | None = None
+        self.is_on_device = self.is_read = self.is_merge = self.is_shape_told = False
+        self.needs_numbers = self.needs_tag = False
+        self.known: dict[Any, Any] = {}
+        self.live = self.dead = 0
+        frame.steps.append(self)
+
+
+class Plan:
+    """What a run does.
+
+    Attributes:
+        root: the graph itself.
+        sources: steps that wait for nothing.
+        last: the step that keeps what was asked for.
+        steps: all of them, in the order of the graph.
+        names: of the nodes, by their numbers in the graph.
+    """
+
+    def __init__(self, asked: Sequence[Tensor], window: int) -> None:
+        self.root = FramePlan("", 0)
+        self._window = window
+        self._frames: dict[Loop | None, FramePlan] = {None: self.root}
+        nodes = needed(asked)
+        self._steps: dict[Node, Step] = {}
+        for node in nodes:
+            self._steps[node] = self._step(node)
+        for node in nodes:
+            self._connect(node)
+        self.last = Step(None, "asked", self.root, len(asked))
+        self._add_slots(self.last, len(asked), len(asked))
+        for place, tensor in enumerate(asked):
+            self._aim(tensor, self.last, self.last.first + place)
+        self.steps = list(self._steps.values())
+        count = 1 + max((node.index for node in nodes), default=-1)
+        self.names = [f"node {number}" for number in range(count)]
+        for node in nodes:
+            self.names[node.index] = node.name
+        self.sources = [step for step in self.root.steps if not self.root.pending[step.number]]
+
+    def _frame(self, loop: Loop | None) -> FramePlan:
+        if loop not in self._frames:
+            assert loop is not None, "the graph itself has its frame"
+            self._frames[loop] = FramePlan(loop.name, loop.window or self._window)
+        return self._frames[loop]
+
+    def _step(self, node: Node) -> Step:
+        operator = node.operator
+        is_loop_merge = operator is MERGE and "loop" in node.attributes
+        frame = self._frame(node.context.loop)
+        count = 1 if is_loop_merge or operator is MERGE else len(node.inputs)
+        step = Step(node, "forward" if is_loop_merge else operator.name, frame, count)
+        step.is_merge = operator is MERGE and not is_loop_merge
+        if operator in (ENTER, ENTER_CONSTANT):
+            step.child = self._frame(node.attributes["loop"])
+            step.child.enters += 1
+        if operator is EXIT:
+            frame.exits.append(step)
+        if operator.kernel is not None:
+            step.kernel = operator.kernel
+            if node.attributes:
+                step.kernel = partial(operator.kernel, **node.attributes)
+            floats = [one.is_float for one in (*node.inputs, *node.outputs)]
+            step.is_on_device = any(floats) and not (operator.is_stateful or operator.reads_shapes)
+            static = node.outputs[0].static_shape
+            step.is_shape_told = operator.running_shape is not None and static is None
+            step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
+            step.needs_tag = operator.needs_tag
+            step.is_read = step.is_on_device and not node.outputs[0].is_float
+        waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
+        slots = 1 if step.count == 1 else max(step.count, 1)
+        self._add_slots(step, slots + len(node.controls), waits)
+        return step
+
+    def _add_slots(self, step: Step, slots: int, waits: int) -> None:
+        step.frame.slots += slots
+        step.frame.pending.append(waits)
+
+    def _connect(self, node: Node) -> None:
+        """Let what a node takes go to its slots."""
+        step = self._steps[node]
+        for place, tensor in enumerate(node.inputs):
+            shared = node.operator is MERGE
+            self._aim(tensor, step, step.first + (0 if shared else place))
+        for place, tensor in enumerate(node.controls):
+            self._aim(tensor, step, step.first + max(step.count, 1) + place)
+
+    def _aim(self, tensor: Tensor, target: Step, slot: int) -> None:
+        self._steps[tensor.node].targets[tensor.output].append((target, slot))
+
+
+def needed(asked: Sequence[Tensor]) -> list[Node]:
+    """The nodes on which tensors depend, in the order of the graph."""
+    found: set[Node] = set()
+    open_nodes = [tensor.node for tensor in asked]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node not in found:
+            found.add(node)
+            open_nodes += [tensor.node for tensor in (*node.inputs, *node.controls)]
+    return sorted(found, key=lambda node: node.index)

@@ -1,0 +1,166 @@
+"""Structures of tensors: what branches and bodies take and give, flat and as they were.
+
+A structure is a tensor, an array of tensors, or a tuple or list of structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ampsim.dataflow.graph import Tensor, apply, tensors_of
+from ampsim.dataflow.operator import Shape
+from ampsim.dataflow.operators import tensor_array
+from ampsim.dataflow.source import constant
+from ampsim.errors import GraphError, OptionError
+
+assert tensor_array, "its operators are listed"
+
+
+class _Told:
+    """What is known of the elements of an array.
+
+    Attributes:
+        shape: that of each; None while nobody has written one.
+    """
+
+    def __init__(self, shape: Shape | None, dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+
+
+class TensorArray:
+    """Tensors by their places; each place is written once.
+
+    It does not change: `write` gives the array as it is then, from which to go on.
+
+    Args:
+        size: how many places there are; writing beyond makes it longer.
+        dtype: the type of the elements.
+        element_shape: the shape of each; by default what is written first has.
+    """
+
+    def __init__(
+        self,
+        size: int | Tensor = 0,
+        *,
+        dtype: Any = "float64",
+        element_shape: Sequence[int | None] | None = None,
+    ) -> None:
+        static = None if element_shape is None else tuple(element_shape)
+        self._told = _Told(static, np.dtype(dtype))
+        self.handle = apply("array", size)
+        self.flow = constant(0.0)
+
+    def with_flow(self, flow: Tensor) -> TensorArray:
+        """The same array as it is when `flow` has come."""
+        other = TensorArray.__new__(TensorArray)
+        other._told, other.handle, other.flow = self._told, self.handle, flow
+        return other
+
+    def write(self, index: int | Tensor, value: Any) -> TensorArray:
+        """Write a place; the array as it is then."""
+        (tensor,) = tensors_of([value])
+        if self._told.shape is None:
+            self._told.shape = tensor.shape
+        self._told.dtype = tensor.dtype
+        return self.with_flow(apply("array_write", self.handle, index, tensor, self.flow))
+
+    def read(self, index: int | Tensor) -> Tensor:
+        """A place that was written before."""
+        told = {"static": self._told.shape, "dtype": self._told.dtype}
+        return apply("array_read", self.handle, index, self.flow, **told)
+
+    def unstack(self, x: Tensor) -> TensorArray:
+        """Write all rows of x, the first at place 0; the array as it is then."""
+        (tensor,) = tensors_of([x])
+        self._told.shape = None if tensor.shape is None else tensor.shape[1:]
+        self._told.dtype = tensor.dtype
+        return self.with_flow(apply("array_unstack", self.handle, tensor, self.flow))
+
+    def stack(self) -> Tensor:
+        """All places as one tensor, with a new first axis."""
+        shape = self._told.shape
+        told = {"static": None if shape is None else (None, *shape), "dtype": self._told.dtype}
+        return apply("array_stack", self.handle, self.flow, **told)
+
+    def size(self) -> Tensor:
+        """How many places there are."""
+        return apply("array_size", self.handle, self.flow)
+
+
+def flatten(structure: object) -> list[Any]:
+    """The leaves, in order: tensors, numbers, and the flows of arrays."""
+    if isinstance(structure, TensorArray):
+        return [structure.flow]
+    if isinstance(structure, tuple | list):
+        found: list[Any] = []
+        for part in cast("Sequence[object]", structure):
+            found += flatten(part)
+        return found
+    return [structure]
+
+
+def rebuilt(structure: object, leaves: Sequence[Any]) -> Any:
+    """A structure of the same form with other leaves."""
+    return _rebuilt(structure, iter(leaves))
+
+
+def _rebuilt(structure: object, leaves: Iterator[Any]) -> Any:
+    if isinstance(structure, TensorArray):
+        return structure.with_flow(next(leaves))
+    if isinstance(structure, tuple | list):
+        parts = [_rebuilt(part, leaves) for part in cast("Sequence[object]", structure)]
+        if hasattr(cast("Any", structure), "_fields"):
+            return type(cast("Any", structure))(*parts)
+        return tuple(parts) if isinstance(structure, tuple) else parts
+    return next(leaves)
+
+
+def form(structure: object) -> str:
+    """The form of a structure in words, such as "(tensor, array)"."""
+    if isinstance(structure, TensorArray):
+        return "array"
+    if isinstance(structure, tuple | list):
+        return f"({', '.join(form(part) for part in cast('Sequence[object]', structure))})"
+    return "tensor"
+
+
+def require_alike(first: object, second: object, what: str) -> None:
+    """Two structures have one form and the same arrays.
+
+    Raises:
+        GraphError: they have not; the message begins with `what`.
+    """
+    if form(first) != form(second):
+        raise GraphError(f"{what}, got {form(first)} and {form(second)}")
+    for one, other in zip(_arrays(first), _arrays(second), strict=True):
+        if _origin(one.handle) is not _origin(other.handle):
+            raise GraphError(f"{what}, got two arrays; go on from one array with write or unstack")
+
+
+def leaves_of(structure: object, where: str) -> list[Tensor]:
+    """The leaves as tensors of the present context.
+
+    Raises:
+        GraphError: one is neither a tensor nor a number, or cannot be used here.
+    """
+    try:
+        return tensors_of(flatten(structure))
+    except OptionError as error:
+        raise GraphError(f"{where}: {error}") from error
+
+
+def _arrays(structure: object) -> Iterator[TensorArray]:
+    if isinstance(structure, TensorArray):
+        yield structure
+    elif isinstance(structure, tuple | list):
+        for part in cast("Sequence[object]", structure):
+            yield from _arrays(part)
+
+
+def _origin(handle: Tensor) -> Tensor:
+    while handle.captured_from is not None:
+        handle = handle.captured_from
+    return handle

@@ -1,0 +1,89 @@
+"""In-graph control flow: the names with which programs are written, ``from ampsim import flow``."""
+
+from ampsim.dataflow.construct import cond, while_loop
+from ampsim.dataflow.gradient import gradients
+from ampsim.dataflow.graph import FlowGraph, Tensor
+from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
+from ampsim.dataflow.operators.arithmetic import add_n
+from ampsim.dataflow.operators.comparison import (
+    equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    not_equal,
+    where,
+)
+from ampsim.dataflow.operators.elementwise import (
+    exp,
+    identity,
+    log,
+    relu,
+    sigmoid,
+    square,
+    stop_gradient,
+    tanh,
+)
+from ampsim.dataflow.operators.loss import softmax_cross_entropy
+from ampsim.dataflow.operators.matrix import matmul, transpose
+from ampsim.dataflow.operators.shape import (
+    cast,
+    concat,
+    cut,
+    expand,
+    length,
+    pick,
+    reshape,
+    shape_of,
+    sum,
+    zeros,
+)
+from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
+from ampsim.dataflow.source import constant
+from ampsim.dataflow.source import input_tensor as input
+from ampsim.dataflow.structure import TensorArray
+
+__all__ = [
+    "PARALLEL_ITERATIONS",
+    "FlowGraph",
+    "FlowResult",
+    "Tensor",
+    "TensorArray",
+    "add_n",
+    "cast",
+    "concat",
+    "cond",
+    "constant",
+    "cut",
+    "equal",
+    "exp",
+    "expand",
+    "foldl",
+    "foldr",
+    "gradients",
+    "identity",
+    "input",
+    "length",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "map_fn",
+    "matmul",
+    "not_equal",
+    "pick",
+    "relu",
+    "reshape",
+    "run",
+    "scan",
+    "shape_of",
+    "sigmoid",
+    "softmax_cross_entropy",
+    "square",
+    "stop_gradient",
+    "sum",
+    "tanh",
+    "transpose",
+    "where",
+    "while_loop",
+    "zeros",
+]  # fmt: skip

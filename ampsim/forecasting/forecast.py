@@ -1,0 +1,529 @@
+"""Forecast: every schedule on the same model, cluster and seeds, in one table.
+
+The CC ratio. Source: Wongpanich, You and Demmel, "Rethinking the value of asynchronous solvers for
+distributed deep learning", 2020, Section 4.6: operations to process a sample, over parameters.
+Operations are the FLOP of the forward pass, 2 for each multiplication with its addition.
+
+The columns `ranks`, `servers` and `cc_ratio`: ranks are the copies of the model under a solver, and
+a schedule has 1; servers are the workers that hold no copy but the weights that ranks share, and a
+schedule has 0. The CC ratio belongs to the model.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import pandas as pd
+from annotated_types import Ge, Le
+
+from ampsim.arguments import checked
+from ampsim.data import MissingDataError
+from ampsim.data_parallel import Solver
+from ampsim.errors import AmpsimError, OptionError
+from ampsim.forecasting.intervals import sentences_of, with_devices
+from ampsim.forecasting.making import (
+    ASSUMPTION,
+    MAX_REPEATS,
+    Entry,
+    Made,
+    RunMaker,
+    entries_of,
+    looks_of,
+    note_validation,
+    placed_by,
+    require_fit,
+    run_rows,
+)
+from ampsim.forecasting.short_runs import with_spreads
+from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
+from ampsim.hardware import Cluster, load_cluster
+from ampsim.metric import Goal
+from ampsim.model_parallel import Schedule, Search, Sequential, placement_of
+from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.report.table import answer_cells
+from ampsim.runs.ranking import Ranking, Sureness
+from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
+from ampsim.runs.run import Run, RunTable
+from ampsim.runs.store import Keeping
+from ampsim.runs.task import Plan
+from ampsim.study.learning_rates import Rate, Scaling
+from ampsim.study.model import Model
+from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
+from ampsim.study.placement_trials import Trials
+from ampsim.study.process_settings import fixed_settings
+from ampsim.study.progress import OnProgress
+from ampsim.study.provenance import (
+    cluster_origin,
+    costs,
+    model_origin,
+    own_version,
+    schedule_origin,
+    software,
+)
+from ampsim.study.simulation import (
+    ClusterLike,
+    Mode,
+    ModelLike,
+    PlacementLike,
+    RunOptions,
+    SchedulesLike,
+    cluster_of,
+    model_of,
+    schedules_of,
+)
+from ampsim.study.training import Training
+from ampsim.text import html_table
+
+
+def cc_ratio(model: Model) -> float | None:
+    """FLOP of a forward pass, an item of the first training batch in the mean, over parameters.
+
+    Returns:
+        None where the data are not there, or where there is no batch.
+
+    Raises:
+        SimulationError: a step failed.
+    """
+    graph = model.graph()
+    try:
+        with fixed_settings():
+            batches = model.data(0, None).batches("train", epoch=0, seed=0)
+            first = list(itertools.islice(batches, 1))
+    except MissingDataError:
+        return None
+    count = sum(node.parameter_count for node in graph.parameterized)
+    if not first or not first[0].rows or not count:
+        return None
+    workers = [-1, *[0] * (len(graph.nodes) - 1)]
+    cluster = load_cluster("tflops-1", workers=1)
+    training = Training(model, graph, cluster, workers, Sequential())
+    training.start_epoch(0)
+    training.validate(first)
+    training.recorder.flush()
+    return training.recorder.summary.flop / first[0].rows / count
+
+
+Trained: TypeAlias = tuple[Model, Schedule, Cluster]
+"""What a row is of."""
+
+
+def with_copies(
+    rows: Sequence[Mapping[str, Any]], trained: Sequence[Trained]
+) -> list[dict[str, Any]]:
+    """Rows with the columns, which come last."""
+    return [{**row, **of} for row, of in zip(rows, copies_of(trained), strict=True)]
+
+
+def copies_of(rows: Sequence[Trained]) -> list[dict[str, Any]]:
+    """The columns of each row; the CC ratio is None where it is unknown."""
+    known: dict[str, float | None] = {}
+    found: list[dict[str, Any]] = []
+    for model, schedule, cluster in rows:
+        key = repr(model_origin(model)) if model.origin else str(id(model))
+        if key not in known:
+            known[key] = _ratio(model)
+        found.append({**counts_of(schedule, cluster.workers), "cc_ratio": known[key]})
+    return found
+
+
+def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
+    """How many ranks and servers a schedule or solver has on so many workers."""
+    if not isinstance(schedule, Solver):
+        return {"ranks": 1, "servers": 0}
+    ranks = schedule.ranks_on(workers) * schedule.copies_per_rank
+    return {"ranks": ranks, "servers": schedule.server_count}
+
+
+def _ratio(model: Model) -> float | None:
+    """The CC ratio; None also of a model that fails, as its runs say themselves."""
+    try:
+        return cc_ratio(model)
+    except AmpsimError:
+        return None
+
+
+def manifest_of(
+    plan: Plan, schedules: Sequence[Schedule], rates: Sequence[Rate], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """Command, versions, seeds, hashes, costs and placement, as nested plain values.
+
+    Args:
+        plan: what all rows share.
+        schedules: those of the rows.
+        rates: their learning rates; none where nothing has run.
+        runs: every run; the placement is that of the first, and `placements` has that of each row
+            where it was searched for.
+    """
+    options, rates = plan.options, rates or [Rate()] * len(schedules)
+    return {
+        **software(),
+        "seeds": sorted({run.seed for run in runs}),
+        "mode": options.mode,
+        "target": "none" if options.target is None else options.target,
+        "metric": plan.model.measure.kind,
+        "max_epochs": plan.epochs,
+        **({} if options.validate_every is None else {"validate_every": options.validate_every}),
+        "model": model_origin(plan.model),
+        "cluster": cluster_origin(plan.cluster),
+        "schedules": [
+            {**schedule_origin(schedule), **_rate_origin(rate, plan.model)}
+            for schedule, rate in zip(schedules, rates, strict=True)
+        ],
+        "placement": runs[0].placement if runs else options.placed.origin,
+        **_own_placements(runs),
+        "costs": costs(plan.cluster),
+    }
+
+
+def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
+    """The placement that was found for each row, by its label."""
+    found: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        found.setdefault(run.label, run.placement)
+    is_searched = any(one.get("name") == Search.name for one in found.values())
+    return {"placements": found} if is_searched else {}
+
+
+def sureness_of(sureness: Sureness, rows: int) -> Mapping[str, Any]:
+    """How sure a call of the order of so many rows is, and how often it was looked for."""
+    return {"sure": sureness.sure, "looks": sureness.looks} if rows > 1 else {}
+
+
+def _rate_origin(rate: Rate, model: Model) -> dict[str, Any]:
+    """A row's learning rate, if it is not as given."""
+    return rate.columns(model) if rate != Rate() else {}
+
+
+MAX_EPOCHS: Final = 40
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Forecast(RunTable):
+    """What `forecast` returns.
+
+    Attributes:
+        table: one row a schedule; unknown is missing (None or NaN), never 0.
+        runs: every run, in order.
+        target: the validation accuracy, or error, aimed at; None without one.
+        model: the model's name.
+        cluster: the cluster's name.
+        workers: how many workers.
+        manifest: command, versions, seeds, hashes, costs, and the placement of the first run.
+        metric: what the model is measured by, with its unit.
+        interrupted: what was left out when Ctrl-C ended it; None otherwise.
+        trials: one row a trial of a learning rate, those of one rate beside each other: schedule,
+            learning_rate, factor (of the rate around which was tried), seed, epochs_to_target,
+            time_to_target_s, best_accuracy, best_error, is_chosen, note. Empty without tuning.
+        lost: one sentence for each run that gave nothing: its process died, or the model gave no
+            data for its seed; what the others gave is here.
+        unreached: one sentence for each row that is not tuned, as no trial reached the target.
+    """
+
+    lost: tuple[str, ...] = ()
+    trials: pd.DataFrame = field(default_factory=no_trials)
+    unreached: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> list[str]:
+        """One sentence for each run that failed, or gave nothing."""
+        return [*super().failures, *self.lost]
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write page, table, figures and manifest, as `ampsim forecast --out` does.
+
+        Args:
+            folder: made if missing.
+
+        Returns:
+            The files, in the order written.
+
+        Raises:
+            OutputError: the folder or a file in it cannot be written.
+        """
+        from ampsim.forecasting.page import write_forecast
+
+        return write_forecast(self, Path(folder))
+
+    def __repr__(self) -> str:
+        names = ", ".join(str(name) for name in self.table["schedule"])
+        return f"Forecast({self.model} on {self.cluster}: {names}; {len(self.runs)} runs)"
+
+    def _repr_html_(self) -> str:
+        """The columns of the terminal's answer; every other and every digit is in `table`."""
+        headings, *rows = answer_cells(self.table, has_target=self.target is not None)
+        aim = "" if self.target is None else f", target {self.metric.target_text(self.target)}"
+        caption = f"{self.model} on {self.cluster}{aim}"
+        return html_table(caption, rows, headings=headings, note=self.interrupted or "")
+
+
+@checked
+def forecast(
+    model: ModelLike,
+    cluster: ClusterLike,
+    schedules: SchedulesLike,
+    *,
+    target: float | None = None,
+    max_epochs: Count = MAX_EPOCHS,
+    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
+    instances: Count | None = None,
+    seed: Seed = 0,
+    mode: Mode = "numeric",
+    placement: PlacementLike | None = None,
+    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
+    on_progress: OnProgress | None = None,
+    keeping: Keeping | None = None,
+    scale_rate: Scaling | None = None,
+    tune: int | None = None,
+    sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
+    max_repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = MAX_REPEATS,
+    validate_every: Count | None = None,
+) -> Forecast:
+    """Run each schedule until validation reaches `target`, and compare.
+
+    Ctrl-C ends a forecast early: what finished is returned, and `interrupted` says what did not.
+    A run whose loss or weights stop being finite ends alone, its row says so; so does one that
+    cannot begin, as without data for its seed, or whose process dies, which `failures` says.
+
+    Args:
+        model: what to train: from `load_model`, or its name or path.
+        cluster: on what: from `load_cluster`, or its name or path.
+        schedules: one row each: objects or names, or names as on the command line.
+        target: accuracy in (0, 1], or, for a model with metric "error", an error above 0 in its
+            unit; None for what the model file says.
+        max_epochs: end a run that has not reached the target by then; in mode "sleep", which
+            measures nothing, one epoch is run.
+        repeats: runs of each schedule, with seeds `seed`, `seed` + 1, …; with `sure`, at least.
+        instances: training items to use; None for all.
+        seed: of the first repeat.
+        mode: "numeric" or "sleep".
+        placement: as in `simulate`; the same for all schedules, and tried under each of them.
+        jobs: runs to make at a time, each on a core of its own; what they give is the same.
+        on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
+        keeping: where finished runs are kept and those of an earlier call are taken from, as under
+            `ampsim forecast --out`; they then have no `result`. None keeps none.
+        scale_rate: how a row's learning rate grows with the gradients of which its schedule's
+            updates take the mean: "linear", "sqrt" or "none"; None for the rule of the optimizer
+            (`ampsim.study.learning_rates`).
+        tune: how many learning rates each row tries, around its own, before rows are compared
+            with the best of each (`ampsim.forecasting.tuning`); None tries none.
+        sure: go on with more repeats until it is this sure which row is best, or `max_repeats`
+            are made (`ampsim.forecasting.making`); None makes `repeats`.
+        max_repeats: runs of each schedule at most, with `sure`.
+        validate_every: as of `simulate`.
+
+    Raises:
+        OptionError: an option has a value that it cannot have, or a schedule does not fit the
+            model's graph or the cluster; nothing has run then.
+        UnknownNameError: no placement has such a name.
+        FileFormatError: a placement file does not fit graph or cluster.
+        SimulationError: every process that made runs died.
+    """
+    model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
+    target = model.measure.require_target(target)
+    target = model.target if target is None else target
+    options = RunOptions(
+        epochs=max_epochs, mode=mode, instances=instances, target=target,
+        placement=placement_of(DEFAULT if placement is None else placement),
+        validate_every=validate_every,
+    )  # fmt: skip
+    plan = Plan(model, cluster, options)
+    looks = looks_of(len(schedules), repeats, sure, max_repeats)
+    budget = None if tune is None else require_budget(tune)
+    if sure is not None and (target is None or mode == "sleep"):
+        raise OptionError(
+            "sure compares times to a target, and there is none; give a target, or repeats instead"
+        )
+    placements = require_fit(plan, schedules, seed, on_progress)
+    advice = None
+    if placement is None:
+        advice = advice_on(Trials(model, cluster, instances), schedules, seed=seed)
+    warn(advice)
+    entries = placed_by(placements, entries_of(plan, schedules, scale_rate))
+    goal, maker = plan.goal, RunMaker(jobs, on_progress, keeping)
+    tuned = Tuned(tuple(entries), no_trials())
+    if budget is not None:
+        tuned = Tuner(entries, seed, goal, maker).tune(budget)
+    made = Made((), tuned.interrupted, ())
+    if tuned.interrupted is None:
+        ran, made = run_rows(
+            tuned.entries,
+            looks,
+            seed,
+            maker,
+            lambda rows: _ranking(goal, rows, tuned.entries, looks.sureness),
+        )
+        tuned = replace(tuned, entries=ran)
+    made = with_spreads(tuned.entries, made, seed, maker)
+    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
+
+
+def _ranking(
+    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Entry], sureness: Sureness
+) -> Ranking | None:
+    rules = {one.label: one.plan.rate.rule for one in entries}
+    return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
+
+
+def _collect(
+    plan: Plan,
+    schedules: Sequence[Schedule],
+    tuned: Tuned,
+    made: Made,
+    sureness: Sureness,
+    *,
+    seed: int,
+    advice: Advice | None,
+) -> Forecast:
+    goal, entries = plan.goal, tuned.entries
+    rates = {one.label: one.plan.rate for one in entries}
+    by_label = {one.label: one for one in entries}
+    mine = [by_label[of[0].label] for of in made.rows]
+    rows = [
+        {**row_of(of[0].schedule, goal, of), **rates[of[0].label].columns(plan.model)}
+        for of in made.rows
+    ]
+    rows = compared(goal, rows, made.rows, sureness)
+    rows = [
+        {**row, "is_draining_pipeline": is_draining_pipeline(one.schedule)}
+        for row, one in zip(rows, mine, strict=True)
+    ]
+    note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
+    rows = with_devices(rows, made.rows, made.spreads)
+    rows = with_copies(rows, [(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
+    unreached, runs = _unreached(tuned), [run for row in made.rows for run in row]
+    said = [*([str(advice)] if advice else []), *unreached]
+    said += sentences_of(rows, made.rows, made.spreads)
+    if any(not one.plan.options.times_validation for one in entries):
+        said.append(ASSUMPTION)
+    manifest = {
+        **manifest_of(plan, schedules, [*rates.values()], runs),
+        **sureness_of(sureness, len(rows)),
+        **({"assumptions": said} if said else {}),
+    }
+    return Forecast(
+        table=table_of(rows),
+        runs=tuple(runs),
+        target=goal.target,
+        metric=goal.metric,
+        model=plan.model.name,
+        cluster=plan.cluster.name,
+        workers=plan.cluster.workers,
+        manifest=manifest if runs else {**manifest, "seeds": [seed]},
+        interrupted=made.interrupted,
+        lost=(*tuned.lost, *made.lost),
+        trials=tuned.trials,
+        unreached=unreached,
+    )
+
+
+def _unreached(tuned: Tuned) -> tuple[str, ...]:
+    return tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
+
+
+KEYS: Final = (
+    "schedule",
+    "max_active_keys",
+    "min_update_interval",
+    "replicas",
+    "workers",
+    "train_per_s",
+    "valid_per_s",
+    "epochs_to_target",
+    "time_to_target_s",
+    "time_to_target_low_s",
+    "time_to_target_high_s",
+    "utilisation",
+    "staleness_mean",
+    "staleness_max",
+    "messages",
+    "makespan_s",
+)
+"""The keys of a row that stay stable, in their order; others may follow."""
+
+_COUNTS: Final = frozenset(
+    {
+        "max_active_keys",
+        "min_update_interval",
+        "replicas",
+        "workers",
+        "epochs_to_target",
+        "staleness_max",
+        "messages",
+        "repeats",
+        "repeats_reached",
+        "ranks",
+        "servers",
+        "seeds_needed",
+    }
+)
+
+
+def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
+    """Return the forecast as JSON text that ends with a newline.
+
+    Under `epochs` stands each epoch of each run, under `validations` each validation if some are
+    within epochs, and under `trials` what was tried by tuning, if anything.
+
+    Args:
+        forecast: what to say.
+        seed: of its first repeat.
+        verdict: in words, as the page has it; left out if empty.
+    """
+    content: dict[str, Any] = {
+        "ampsim": own_version(),
+        "model": forecast.model,
+        "cluster": forecast.cluster,
+        "seed": seed,
+        **({"verdict": verdict} if verdict else {}),
+        "rows": [row_values(record) for record in forecast.table.to_dict("records")],
+    }
+    content["epochs"] = _of_runs(forecast, "epochs")
+    if within := _of_runs(forecast, "validations"):
+        content["validations"] = within
+    if len(forecast.trials):
+        trials = forecast.trials.to_dict("records")
+        content["trials"] = [
+            {str(key): _value(str(key), value) for key, value in one.items()} for one in trials
+        ]
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list[dict[str, Any]]:
+    """The rows of a table of all runs, each with whose it is."""
+    return [
+        {"schedule": run.label or run.schedule, "repeat": run.repeat, "seed": run.seed}
+        | {str(key): _value(str(key), value) for key, value in record.items()}
+        for run in forecast.runs
+        for record in getattr(run, name).to_dict("records")
+    ]
+
+
+def row_values(record: dict[Any, Any]) -> dict[str, Any]:
+    """The values of one row of a forecast's table, the keys that stay stable first."""
+    keys = [*KEYS, *(key for key in record if key not in KEYS)]
+    return {key: _value(key, record.get(key)) for key in keys}
+
+
+def _is_count(key: str) -> bool:
+    return key in _COUNTS or key.endswith("_bytes")
+
+
+def _value(key: str, value: Any) -> Any:
+    """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, str | bool):
+        return value
+    if not math.isfinite(value):
+        return None
+    return int(value) if _is_count(key) and value == int(value) else value

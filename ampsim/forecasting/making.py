@@ -1,0 +1,401 @@
+"""Making of the runs of a forecast: rows, seeds, what is kept already, and what fits.
+
+Under a schedule validation is a pass over the data on the same devices, while training waits. Under
+a solver ranks never stop for it, so that it has no time of its own. Where both stand in one table,
+no row is charged for it: rows are compared, ranked and taken apart by their time of training.
+
+Who stops as soon as a difference shows finds one that is not there more often than he says: each
+look is another chance. So seeds are looked at a few times only, each time twice as many as before,
+and each of K looks may call wrongly with a K-th of the probability that all together may
+(Bonferroni). Every row has the same seeds at every look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ampsim.data_parallel import Solver
+from ampsim.errors import Failure, OptionError, SimulationError
+from ampsim.forecasting.intervals import Spreading
+from ampsim.model_parallel import Placement, RunSettings, Schedule
+from ampsim.runs.jobs import Listeners, OnFinish, run_all
+from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
+from ampsim.runs.run import Run, run_of
+from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
+from ampsim.runs.task import Plan, Row, Task
+from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
+from ampsim.study.model import Model
+from ampsim.study.placement_trials import Trials
+from ampsim.study.progress import OnProgress, Progress
+from ampsim.study.provenance import data_files
+from ampsim.study.result import Result
+from ampsim.study.schedule_names import labels_of
+from ampsim.study.training import Training
+
+
+def require_fit(
+    plan: Plan, schedules: Sequence[Schedule], seed: int, on_progress: OnProgress | None = None
+) -> list[Placement]:
+    """Check that each schedule fits the model's graph, the cluster and the placement.
+
+    Trainings are put together and thrown away: no time passes, and no data is read unless the
+    placement asks for it.
+
+    Args:
+        plan: on what they are to run.
+        schedules: what is to run.
+        seed: of the first run.
+        on_progress: told of each trial of a placement that is searched for.
+
+    Returns:
+        The placement of each schedule, found once for all its runs where no chance decides it.
+
+    Raises:
+        OptionError: one does not fit; the message says why.
+        GraphError: the model's graph breaks a rule.
+        FileFormatError: a placement file does not fit graph or cluster.
+    """
+    model, cluster = plan.model, plan.cluster
+    graph = model.graph(seed)
+    trials = Trials(model, cluster, plan.options.instances, graph)
+    found: list[Placement] = []
+    for schedule, label in zip(schedules, labels_of(schedules), strict=True):
+        settings = RunSettings(is_abstract=plan.options.mode == "sleep")
+        told = _told(on_progress, f"placement of {label}", plan.options.placed)
+        found.append(trials.settled(plan.options.placed, schedule, told))
+        workers = trials.place(found[-1], schedule, seed)
+        Training(model, graph, cluster, workers, schedule, settings=settings)
+    return found
+
+
+def _told(
+    on_progress: OnProgress | None, label: str, placement: Placement
+) -> Callable[[int], None] | None:
+    """Who is told of the trials of a search; nobody where there is no search."""
+    total = placement.origin.get("trials")
+    if on_progress is None or total is None:
+        return None
+    return lambda trial: on_progress(Progress(label, 1, 1, 1, trial, total, None))
+
+
+OFF_THE_CLOCK: Final = "validation takes no time in this table, as under its solvers"
+"""What a table says of a schedule beside solvers."""
+
+ASSUMPTION: Final = (
+    "validation takes no virtual time in any row: solvers do not stop for it, so that schedules "
+    "beside them do not either"
+)
+"""What a manifest says of such a table."""
+
+
+def times_validation(plan: Plan, schedule: Schedule, beside: Iterable[Schedule]) -> Plan:
+    """The plan of one row of a table whose schedules are `beside`; a solver's stays as it is."""
+    if isinstance(schedule, Solver) or not any(isinstance(one, Solver) for one in beside):
+        return plan
+    return plan.having(times_validation=False)
+
+
+def note_validation(rows: Sequence[dict[str, Any]], are_solvers: Sequence[bool]) -> None:
+    """Say in rows of schedules that their validation takes no time, where solvers stand beside.
+
+    Args:
+        rows: of one table.
+        are_solvers: for each row, whether it is a solver's.
+    """
+    if not any(are_solvers):
+        return
+    for row, is_solver in zip(rows, are_solvers, strict=True):
+        if not is_solver:
+            row["note"] = "; ".join(filter(None, [row["note"], OFF_THE_CLOCK]))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of a forecast's runs.
+
+    Args:
+        rows: those that ended, by schedule, repeats in order; none of them is empty.
+        interrupted: what was left out when Ctrl-C ended it; None otherwise.
+        lost: one sentence for each run that gave nothing.
+        spreads: what the intervals of its devices do to each row, as soon as it is known.
+    """
+
+    rows: tuple[tuple[Run, ...], ...]
+    interrupted: str | None
+    lost: tuple[str, ...]
+    spreads: tuple[Spreading, ...] = ()
+
+
+class RunMaker:
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
+
+    Args:
+        jobs: runs to make at a time.
+        on_progress: told of runs that are made.
+        keeping: where runs are kept; None keeps none.
+    """
+
+    def __init__(self, jobs: int, on_progress: OnProgress | None, keeping: Keeping | None) -> None:
+        """Make nothing yet."""
+        self._jobs, self._on_progress, self._keeping = jobs, on_progress, keeping
+        self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
+
+    def make(self, tasks: Sequence[Task]) -> Made:
+        """Make every run of `tasks`, those of one row beside each other.
+
+        Raises:
+            SimulationError: no run gave anything.
+            KeyboardInterrupt: it came before anything was made or taken.
+        """
+        made: dict[int, Run] = {}
+        lost: dict[int, str] = {}
+
+        def keep_result(place: int, result: Result, failure: str | None) -> None:
+            made[place] = replace(named(run_of(result, failure), tasks[place]), made=result)
+
+        interrupted = None
+        try:
+            if self._keeping is None:
+                listeners = Listeners(keep_result, lost.__setitem__, self._on_progress)
+                run_all(tasks, self._jobs, listeners)
+            else:
+                known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
+                callbacks = Callbacks(made.__setitem__, lost.__setitem__, self._on_progress)
+                take_or_make(tasks, known, self._keeping, self._jobs, callbacks)
+        except KeyboardInterrupt:
+            interrupted = _interrupted(tasks, made)
+        if lost and not made:
+            raise _nothing_made(lost[min(lost)])
+        sentences = tuple(lost[one] for one in sorted(lost))
+        return Made(_by_schedule(tasks, made), interrupted, sentences)
+
+    def make_beside(self, tasks: Sequence[Task], on_finish: OnFinish) -> None:
+        """Make runs that belong to no row, and keep none of them.
+
+        Args:
+            tasks: what is wanted.
+            on_finish: takes what each gave, if it gave anything.
+
+        Raises:
+            KeyboardInterrupt: what was handed over is whole.
+        """
+        run_all(tasks, self._jobs, Listeners(on_finish, _ignore, self._on_progress))
+
+    def _row(self, task: Task) -> Row:
+        """The row that a task is of; what its model reads is hashed once."""
+        model = task.plan.model
+        if id(model) not in self._files:  # the model is held, so that its id stays its own
+            self._files[id(model)] = (model, _code_of(model), data_files(model))
+        _model, code, data = self._files[id(model)]
+        return Row(task.label, task.schedule, task.plan, {}, data, code)
+
+
+def _ignore(place: int, sentence: str) -> None:
+    """Take no notice of a run that gave nothing."""
+
+
+def _nothing_made(sentence: str) -> SimulationError:
+    """The error of runs of which none gave anything, with what led to the first of them."""
+    error = SimulationError(sentence)
+    if isinstance(sentence, Failure) and sentence.traceback:
+        error.add_note(sentence.traceback)
+    return error
+
+
+def _interrupted(tasks: Sequence[Task], made: Mapping[int, Run]) -> str:
+    left = [task.label for place, task in enumerate(tasks) if place not in made]
+    return (
+        f"interrupted: {len(left)} of {len(tasks)} runs did not finish "
+        f"({', '.join(dict.fromkeys(left))})"
+    )
+
+
+def _by_schedule(tasks: Sequence[Task], made: Mapping[int, Run]) -> tuple[tuple[Run, ...], ...]:
+    rows: dict[str, list[Run]] = {}
+    for place, task in enumerate(tasks):
+        rows.setdefault(task.label, [])
+        if place in made:
+            rows[task.label].append(made[place])
+    return tuple(tuple(row) for row in rows.values() if row)
+
+
+def _code_of(model: Model) -> str:
+    """A hash of the file that the model was loaded from.
+
+    Raises:
+        OptionError: it was not, or was changed since.
+    """
+    code = model.origin.get("sha256")
+    if code is None or model.given:
+        raise OptionError(
+            f"finished runs are kept of models that load_model gave, not of {model.name}, which "
+            "was made or changed in Python; leave keeping out"
+        )
+    return code
+
+
+MAX_REPEATS: Final = 40
+"""Runs of each row at most where they go on until the order is clear (chosen: three looks at the
+default schedules)."""
+
+_LOOKS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row that is to be run.
+
+    Args:
+        label: what it is called.
+        schedule: what runs.
+        plan: on what, and for how long.
+    """
+
+    label: str
+    schedule: Schedule
+    plan: Plan
+
+    def task(self, seed: int, repeat: int, repeats: int) -> Task:
+        """One of its runs."""
+        return Task(self.plan, self.schedule, seed, self.label, repeat, repeats)
+
+
+def entries_of(plan: Plan, schedules: Sequence[Schedule], scaling: Scaling | None) -> list[Entry]:
+    """The rows of a table, each with a label and a learning rate of its own.
+
+    Args:
+        plan: what they share.
+        schedules: one row each.
+        scaling: how a row's rate grows; see `ampsim.study.learning_rates`.
+    """
+    return [
+        Entry(
+            label,
+            schedule,
+            replace(
+                times_validation(plan, schedule, schedules),
+                rate=rate_of(plan.model, schedule, scaling),
+            ),
+        )
+        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
+    ]
+
+
+def placed_by(placements: Sequence[Placement], entries: Sequence[Entry]) -> list[Entry]:
+    """The rows, each with a placement of its own."""
+    return [
+        replace(entry, plan=entry.plan.having(placement=placement))
+        for placement, entry in zip(placements, entries, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """After how many runs of each row it is asked whether the order is clear.
+
+    Args:
+        counts: of runs, growing; a single one where nothing is asked.
+        sureness: how sure a call must be at each of them.
+    """
+
+    counts: tuple[int, ...]
+    sureness: Sureness
+
+
+def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> Looks:
+    """When to look at so many rows.
+
+    Args:
+        rows: how many.
+        repeats: runs of each; with `sure`, at least.
+        sure: how sure the order must be; None to make `repeats` runs and ask nothing.
+        max_repeats: runs of each at most, with `sure`.
+
+    Raises:
+        OptionError: so few runs could never be that sure, or there is nothing to compare.
+
+    >>> looks_of(3, 1, 0.9, 40).counts
+    (7, 14, 40)
+    """
+    if sure is None:
+        return Looks((repeats,), Sureness())
+    if rows < 2:
+        raise OptionError("sure compares schedules, got one; name several, or give repeats instead")
+    found: Looks | None = None
+    for count in range(1, _LOOKS_MAX):
+        sureness = Sureness(sure, count)
+        first = max(repeats, seeds_needed(rows, sureness))
+        if first * 2 ** (count - 1) > max_repeats:
+            break
+        doubled = [first * 2**look for look in range(count)]
+        found = Looks((*doubled[:-1], max_repeats), sureness)
+    if found is None:
+        needed = max(repeats, seeds_needed(rows, Sureness(sure)))
+        raise OptionError(
+            f"max_repeats must be >= {needed}, for fewer runs of {rows} schedules cannot be "
+            f"{sure:g} sure, got {max_repeats}; raise it, or lower sure"
+        )
+    return found
+
+
+def run_rows(
+    entries: Sequence[Entry],
+    looks: Looks,
+    seed: int,
+    maker: RunMaker,
+    rank_of: Callable[[Sequence[Sequence[Run]]], Ranking | None],
+) -> tuple[tuple[Entry, ...], Made]:
+    """Run each row until its order is clear, or as often as it may be.
+
+    A row of which a run diverges at a learning rate that the scaling rule raised is run again at
+    the rate as given, with all its seeds.
+
+    Args:
+        entries: the rows.
+        looks: when to look.
+        seed: of the first run of each row; the next has the next.
+        maker: makes the runs.
+        rank_of: ranks the rows by their runs.
+
+    Returns:
+        The rows with the learning rates that they ran with, and their runs.
+    """
+    done = 0
+    rows: dict[str, tuple[Run, ...]] = {one.label: () for one in entries}
+    lost: tuple[str, ...] = ()
+    made = Made((), None, ())
+    for count in looks.counts:
+        made = maker.make(_tasks(entries, seed, range(done, count)))
+        done, lost = count, lost + made.lost
+        for of_row in made.rows:
+            rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
+        broken = [one for one in entries if _is_broken_by_rule(rows[one.label])]
+        if broken and not made.interrupted:
+            given = {one.label: _as_given(one) for one in broken}
+            made = maker.make(_tasks([*given.values()], seed, range(count)))
+            lost += made.lost
+            again = {of_row[0].label: of_row for of_row in made.rows}
+            rows |= again
+            entries = [given[one.label] if one.label in again else one for one in entries]
+        ranking = rank_of([one for one in rows.values() if one])
+        if made.interrupted or (ranking is not None and ranking.is_clear):
+            break
+    made = replace(made, rows=tuple(one for one in rows.values() if one), lost=lost)
+    return tuple(entries), made
+
+
+def _tasks(entries: Sequence[Entry], seed: int, repeats: range) -> list[Task]:
+    return [
+        one.task(seed + repeat, repeat + 1, repeats.stop) for one in entries for repeat in repeats
+    ]
+
+
+def _is_broken_by_rule(runs: Sequence[Run]) -> bool:
+    return any(diverged_by_rule(run.failure) for run in runs)
+
+
+def _as_given(entry: Entry) -> Entry:
+    plan = entry.plan
+    return replace(entry, plan=replace(plan, rate=plan.rate.as_given(plan.model)))

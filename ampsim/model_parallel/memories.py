@@ -1,0 +1,136 @@
+"""Memories of workers, shared by the models on them, and their peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ampsim.clock import Clock
+from ampsim.hardware import Cluster
+from ampsim.ir import ParameterizedNode, Work
+from ampsim.machine import Fabric, Instant, Memory
+from ampsim.model_parallel.controller import Between
+from ampsim.model_parallel.footprint import STASHES
+from ampsim.model_parallel.job import RunSettings
+from ampsim.model_parallel.placed_node import Accept, Memories, PlacedNode
+from ampsim.model_parallel.price import Charge, WorkOf
+from ampsim.model_parallel.update import Applies
+from ampsim.trace import MEMORY_CATEGORIES, Recorder
+
+
+class WorkerMemories:
+    """A memory for each worker, where somebody counts; the host's is not counted.
+
+    Args:
+        cluster: whose devices may name their capacity.
+        clock: whose time passes.
+        is_counting: whether anything is counted at all.
+
+    Attributes:
+        all: the memories, by worker; none where nobody counts.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, is_counting: bool) -> None:
+        self.all = [
+            Memory(f"worker {index} ({device.name})", MEMORY_CATEGORIES, clock, device.memory_bytes)
+            for index, device in enumerate(cluster.devices if is_counting else ())
+        ]
+
+    def of(self, worker: int) -> Memory | None:
+        """The memory of a worker; None for the host's, or where nobody counts."""
+        return self.all[worker] if self.all and worker >= 0 else None
+
+    def between(self, source: int, target: int) -> Memories | None:
+        """Where a message between two workers lies; None where nobody counts."""
+        return (self.of(source), self.of(target)) if self.all else None
+
+    def stash_of(self, worker: int) -> HeldStash | None:
+        """A stash of weights on a worker; None where nobody counts."""
+        memory = self.of(worker)
+        return None if memory is None else HeldStash(memory)
+
+
+class HeldStash:
+    """What one node's stash of weights holds of its worker's memory.
+
+    Args:
+        memory: that of its worker.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._bytes = 0
+
+    def hold(self, size_bytes: int) -> None:
+        """Hold so many bytes from now on.
+
+        Raises:
+            OutOfMemoryError: there is no room.
+        """
+        before, self._bytes = self._bytes, size_bytes
+        if size_bytes > before:
+            self._memory.take(STASHES, size_bytes - before)
+        else:
+            self._memory.give(STASHES, before - size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMachine:
+    """What an assembly has in common with others on the same machine, and what is its own there.
+
+    Args:
+        instant: what is done at once.
+        fabric, memories: the links, and the memories of all workers.
+        workers, updater: those that are its own, and what applies gradients there.
+        work_of: what an update does that has a `Charge`, by the node, what its steps do otherwise,
+            and the charge; None where none has.
+        accept_update: takes the update messages that nodes send themselves; None to serve them.
+        between: as of `Admitting`.
+        is_stoppable: whether a pass may be called off.
+    """
+
+    instant: Instant
+    fabric: Fabric
+    memories: WorkerMemories
+    workers: range
+    updater: Applies
+    work_of: Callable[[ParameterizedNode, WorkOf, Charge], Work] | None = None
+    accept_update: Accept | None = None
+    between: Between | None = None
+    is_stoppable: bool = False
+
+
+def own_machine(
+    cluster: Cluster, settings: RunSettings, recorder: Recorder, updater: Applies
+) -> SharedMachine:
+    """The machine of what has a cluster to itself; gradients are applied by `updater`."""
+    clock = settings.clock
+    instant = Instant(clock)
+    fabric = Fabric(cluster, clock, recorder, instant.settle, seed=settings.seed)
+    is_counting = settings.counts_memory or cluster.offloads
+    memories = WorkerMemories(cluster, clock, is_counting=is_counting)
+    return SharedMachine(instant, fabric, memories, range(cluster.workers), updater)
+
+
+def note_peaks(
+    recorder: Recorder, memories: Sequence[Memory], placed_nodes: Iterable[PlacedNode]
+) -> None:
+    """Record the memories' history so far, and the most that each node held.
+
+    Args:
+        recorder: who writes it down.
+        memories: of the workers, in their order; none where nobody counts.
+        placed_nodes: of a graph, or of several copies of it, of which the largest counts.
+    """
+    recorder.memory = [
+        (worker, *sample.bytes, sample.time_s)
+        for worker, memory in enumerate(memories)
+        for sample in memory.timeline
+    ]
+    held, stashed = recorder.summary.in_flight_max, recorder.summary.stashed_bytes_max
+    for placed in placed_nodes:
+        activations, stash = placed.steps.keeps, placed.steps.stash
+        if activations is not None:
+            place, kept = placed.index, 0 if stash is None else stash.bytes_max
+            held[place] = max(held.get(place, 0), activations.held_max)
+            stashed[place] = max(stashed.get(place, 0), kept)

@@ -1,0 +1,171 @@
+"""Files beside a report's manifest: witnesses, and outlines of its runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.files import read_regular
+from ampsim.forecasting.intervals import Spread, Spreading, Unspread
+from ampsim.forecasting.intervals import from_plain as spread_from_plain
+from ampsim.forecasting.intervals import to_plain as spread_to_plain
+from ampsim.metric import Metric
+from ampsim.runs.run import Run, from_plain, to_plain
+from ampsim.runs.witness import Witness, witness_from_plain
+
+OUTLINES_FILE: Final = "outlines.json"
+OUTLINES_KIND: Final = "outlines"
+
+FORMAT: Final = 1
+"""Version of both files."""
+
+T = TypeVar("T")
+
+_NOT_IT: Final = (
+    AmpsimError, ValueError, TypeError, LookupError, AttributeError, RecursionError,
+    ArithmeticError,
+)  # fmt: skip
+"""What taking JSON apart raises where it is of another shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlines:
+    """What the file holds.
+
+    Args:
+        metric: what was measured.
+        runs: every run, in order, without spans and transfers.
+        spreads: what the intervals of its devices do to each row on such devices, by its label.
+    """
+
+    metric: Metric
+    runs: tuple[Run, ...]
+    spreads: dict[str, Spread | Unspread] = field(default_factory=dict[str, Spread | Unspread])
+
+
+def outlines_to_text(
+    metric: Metric, runs: Iterable[Run], spreads: Mapping[str, Spreading] | None = None
+) -> str:
+    """The file that holds the outlines of a report: JSON, a line a run.
+
+    Args:
+        metric: what was measured.
+        runs: every run.
+        spreads: as of `Outlines`, or None for a row; a line each behind the runs.
+    """
+    measured = json.dumps({"kind": metric.kind, "unit": metric.unit})
+    head = f'{{"kind": "{OUTLINES_KIND}", "format": {FORMAT}, '
+    head += f'"metric": {measured}, "runs": [\n'
+    return head + ",\n".join(map(_line, runs)) + f"\n]{_at_ends(spreads or {})}}}\n"
+
+
+def _at_ends(spreads: Mapping[str, Spreading]) -> str:
+    """The rows on devices with intervals; empty where there is none."""
+    lines = [
+        f"{json.dumps(label)}: {_compact(spread_to_plain(one))}"
+        for label, one in spreads.items()
+        if one is not None
+    ]
+    return ', "at_ends": {\n' + ",\n".join(lines) + "\n}" if lines else ""
+
+
+def read_outlines(folder: Path) -> Outlines:
+    """The outlines beside a report.
+
+    Raises:
+        FileFormatError: there are none, the file is something else, or not as `to_text` writes it.
+    """
+    return _read(folder, OUTLINES_FILE, OUTLINES_KIND, _outlines)
+
+
+def _outlines(content: Any) -> tuple[Outlines, str]:
+    """Outlines, and the text that says the same; where it is none, any error of an operation."""
+    metric = Metric(content["metric"]["kind"], content["metric"]["unit"])
+    spreads = {
+        str(label): spread_from_plain(one) for label, one in content.get("at_ends", {}).items()
+    }
+    runs = tuple(_run(one) for one in content["runs"])
+    return Outlines(metric, runs, spreads), outlines_to_text(metric, runs, spreads)
+
+
+def _read(folder: Path, name: str, kind: str, parse: Callable[[Any], tuple[T, str]]) -> T:
+    """What a file of JSON beside a report holds; `parse` also gives the text that ampsim writes.
+
+    Raises:
+        FileFormatError: it is missing, something else, or not as ampsim writes it.
+    """
+    text = read_beside(lambda: read_regular(folder / name, name).decode("utf-8"), name)
+    try:
+        content = json.loads(text)
+        if (content["kind"], content["format"]) != (kind, FORMAT):
+            raise KeyError
+        found, again = parse(content)
+    except _NOT_IT as error:
+        raise FileFormatError(f"{name} does not hold the {kind} of this version") from error
+    if again != text:
+        raise FileFormatError(f"{name} is not as ampsim writes it; run the report again")
+    return found
+
+
+def read_beside(read: Callable[[], T], name: str, missing: str | None = None) -> T:
+    """What `read` gives of a file of a report; `missing` is what to say where there is none.
+
+    Raises:
+        FileFormatError: there is none, or it cannot be read.
+    """
+    try:
+        return read()
+    except FileNotFoundError:
+        raise FileFormatError(missing or f"{name} is missing") from None
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
+
+
+def _line(run: Run) -> str:
+    head = {"label": run.schedule, "repeat": run.repeat, "seed": run.seed, "failure": run.failure}
+    content = {**head, **to_plain(run)}
+    return _compact(content)
+
+
+def _compact(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
+
+
+def _run(content: Mapping[str, Any]) -> Run:
+    return from_plain(
+        content,
+        schedule=str(content["label"]),
+        repeat=int(content["repeat"]),
+        seed=int(content["seed"]),
+        failure=content["failure"],
+    )
+
+
+WITNESS_FILE: Final = "witness.json"
+WITNESS_KIND: Final = "witnesses"
+
+
+def witnesses_to_text(witnesses: Mapping[str, Witness]) -> str:
+    """The file that holds the witnesses of a report, by its rows: JSON, a line a row."""
+    lines = [f"{json.dumps(label)}: {_compact(one.plain())}" for label, one in witnesses.items()]
+    head = f'{{"kind": "{WITNESS_KIND}", "format": {FORMAT}, "rows": {{\n'
+    return head + ",\n".join(lines) + "\n}}\n"
+
+
+def read_witnesses(folder: Path) -> dict[str, Witness]:
+    """The witnesses beside a report, by its rows.
+
+    Raises:
+        FileFormatError: the file is missing, something else, or not as `to_text` writes it.
+    """
+    return _read(folder, WITNESS_FILE, WITNESS_KIND, _witnesses)
+
+
+def _witnesses(content: Any) -> tuple[dict[str, Witness], str]:
+    """Witnesses, and the text that says the same; where it is none, any error of an operation."""
+    found = {str(label): witness_from_plain(one) for label, one in content["rows"].items()}
+    return found, witnesses_to_text(found)

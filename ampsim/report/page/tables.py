@@ -1,0 +1,221 @@
+"""Tables of a page: nodes, epochs, and rates that were tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from ampsim.report.frames import (
+    DataFrame,
+    Row,
+    devices_of,
+    joined,
+    number,
+    rows,
+    runs_by_row,
+    text,
+)
+from ampsim.report.table import format_count, write_csv
+from ampsim.report.words import plain
+from ampsim.runs.run import RunTable
+from ampsim.text import mapping
+from ampsim.trace import MEMORY_CATEGORIES
+from ampsim.units import format_bytes, format_percent, format_seconds
+
+NamedTable: TypeAlias = tuple[str, list[list[str]]]
+"""A heading, then a line of headings of columns, then lines of cells."""
+
+LEFT: Final = ("node", "worker", "device", "direction", "what", "column", "what it is")
+"""Headings over words; the others stand over numbers."""
+
+_LONGEST: Final = 60
+_PATH_MAX: Final = 15  # chosen: what fits beside the other tables
+
+_WORDS: Final = {
+    "compute": "step",
+    "device queue": "wait for the device",
+    "transfer": "transfer to",
+    "link queue": "wait for the link to",
+}
+"""Words for a part of the critical path, before the name of its node."""
+
+
+def node_tables(forecast: RunTable) -> list[NamedTable]:
+    """Tables of placement, busy time, memory and critical path, of each schedule's first repeat.
+
+    A table is left out where the forecast has no data for it.
+    """
+    placed = mapping(mapping(forecast.manifest.get("placement") or {}).get("workers") or {})
+    found: list[NamedTable] = []
+    if placed:
+        found.append(("Placement of nodes", _placement(placed, devices_of(forecast))))
+    by_row = runs_by_row(forecast)
+    for name, repeats in by_row.items():
+        first = repeats[0]
+        of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
+        if len(first.time_by_node):
+            found.append((f"Busy time of each node{of}", _busy(first.time_by_node)))
+        if len(first.peak_memory):
+            found.append((f"Memory at its peak{of}", _memory(first.peak_memory)))
+        if len(first.path_parts):
+            found.append((f"Critical path{of}", _path(first.path_parts)))
+    return found
+
+
+def _placement(placed: Mapping[str, Any], devices: list[str]) -> list[list[str]]:
+    lines = [["node", "worker", "device"]]
+    for node, place in placed.items():
+        worker = int(place)
+        device = devices[worker] if 0 <= worker < len(devices) else ""
+        lines.append([plain(node, _LONGEST), f"worker {worker}", plain(device, 24)])
+    return lines
+
+
+def _busy(times: DataFrame) -> list[list[str]]:
+    lines = [["node", "worker", "direction", "steps", "busy", "share of the run"]]
+    for row in rows(times):
+        lines.append(
+            [
+                plain(text(row, "node"), _LONGEST),
+                f"worker {number(row, 'worker'):.0f}" if number(row, "worker") >= 0 else "",
+                text(row, "direction"),
+                f"{number(row, 'steps'):,.0f}",
+                format_seconds(number(row, "busy_s")),
+                format_percent(number(row, "share")),
+            ]
+        )
+    return lines
+
+
+def _memory(peaks: DataFrame) -> list[list[str]]:
+    """What lay in each worker's memory at its fullest moment; categories that nobody has left out.
+
+    Moments of the workers are apart, so that columns do not add up.
+    """
+    records = rows(peaks)
+    shown = [name for name in MEMORY_CATEGORIES if any(number(row, name) for row in records)]
+    lines = [["worker", "at", "peak", *shown]]
+    for row in records:
+        sizes = [format_bytes(number(row, name)) for name in ("bytes", *shown)]
+        at = format_seconds(number(row, "time_s"))
+        lines.append([f"worker {number(row, 'worker'):.0f}", at, *sizes])
+    return lines
+
+
+def _path(parts: DataFrame) -> list[list[str]]:
+    """The longest parts of the critical path, and the sum of the others; all add up to the run."""
+    lines = [["what", "node", "direction", "worker", "on the path", "share of the run"]]
+    shown, others = rows(parts)[:_PATH_MAX], rows(parts)[_PATH_MAX:]
+    for row in shown:
+        worker = number(row, "worker")
+        lines.append(
+            [
+                _WORDS.get(text(row, "kind"), text(row, "kind")),
+                plain(text(row, "node"), _LONGEST),
+                text(row, "direction"),
+                f"worker {worker:.0f}" if worker >= 0 else "host",
+                format_seconds(number(row, "seconds")),
+                format_percent(number(row, "share")),
+            ]
+        )
+    if others:
+        seconds, share = (sum(number(row, of) for row in others) for of in ("seconds", "share"))
+        rest = [f"{len(others)} shorter parts", "", "", ""]
+        lines.append([*rest, format_seconds(seconds), format_percent(share)])
+    return lines
+
+
+TRIALS: Final = "trials.csv"
+HEADING: Final = "Learning rates that were tried"
+_NOT_REACHED: Final = "not reached"
+
+
+def trials_of(forecast: RunTable) -> DataFrame | None:
+    """The table of trials; None of a forecast that tuned nothing."""
+    return forecast.trials if len(forecast.trials) else None
+
+
+def tuning_tables(forecast: RunTable) -> list[NamedTable]:
+    """One table, a line for each rate of each row; none of a forecast that tuned nothing."""
+    trials = trials_of(forecast)
+    if trials is None:
+        return []
+    groups: dict[tuple[str, float], list[Row]] = {}
+    for row in rows(trials):
+        key = (text(row, "schedule"), number(row, "learning_rate"))
+        groups.setdefault(key, []).append(row)
+    lines = [
+        [
+            plain(name, 60),
+            f"{rate:.3g}",
+            "best" if any(number(one, "is_chosen") == 1 for one in of) else "",
+            ", ".join(map(_epochs, of)),
+            ", ".join(map(_when, of)),
+        ]
+        for (name, rate), of in groups.items()
+    ]
+    headings = ["what", "learning rate", "chosen", "epochs of each seed", "time of each seed"]
+    return [(HEADING, [headings, *lines])]
+
+
+def write_trials(forecast: RunTable, place: Path) -> list[Path]:
+    """Write trials.csv into `place`; give it in a list, which is empty without a trial.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    return write_csv(trials_of(forecast), place / TRIALS)
+
+
+def _epochs(row: Row) -> str:
+    epochs = number(row, "epochs_to_target")
+    return _NOT_REACHED if math.isnan(epochs) else format_count(epochs)
+
+
+def _when(row: Row) -> str:
+    time_s = number(row, "time_to_target_s")
+    return _NOT_REACHED if math.isnan(time_s) else format_seconds(time_s)
+
+
+EPOCHS: Final = "epochs.csv"
+VALIDATIONS: Final = "validations.csv"
+
+
+def epochs_of(forecast: RunTable) -> DataFrame | None:
+    """A row for each epoch of each run, with its schedule's label and repeat; None without a run.
+
+    The label is that of the legends: the schedule, and what sets it apart from its namesakes.
+    """
+    return _of_runs(forecast, "epochs")
+
+
+def validations_of(forecast: RunTable) -> DataFrame | None:
+    """The same of each validation; None where none is within an epoch."""
+    return _of_runs(forecast, "validations")
+
+
+def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
+    frames: list[DataFrame] = []
+    for label, runs in runs_by_row(forecast).items():
+        for run in runs:
+            untyped: Any = getattr(run, name).copy()
+            if not len(untyped.columns):
+                continue
+            untyped.insert(0, "schedule", label)
+            untyped.insert(1, "repeat", run.repeat)
+            frames.append(untyped)
+    return joined(frames) if frames else None
+
+
+def write_epochs(forecast: RunTable, place: Path) -> list[Path]:
+    """Writes epochs.csv and validations.csv into `place`; gives those that there are data for.
+
+    Raises:
+        OutputError: one cannot be written.
+    """
+    return [
+        *write_csv(epochs_of(forecast), place / EPOCHS),
+        *write_csv(validations_of(forecast), place / VALIDATIONS),
+    ]

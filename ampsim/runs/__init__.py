@@ -1,0 +1,13 @@
+"""Runs as finished things: made, kept, read back, compared."""
+
+from ampsim.runs.jobs import jobs_here, require_jobs
+from ampsim.runs.loaded_run import LoadedRun, load_run
+from ampsim.runs.store import Keeping
+
+__all__ = [
+    "Keeping",
+    "LoadedRun",
+    "jobs_here",
+    "load_run",
+    "require_jobs",
+]

@@ -1,0 +1,400 @@
+"""The order of rows, and how sure it is: a paired bootstrap over seeds.
+
+Source: B. Efron, "Bootstrap methods: another look at the jackknife" (1979). Seeds are drawn again,
+with replacement, as many as there are; what is drawn of one row is drawn of all, as all rows saw
+the same data, first weights and order under one seed.
+
+There are three answers. A row is *first* if it is sure that it is before all others. Rows *tie* if
+the interval of the ratio of their times lies within 5 %. Else there are *too few seeds*, and it is
+said how many would do. Who never arrives is behind, and ties with nobody.
+
+Rows are run with the same seeds, and a seed gives all of them the same data, first weights and
+order. So seeds are drawn again for all rows together, and the order of
+two rows flips in a draw if the median of the first is not below that of the second. A run that
+never arrives has an infinite time, and medians are order statistics, which bear that.
+
+No number of draws makes few seeds many: were the order of two rows that of a tossed coin, all n
+seeds would still agree with a probability of 2^-n on one given side. No flip is called less likely.
+
+A row is behind the best if it flips with less than half of 1 - `sure`: a difference may be on
+either side. Where several rows are compared with the best, the levels are Holm's (1979): the rank
+of the clearest is taken as one of so many chances, that of the next as one of one fewer. That two
+rows are alike is what two one-sided tests show (Schuirmann 1987): the interval that leaves as much
+on either side as a flip may have lies within the margin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import median
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from ampsim.rng import stream
+
+EXACT_UP_TO: Final = 7
+"""Seeds up to which every draw is counted, with its probability: 1716 of them (chosen)."""
+
+DRAWS: Final = 4000
+"""Draws where there are more seeds (chosen: a probability of 5 % is then known to 0.35 %)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Draws of seeds with replacement.
+
+    Attributes:
+        counts: how often each seed was drawn, (draws, seeds).
+        weights: the probability of each draw, (draws,); they add up to 1.
+    """
+
+    counts: np.ndarray
+    weights: np.ndarray
+
+    def medians(self, values: Sequence[float]) -> np.ndarray:
+        """The median of each draw, (draws,).
+
+        Args:
+            values: one for each seed; infinite for a run that did not get there.
+        """
+        found = np.asarray(values, dtype=float)
+        order = np.argsort(found, kind="stable")
+        ordered, drawn = found[order], np.cumsum(self.counts[:, order], axis=1)
+        seeds = len(found)
+        lower = np.sum(drawn < (seeds + 1) // 2, axis=1)
+        upper = np.sum(drawn < seeds // 2 + 1, axis=1)
+        return (ordered[lower] + ordered[upper]) / 2
+
+    def probability(self, is_so: np.ndarray) -> float:
+        """The probability of the draws of which something is so, (draws,) truth values."""
+        return min(float(self.weights[is_so].sum()), 1.0)
+
+    def interval(self, values: np.ndarray, covered: float) -> tuple[float, float]:
+        """The percentile interval of a number that each draw gives, (draws,).
+
+        Args:
+            values: the number; may be infinite.
+            covered: the probability between its ends.
+        """
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(self.weights[order])
+        ends = ((1 - covered) / 2, (1 + covered) / 2)
+        places = np.minimum(np.searchsorted(below, ends), len(order) - 1)
+        low, high = values[order][places]
+        return float(low), float(high)
+
+
+@lru_cache(maxsize=8)
+def draws_of(seeds: int) -> Draws:
+    """All draws of so many seeds, or `DRAWS` of them, the same each time."""
+    assert seeds >= 1, f"there must be a seed to draw, got {seeds}"
+    if seeds > EXACT_UP_TO:
+        counts = stream(0, f"bootstrap of {seeds} seeds").multinomial(
+            seeds, [1 / seeds] * seeds, size=DRAWS
+        )
+        return Draws(counts, np.full(DRAWS, 1 / DRAWS))
+    counts = np.array(list(_shares(seeds, seeds)))
+    ways = [math.factorial(seeds) / math.prod(map(math.factorial, one)) for one in counts.tolist()]
+    return Draws(counts, np.array(ways) / seeds**seeds)
+
+
+def _shares(drawn: int, seeds: int) -> Iterator[tuple[int, ...]]:
+    """Every way in which so many draws fall on so many seeds.
+
+    >>> list(_shares(2, 2))
+    [(0, 2), (1, 1), (2, 0)]
+    """
+    if seeds == 1:
+        yield (drawn,)
+        return
+    for first in range(drawn + 1):
+        for rest in _shares(drawn - first, seeds - 1):
+            yield (first, *rest)
+
+
+SURE: Final = 0.9
+"""How sure a call is unless something else is asked for: of true ties, one in ten is called."""
+
+SAME: Final = 0.05
+"""Times, or throughputs, that differ by less are alike (chosen: less than devices' numbers do)."""
+
+INTERVAL_FROM: Final = 5
+"""Seeds from which a ratio of times has an interval (chosen: with four, smallest to largest covers
+a median with less than 90 %)."""
+
+_POWER: Final = 2.3
+"""How many times as many seeds as just suffice do in four of five cases: ((1.645 + 0.842) / 1.645)²
+of a normal estimate that is called at 5 % on either side."""
+
+SEEDS_MAX: Final = 1000
+"""Most seeds that are said to do (chosen: nobody makes more runs of a row)."""
+
+Answer: TypeAlias = Literal["first", "tie", "too few seeds"]
+Standing: TypeAlias = Literal[
+    "first", "tie", "too few seeds", "behind", "not reached", "not compared"
+]
+"""What is said of a row: of the best the answer, of another how it stands to the best."""
+
+COLUMNS: Final = (
+    "order_flip_probability", "is_tied_with_best", "speed_up_low", "speed_up_high", "standing",
+    "time_ratio", "time_ratio_low", "time_ratio_high", "seeds_needed",
+)  # fmt: skip
+"""What the table says of the rank of a row: times the best's time, and what `Ranking` has."""
+
+Times: TypeAlias = Mapping[int, float]
+"""Time to the target by seed; infinite for a run that never arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sureness:
+    """How sure a call must be.
+
+    Args:
+        sure: probability with which a row that is as good as the best is not called worse.
+        looks: how often the seeds are looked at, with a chance of a wrong call each time.
+    """
+
+    sure: float = SURE
+    looks: int = 1
+
+    @property
+    def tail(self) -> float:
+        """The probability of a flip below which two rows differ."""
+        return (1 - self.sure) / 2 / self.looks
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """How a row compares with the best.
+
+    Args:
+        ratio: its median time over that of the best; infinite if it does not arrive.
+        low: lower end of the interval of that; None with too few seeds for one.
+        high: upper end, likewise.
+        flip: the probability that with other seeds it is not behind; None with one seed.
+        standing: what follows of these.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    flip: float | None
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How rows compare with the best of them.
+
+    Args:
+        answer: what may be said.
+        best: place of the row with the smallest median.
+        pairs: each row against the best; None of the best itself, and of rows not compared.
+        seeds: by which they were compared.
+        seeds_needed: about how many would do; None where there are enough.
+        speed_ups: for each row, the interval of the first row's median over its own.
+    """
+
+    answer: Answer
+    best: int
+    pairs: tuple[Pair | None, ...]
+    seeds: int
+    seeds_needed: int | None
+    speed_ups: tuple[tuple[float, float] | None, ...]
+
+    @property
+    def is_called(self) -> bool:
+        """Whether one row is first."""
+        return self.answer == "first"
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether there are seeds enough."""
+        return self.answer != "too few seeds"
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """What is said of each row."""
+        return tuple(
+            self.answer if place == self.best else "not compared" if one is None else one.standing
+            for place, one in enumerate(self.pairs)
+        )
+
+
+def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Ranking | None:
+    """Compare each row with the best, over the seeds that all rows have.
+
+    Args:
+        rows: times of each row; None of one that must not be compared.
+        sureness: how sure a call must be.
+
+    Returns:
+        None where nothing can be said: of one row, without a seed that all have, or where no row
+        arrives with at least half of them.
+
+    >>> made = rank([{0: 3.0, 1: 4.0}, {0: 1.0, 1: 1.5}])
+    >>> made.answer, made.best, made.pairs[0].flip, made.seeds_needed
+    ('too few seeds', 1, 0.25, 5)
+    """
+    known = {place: row for place, row in enumerate(rows) if row is not None}
+    if len(known) < 2:
+        return None
+    first = next(iter(known.values()))
+    seeds = [seed for seed in sorted(first) if all(seed in row for row in known.values())]
+    if not seeds:
+        return None
+    times = {place: [row[seed] for seed in seeds] for place, row in known.items()}
+    middles = {place: median(one) for place, one in times.items()}
+    best = min(times, key=lambda place: (middles[place], times[place]))
+    if not math.isfinite(middles[best]):
+        return None
+    sureness = sureness or Sureness()
+    draws = draws_of(len(seeds))
+    drawn = {place: draws.medians(one) for place, one in times.items()}
+    pairs = {
+        place: _pair(draws, (drawn[best], drawn[place]), (middles[best], middles[place]), sureness)
+        for place in times
+        if place != best
+    }
+    never = {place for place in pairs if all(map(math.isinf, times[place]))}
+    pairs = _stand(pairs, never, sureness.tail)
+    answer = _answer(pairs, never, len(seeds), sureness)
+    speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
+    if len(seeds) >= INTERVAL_FROM and 0 in known:
+        for place in [*drawn][1:]:
+            speed_ups[place] = _interval(draws, drawn[0], drawn[place], SURE)
+    return Ranking(
+        answer,
+        best,
+        tuple(pairs.get(place) for place in range(len(rows))),
+        len(seeds),
+        _needed(pairs, never, len(seeds), sureness) if answer == "too few seeds" else None,
+        tuple(speed_ups),
+    )
+
+
+def coin(seeds: int) -> float:
+    """The probability that a tossed coin shows one given side with every seed."""
+    return 0.5**seeds
+
+
+def seeds_needed(rows: int, sureness: Sureness | None = None) -> int:
+    """The least number of seeds with which the first of so many rows can be told from all others.
+
+    >>> seeds_needed(2), seeds_needed(3), seeds_needed(11)
+    (5, 6, 8)
+    """
+    tail = (sureness or Sureness()).tail / max(rows - 1, 1)
+    return math.ceil(-math.log2(tail))
+
+
+def columns_of(ranking: Ranking | None, rows: int) -> list[dict[str, Any]]:
+    """What the table says of the rank of each row; unknown is None."""
+    if ranking is None:
+        return [dict[str, Any].fromkeys(COLUMNS) for _ in range(rows)]
+    return [_columns(ranking, place) for place in range(rows)]
+
+
+def _columns(ranking: Ranking, place: int) -> dict[str, Any]:
+    pair, standing, ends = ranking.pairs[place], ranking.standings[place], ranking.speed_ups[place]
+    ratio: tuple[float | None, ...] = (None,) * 3
+    if place == ranking.best:
+        ratio = (1.0, None, None)
+    elif pair is not None:
+        ratio = (pair.ratio, pair.low, pair.high)
+    return {
+        "order_flip_probability": None if pair is None else pair.flip,
+        "is_tied_with_best": None if standing == "not compared" else standing == "tie",
+        "speed_up_low": None if ends is None else _finite(ends[0]),
+        "speed_up_high": None if ends is None else _finite(ends[1]),
+        "standing": standing,
+        **dict(zip(COLUMNS[5:8], map(_finite, ratio), strict=True)),
+        "seeds_needed": ranking.seeds_needed,
+    }
+
+
+def _pair(
+    draws: Draws,
+    drawn: tuple[np.ndarray, np.ndarray],
+    middles: tuple[float, float],
+    sureness: Sureness,
+) -> Pair:
+    """The best and another row, of which it is not said yet whether it is behind for sure."""
+    seeds, tail = draws.counts.shape[1], sureness.tail
+    flip = None
+    if seeds > 1:
+        flip = max(draws.probability(drawn[0] >= drawn[1]), coin(seeds))
+        flip = 0.5 if middles[0] == middles[1] else flip
+    ratio = middles[1] / middles[0] if middles[0] else 1.0 if not middles[1] else math.inf
+    if seeds < INTERVAL_FROM:
+        return Pair(ratio, None, None, flip, "too few seeds")
+    low, high = _interval(draws, drawn[1], drawn[0], 1 - 2 * tail)
+    low, high = min(low, ratio), max(high, ratio)
+    is_alike = low >= (1 + SAME) ** -1 and high <= 1 + SAME and coin(seeds) <= tail
+    return Pair(ratio, low, high, flip, "tie" if is_alike else "too few seeds")
+
+
+def _stand(pairs: Mapping[int, Pair], never: Collection[int], tail: float) -> dict[int, Pair]:
+    """What is said of each: Holm's step-down, the clearest difference first, until one is not."""
+    found = {place: replace(pairs[place], standing="not reached") for place in never}
+    found |= {place: pair for place, pair in pairs.items() if pair.standing == "tie"}
+    others = sorted(
+        (pair.flip or 1.0, place) for place, pair in pairs.items() if place not in never
+    )
+    is_clear = True
+    for left, (flip, place) in zip(range(len(others), 0, -1), others, strict=True):
+        is_clear = is_clear and flip <= tail / left
+        if is_clear and pairs[place].standing != "tie":
+            found[place] = replace(pairs[place], standing="behind")
+    return {place: found.get(place, pair) for place, pair in pairs.items()}
+
+
+def _answer(
+    pairs: Mapping[int, Pair], never: Collection[int], seeds: int, sureness: Sureness
+) -> Answer:
+    standings = {pair.standing for pair in pairs.values()}
+    if "too few seeds" in standings or (len(never) == len(pairs) and coin(seeds) > sureness.tail):
+        return "too few seeds"
+    return "tie" if "tie" in standings else "first"
+
+
+def _needed(
+    pairs: Mapping[int, Pair], never: Collection[int], seeds: int, sureness: Sureness
+) -> int:
+    """About how many seeds would give an answer, in four of five cases.
+
+    With n times as many seeds an interval is as wide as 1 over the root of n. It is narrow enough
+    where it leaves out either 1, or what differs by more than the margin.
+    """
+    least = seeds_needed(len(pairs) - len(never) + 1, sureness)
+    if seeds < least:
+        return least
+    wanted = [least, seeds + 1]
+    for pair in pairs.values():
+        if pair.standing != "too few seeds":
+            continue
+        if pair.low is None or pair.high is None or not 0 < pair.low <= pair.high < math.inf:
+            wanted.append(2 * seeds)
+            continue
+        lead = math.log(pair.ratio)
+        wide = max(lead - math.log(pair.low), math.log(pair.high) - lead)
+        enough = max(lead, math.log1p(SAME) - lead, 1e-9)
+        wanted.append(math.ceil(_POWER * seeds * min(wide / enough, SEEDS_MAX) ** 2))
+    return min(max(wanted), SEEDS_MAX)
+
+
+def _interval(
+    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float
+) -> tuple[float, float]:
+    """The percentile interval of a ratio; where neither arrives, the two are alike."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = over / under
+    return draws.interval(np.where(np.isnan(ratio), 1.0, ratio), covered)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

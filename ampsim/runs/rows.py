@@ -1,0 +1,441 @@
+"""Rows of a table: what a finished run says of itself, and beside the first row.
+
+Why a row is faster: the time to the target is training and validation, T = t + v, and the training
+is epochs times items of an epoch over throughput, t = E n / r. So with the share of training, s = t
+/ T,
+
+    T = E n / (r s),    and    T_1 / T_k = (r_k / r_1) (E_1 / E_k) (s_k / s_1)
+
+exactly, where n is the same. All three are those of the run whose time is the median, up to the
+validation that reached the target; of an even number of runs, those of the two in the middle
+together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+import pandas as pd
+
+from ampsim.data_parallel import Solver
+from ampsim.metric import Goal, Metric
+from ampsim.model_parallel import Schedule
+from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
+from ampsim.runs.run import Run
+from ampsim.study.bound_words import bound_by
+from ampsim.study.learning_rates import is_fair
+from ampsim.trace import MEMORY_CATEGORIES
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median with an interval that covers it; all None where not even the median is known.
+
+    Args:
+        middle: the median over runs; None if half of the runs or more did not reach the target.
+        low: lower end; None with fewer than two runs.
+        high: upper end; None also where it is a run that did not reach the target.
+        coverage: probability that the interval covers the true median; 0 without an interval.
+    """
+
+    middle: float | None
+    low: float | None
+    high: float | None
+    coverage: float
+
+
+def median_interval(values: Sequence[float], wanted: float = 0.9) -> Interval:
+    """Return the median and a distribution-free interval of order statistics around it.
+
+    The k-th smallest and k-th largest of n values cover the median of what they were drawn from
+    with probability 1 − 2·P(Binomial(n, 1/2) < k). The largest k that still covers with
+    `wanted` is taken, and k = 1, smallest to largest, where none does: 3 runs cover 75 %.
+
+    Args:
+        values: one a run; infinite for a run that did not get there.
+        wanted: coverage aimed at.
+
+    >>> median_interval([3.0, 1.0, 2.0])
+    Interval(middle=2.0, low=1.0, high=3.0, coverage=0.75)
+    >>> median_interval([1.0, math.inf, math.inf])
+    Interval(middle=None, low=1.0, high=None, coverage=0.75)
+    """
+    if not values:
+        return Interval(None, None, None, 0.0)
+    ordered = sorted(values)
+    middle = _finite(median(ordered))
+    if len(ordered) == 1:
+        return Interval(middle, None, None, 0.0)
+    ranks = range(1, len(ordered) // 2 + 1)
+    rank = max((k for k in ranks if _coverage(len(ordered), k) >= wanted), default=1)
+    low, high = ordered[rank - 1], ordered[-rank]
+    return Interval(middle, _finite(low), _finite(high), _coverage(len(ordered), rank))
+
+
+def _coverage(count: int, rank: int) -> float:
+    outside = sum(math.comb(count, below) for below in range(rank)) / 2**count
+    return 1.0 - 2.0 * outside
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def time_by_formula(epochs: float, train: tuple[int, float], valid: tuple[int, float]) -> float:
+    """Return seconds to target, epochs · (n_train / rate_train + n_valid / rate_valid).
+
+    Args:
+        epochs: median epochs to target.
+        train: training items, and items per second of training.
+        valid: validation items, and items per second of validation.
+
+    Source: AMPNet, Appendix C.
+    """
+    return epochs * (train[0] / train[1] + valid[0] / valid[1])
+
+
+COLUMNS: Final = (
+    "speed_up", "speed_up_by_throughput", "speed_up_by_epochs", "speed_up_by_validation",
+)  # fmt: skip
+"""What the table says of a row: time of the first row over its own, and the three factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a row gets to the target.
+
+    Args:
+        time_s: until the target is reached.
+        train_s: what of it is training.
+        epochs: until then.
+        items: trained on until then.
+    """
+
+    time_s: float
+    train_s: float
+    epochs: float
+    items: float
+
+    @property
+    def per_s(self) -> float:
+        """Items per second of training."""
+        return self.items / self.train_s
+
+    @property
+    def share(self) -> float:
+        """What share of the time is training."""
+        return self.train_s / self.time_s
+
+
+def way_of(goal: Goal, runs: Sequence[Run]) -> Way | None:
+    """The way of the median run; None where fewer than half arrive, or no time passed."""
+    ways = sorted((_way(goal, run) for run in runs), key=lambda way: way.time_s)
+    if not ways:
+        return None
+    middle = ways[(len(ways) - 1) // 2 : len(ways) // 2 + 1]
+    fields = ("time_s", "train_s", "epochs", "items")
+    means = [sum(getattr(way, name) for way in middle) / len(middle) for name in fields]
+    return Way(*means) if math.isfinite(means[0]) and min(means) > 0 else None
+
+
+def factor_columns(ways: Sequence[Way | None]) -> list[dict[str, Any]]:
+    """`COLUMNS` of each row against the first; None where either does not arrive."""
+    return [_factors(ways[0], way) for way in ways] if ways else []
+
+
+def _factors(first: Way | None, row: Way | None) -> dict[str, Any]:
+    if first is None or row is None:
+        return dict.fromkeys(COLUMNS)
+    factors = (
+        first.time_s / row.time_s,
+        row.per_s / first.per_s,
+        first.epochs / row.epochs,
+        row.share / first.share,
+    )
+    return dict(zip(COLUMNS, factors, strict=True))
+
+
+def _way(goal: Goal, run: Run) -> Way:
+    """How one run gets there; infinite where it does not."""
+    epochs, within = run.epochs, run.validations
+    if len(within):
+        return _within(goal, run)
+    index = goal.reached_by(epochs[goal.metric.kind])
+    if index is None:
+        return Way(math.inf, math.inf, math.inf, math.inf)
+    done = epochs.iloc[: index + 1]
+    return Way(
+        float(done["time_s"].iloc[-1]),
+        float(done["time_s"].iloc[-1] - done["valid_s"].sum()),
+        float(done["epoch"].iloc[-1]),
+        float(done["instances"].sum()),
+    )
+
+
+def _within(goal: Goal, run: Run) -> Way:
+    """The same of a run that validates within its epochs."""
+    index = goal.reached_by(run.validations[goal.metric.kind])
+    if index is None:
+        return Way(math.inf, math.inf, math.inf, math.inf)
+    done = run.validations.iloc[: index + 1]
+    time_s, reached = float(done["time_s"].iloc[-1]), done.iloc[-1]
+    return Way(
+        time_s,
+        time_s - float(done["valid_s"].sum()),
+        float(reached["epochs"]),
+        float(reached["instances"]),
+    )
+
+
+TEXTS: Final = (
+    "schedule", "bound_by", "note", "bound_at", "items", "bound_largest", "learning_rate_rule",
+    "standing",
+)  # fmt: skip
+SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
+
+
+def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
+    """Summarise the repeats of one schedule; unknown is None.
+
+    Throughputs, utilisation and staleness are medians over repeats, maxima are maxima. Epochs and
+    time to target are medians in which a run that failed to get there counts as infinite. What
+    bounds the row, and the shares, are those of the first repeat: `bound_largest` names what has
+    the largest share, and `bound_by` does too if that is at least a half, else it is "no single
+    thing"; both are None where no time passed. `peak_bytes` is what lay in the fullest worker's
+    memory, of all repeats, and the columns behind it say of what it consisted. `workers_idle` is
+    how many workers of the first repeat never do anything that takes time.
+
+    Args:
+        schedule: name of the row.
+        goal: what was aimed at.
+        runs: the repeats.
+    """
+    reached = [_reached(goal, run) for run in runs]
+    epochs = median_interval([epoch for epoch, _time_s in reached])
+    time_s = median_interval([time_s for _epoch, time_s in reached])
+    train_per_s = _median(runs, lambda run: run.train_per_s)
+    valid_per_s = _median(runs, lambda run: run.valid_per_s)
+    return {
+        "schedule": schedule,
+        "max_active_keys": runs[0].max_active_keys,
+        "min_update_interval": runs[0].min_update_interval,
+        "replicas": runs[0].replicas,
+        "workers": runs[0].workers,
+        "train_per_s": train_per_s,
+        "valid_per_s": valid_per_s,
+        "epochs_to_target": epochs.middle,
+        "time_to_target_s": time_s.middle,
+        "time_to_target_low_s": time_s.low,
+        "time_to_target_high_s": time_s.high,
+        "utilisation": _median(runs, lambda run: run.utilisation),
+        "staleness_mean": _median(runs, lambda run: run.staleness_mean),
+        "staleness_max": max(
+            (run.staleness_max for run in runs if run.staleness_max is not None), default=None
+        ),
+        "messages": round(median(run.messages for run in runs)),
+        "makespan_s": _median(runs, lambda run: run.makespan_s),
+        "time_to_target_formula_s": _formula(runs, epochs.middle, train_per_s, valid_per_s),
+        "best_accuracy": _best(Metric("accuracy"), runs),
+        "best_error": _best(Metric("error"), runs),
+        "repeats": len(runs),
+        "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
+        "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
+        **{name: _known(getattr(runs[0], name)) for name in SHARES},
+        "note": _note(goal, runs),
+        "bound_at": runs[0].bound_at,
+        "time_to_target_coverage": time_s.coverage or None,
+        "items": runs[0].items,
+        "bound_largest": runs[0].bound_by,
+        **_upkeep(runs, time_s.middle),
+        **_peak(runs),
+        "workers_idle": _idle(runs[0]),
+    }
+
+
+def _idle(run: Run) -> int | None:
+    """Workers that never do anything that takes time; None where no time passed."""
+    shares = run.utilisation_by_worker.drop(columns="worker").to_numpy(float)
+    return None if not len(shares) or math.isnan(shares.sum()) else int((shares.sum(1) == 0).sum())
+
+
+def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
+    """What lay in the fullest memory of all workers and repeats at its peak; None if unknown."""
+    peaks = [one for run in runs for one in run.peak_memory.to_dict("records")]
+    if not peaks:
+        return {"peak_bytes": None, **{f"peak_{name}_bytes": None for name in MEMORY_CATEGORIES}}
+    fullest = max(peaks, key=lambda one: one["bytes"])
+    parts = {f"peak_{name}_bytes": int(fullest[name]) for name in MEMORY_CATEGORIES}
+    return {"peak_bytes": int(fullest["bytes"]), **parts}
+
+
+def _upkeep(runs: Sequence[Run], time_to_target_s: float | None) -> dict[str, float | None]:
+    """Joules and dollars of a run, medians over repeats, and those to the target.
+
+    These are the run's times its median time to target over its median makespan: what a run takes
+    after it has reached the target, such as the rest of its last epoch, is left out evenly.
+    """
+    makespan_s = _median(runs, lambda run: run.makespan_s)
+    share = time_to_target_s / makespan_s if makespan_s and time_to_target_s is not None else None
+    energy_j = _median(runs, lambda run: run.energy_j)
+    cost_usd = _median(runs, lambda run: run.cost_usd)
+    return {
+        "energy_j": energy_j,
+        "energy_to_target_j": _times(energy_j, share),
+        "cost_usd": cost_usd,
+        "cost_to_target_usd": _times(cost_usd, share),
+    }
+
+
+def _times(whole: float | None, share: float | None) -> float | None:
+    return None if whole is None or share is None else whole * share
+
+
+def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as a table in which a number that is missing is NaN, and each column has one type.
+
+    A column whose name begins with "is_" holds truth values, of which one may be missing.
+    """
+    table = pd.DataFrame(rows)
+    claims = [name for name in table if str(name).startswith("is_")]
+    numbers = [
+        name for name in table if name not in (*TEXTS, *claims) and table[name].dtype == object
+    ]
+    types: dict[Any, Any] = {**dict.fromkeys(numbers, float), **dict.fromkeys(claims, "boolean")}
+    return table.astype(types)
+
+
+def times_of(goal: Goal, runs: Iterable[Run]) -> Times:
+    """Time to the target of each repeat of a row, by its seed; infinite without one."""
+    return {run.seed: _reached(goal, run)[1] for run in runs}
+
+
+def ranked(
+    goal: Goal,
+    rows: Sequence[Sequence[Run]],
+    rules: Sequence[str],
+    sureness: Sureness | None = None,
+) -> Ranking | None:
+    """Rank the rows that may be compared.
+
+    Args:
+        goal: what was aimed at.
+        rows: the runs of each.
+        rules: of the learning rate of each; empty if unknown.
+        sureness: how sure a call must be.
+    """
+    fair = _fair(rows, rules)
+    times = [times_of(goal, of) if is_so else None for is_so, of in zip(fair, rows, strict=True)]
+    return rank(times, sureness)
+
+
+def _fair(rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
+    """Which rows may be compared: those that are fair (`is_fair`), or all if none is."""
+    pairs = zip(rules, rows, strict=True)
+    fair = [is_fair(rule, [run.failure for run in of]) for rule, of in pairs]
+    return fair if any(fair) else [True] * len(rows)
+
+
+def is_draining_pipeline(schedule: Schedule) -> bool:
+    """Whether a schedule has several instances in flight and drains before it updates."""
+    admission = schedule.admission
+    several = admission.in_flight_max != 1
+    return admission.drains and several and not isinstance(schedule, Solver)
+
+
+def compared(
+    goal: Goal,
+    rows: Sequence[dict[str, Any]],
+    runs: Sequence[Sequence[Run]],
+    sureness: Sureness | None = None,
+) -> list[dict[str, Any]]:
+    """The rows with what comparing them says: why each is faster than the first, and its rank.
+
+    The rank is unknown where the rows' own medians name another best, as they may where some rows
+    lack runs that others have.
+
+    Args:
+        goal: what was aimed at.
+        rows: as `row_of` gives them, with the columns of their learning rates, if these are known.
+        runs: the repeats of each.
+        sureness: how sure a call must be.
+    """
+    rules = [str(row.get("learning_rate_rule") or "") for row in rows]
+    ranking, fair = ranked(goal, runs, rules, sureness), _fair(runs, rules)
+    times = [row["time_to_target_s"] for row in rows]
+    if ranking is not None:
+        best = times[ranking.best]
+        others = [time_s for time_s, is_so in zip(times, fair, strict=True) if is_so and time_s]
+        ranking = ranking if best is not None and best <= min(others, default=best) else None
+    factors = factor_columns([way_of(goal, of) for of in runs])
+    return [
+        {**row, **factor, **rank_of, **({} if is_so else {"standing": "not compared"})}
+        for row, factor, rank_of, is_so in zip(
+            rows, factors, columns_of(ranking, len(rows)), fair, strict=True
+        )
+    ]
+
+
+def _reached(goal: Goal, run: Run) -> tuple[float, float]:
+    """Return (epoch, virtual time) of the first validation at the target; infinite without one."""
+    looks = run.looks
+    index = goal.reached_by(looks[goal.metric.kind])
+    if index is None:
+        return math.inf, math.inf
+    return float(looks["epoch"].iloc[index]), float(looks["time_s"].iloc[index])
+
+
+def _median(runs: Sequence[Run], of: Callable[[Run], float]) -> float | None:
+    values = [value for value in map(of, runs) if math.isfinite(value)]
+    return float(median(values)) if values else None
+
+
+def _known(share: float) -> float | None:
+    return share if math.isfinite(share) else None
+
+
+def _best(metric: Metric, runs: Sequence[Run]) -> float | None:
+    return metric.best(float(score) for run in runs for score in run.looks[metric.kind])
+
+
+def _formula(
+    runs: Sequence[Run],
+    epochs: float | None,
+    train_per_s: float | None,
+    valid_per_s: float | None,
+) -> float | None:
+    if epochs is None or not train_per_s or not valid_per_s:
+        return None
+    first = next(run.epochs.iloc[0] for run in runs if len(run.epochs))  # one may have failed
+    train = (int(first["instances"]), train_per_s)
+    return time_by_formula(epochs, train, (int(first["valid_instances"]), valid_per_s))
+
+
+def _note(goal: Goal, runs: Sequence[Run]) -> str:
+    """Why runs ended early or short of the target, and which ranks of a solver met nobody."""
+    failures = [run.failure for run in runs if run.failure]
+    if failures:
+        return f"{len(failures)} of {len(runs)} runs failed: {failures[0]}"
+    apart = next((run.never_met for run in runs if run.never_met), "")
+    return "; ".join(filter(None, (_missed(goal, runs), apart)))
+
+
+def _missed(goal: Goal, runs: Sequence[Run]) -> str:
+    best = _best(goal.metric, runs)
+    if goal.target is None or best is None:
+        return ""
+    missed = sum(not math.isfinite(_reached(goal, run)[0]) for run in runs)
+    if not missed:
+        return ""
+    ran = max(len(run.epochs) for run in runs)
+    return (
+        f"{goal.text} not reached in {missed} of {len(runs)} runs "
+        f"within {ran} epoch{'s' * (ran != 1)}; best {_best_text(goal.metric, best)}"
+    )
+
+
+def _best_text(metric: Metric, best: float) -> str:
+    return f"{100 * best:.1f} %" if metric.is_rising else metric.text(best)

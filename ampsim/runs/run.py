@@ -1,0 +1,348 @@
+"""A run as rows, pages, stores and comparisons read it: numbers and tables, without the weights.
+
+It outlives the model that was trained, is written as JSON beside a report and as Parquet into the
+store of runs, and is the same whether it was made now or read from there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+import pandas as pd
+
+from ampsim.errors import OptionError
+from ampsim.metric import ACCURACY, Metric
+from ampsim.study.outages import no_outages
+from ampsim.study.read_off import Rates
+from ampsim.study.result import Result
+
+_IS_TABLE: Final = "is_table"
+_IS_TRACE: Final = "is_trace"
+_IS_SELDOM: Final = "is_seldom"
+
+
+class _Table:
+    """A table of a run: who reads it gets a frame of his own, so that no column of his is kept."""
+
+    def __init__(self, make: Callable[[], pd.DataFrame]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: object, owner: type | None = None) -> Any:
+        if run is None:
+            return self
+        held: dict[str, Any] = vars(run)
+        return held[self._name].copy(deep=False)
+
+    def __set__(self, run: object, frame: Any) -> None:
+        vars(run)[self._name] = self._make() if frame is self else frame
+
+
+def _table(
+    make: Callable[[], pd.DataFrame] = pd.DataFrame,
+    *,
+    is_trace: bool = False,
+    is_seldom: bool = False,
+) -> Any:
+    """A field that holds a table, and what it holds unless told."""
+    about = {_IS_TABLE: True, _IS_TRACE: is_trace, _IS_SELDOM: is_seldom}
+    return field(default=_Table(make), repr=False, metadata=about)
+
+
+def _number(unknown: Any, *, is_seldom: bool = False) -> Any:
+    """A field that holds no table, and what says that it is unknown."""
+    return field(default=unknown, repr=False, metadata={_IS_TABLE: False, _IS_SELDOM: is_seldom})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run(Rates):
+    """One run of a forecast, of a report, or by itself.
+
+    Attributes:
+        schedule: what ran; in a report, the label of its row.
+        repeat: which of the row's runs, from 1.
+        seed: its seed.
+        failure: why it ended early; None where it did not.
+        label: that of its row in a forecast.
+        made: what the simulation gave, weights included; None of a run that was kept.
+        epochs: as `Result.epochs`.
+        spans: as `Result.spans`, the leading ones.
+        transfers: as `Result.transfers`, the leading ones.
+        staleness: as `Result.staleness`, of all gradients.
+        utilisation_by_worker: as `Result.utilisation_by_worker`.
+        time_by_node: as `Result.time_by_node`.
+        path_parts: as `Result.critical_path_parts`.
+        outages: as `Result.outages`.
+        peak_memory: as `Result.peak_memory`; empty where nobody counted.
+        memory: as `Result.memory`, likewise.
+        validations: as `Result.validations`; empty where none is within an epoch.
+        waits: as `Result.waits`, the leading ones.
+        max_active_keys: instances in flight at most.
+        min_update_interval: gradients between updates; None where nodes differ.
+        replicas: of the model.
+        workers: how many there were.
+        utilisation: seconds of service over workers times makespan; NaN where no time passed.
+        staleness_mean: over all gradients; NaN where there was none.
+        staleness_max: of all gradients; None where there was none.
+        messages: served, updates among them, whether or not their spans are kept.
+        makespan_s: end of the last span.
+        bound_by: what bounds the run, as `Result.bounds`; None where unknown.
+        worker_share: of the makespan, that of the busiest worker; as `Result.bounds`, all four.
+        path_share: that of the critical path.
+        link_share: that of the busiest link.
+        admission_share: that in which the limit on what is in flight holds it up.
+        placement: its name and options, and the worker of each node.
+        bound_at: the nodes at what `bound_by` names; empty without one.
+        items: what throughput is of, such as "images"; empty where unknown.
+        energy_j: as `Result.energy_j`; NaN where unknown.
+        cost_usd: as `Result.cost_usd`; NaN where unknown.
+        never_met: as `Result.never_met`.
+    """
+
+    schedule: str = ""
+    repeat: int = 1
+    seed: int = 0
+    failure: str | None = None
+    label: str = ""
+    made: Result | None = field(default=None, repr=False)
+
+    epochs: pd.DataFrame = _table()
+    spans: pd.DataFrame = _table(is_trace=True)
+    transfers: pd.DataFrame = _table(is_trace=True)
+    staleness: pd.DataFrame = _table()
+    utilisation_by_worker: pd.DataFrame = _table()
+    time_by_node: pd.DataFrame = _table()
+    path_parts: pd.DataFrame = _table()
+    outages: pd.DataFrame = _table(no_outages, is_seldom=True)
+    peak_memory: pd.DataFrame = _table(is_seldom=True)
+    memory: pd.DataFrame = _table(is_trace=True)
+    validations: pd.DataFrame = _table(is_seldom=True)
+    waits: pd.DataFrame = _table(no_outages, is_trace=True)
+
+    max_active_keys: int = _number(0)
+    min_update_interval: int | None = _number(None)
+    replicas: int = _number(1)
+    workers: int = _number(0)
+    utilisation: float = _number(math.nan)
+    staleness_mean: float = _number(math.nan)
+    staleness_max: int | None = _number(None)
+    messages: int = _number(0)
+    makespan_s: float = _number(math.nan)
+    bound_by: str | None = _number(None)
+    worker_share: float = _number(math.nan)
+    path_share: float = _number(math.nan)
+    link_share: float = _number(math.nan)
+    admission_share: float = _number(math.nan)
+    placement: dict[str, Any] = field(
+        default_factory=dict[str, Any], repr=False, metadata={_IS_TABLE: False}
+    )
+    bound_at: str = _number("")
+    items: str = _number("")
+    energy_j: float = _number(math.nan, is_seldom=True)
+    cost_usd: float = _number(math.nan, is_seldom=True)
+    never_met: str = _number("", is_seldom=True)
+
+    @property
+    def result(self) -> Result:
+        """Trace (its leading spans) and numbers, and the model as it was trained.
+
+        Raises:
+            OptionError: the run was kept in a folder; results are not kept.
+        """
+        if self.made is None:
+            raise OptionError(
+                f"{self.schedule}, seed {self.seed}: a run that is kept in a folder has no result; "
+                "read its tables, or forecast without keeping"
+            )
+        return self.made
+
+    @property
+    def outline(self) -> Run:
+        """The run itself: the name under which earlier versions held its numbers and tables."""
+        return self
+
+    @property
+    def looks(self) -> pd.DataFrame:
+        """Every validation, a row each; `epoch` is how many lie behind it, and may be broken."""
+        within = self.validations
+        return within.rename(columns={"epochs": "epoch"}) if len(within) else self.epochs
+
+
+TABLE_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_TABLE))
+"""Fields of a run that are tables."""
+
+NUMBER_FIELDS: Final = tuple(
+    one.name for one in fields(Run) if one.metadata.get(_IS_TABLE) is False
+)
+"""Fields of a run that are no tables, but for what it is called by."""
+
+TRACE_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_TRACE))
+"""Tables that have a row for what happens in a run; all others are small."""
+
+SELDOM_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_SELDOM))
+"""Fields that are written only where they say something, as earlier runs have none."""
+
+_SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
+
+
+def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
+    """The run that a simulation gave, without its weights.
+
+    Args:
+        result: what it gave.
+        failure: why it ended early; None where it did not.
+        called: what the run is called by: schedule, repeat, seed, label.
+    """
+    bounds, model = result.bounds, result.model
+    otherwise: dict[str, Any] = {
+        "min_update_interval": result.update_interval,
+        "replicas": model.replicas,
+        "items": model.items,
+        "bound_by": bounds.bound_by,
+        "worker_share": bounds.worker_share,
+        "path_share": bounds.path_share,
+        "link_share": bounds.link_share,
+        "admission_share": bounds.admission_share,
+        "placement": result.origin["placement"],
+        "path_parts": result.critical_path_parts,
+        "validations": result.validations_within,
+    }
+    same = {
+        name: getattr(result, name)
+        for name in (*TABLE_FIELDS, *NUMBER_FIELDS)
+        if name not in otherwise
+    }
+    return Run(failure=failure, **called, **same, **otherwise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTable:
+    """A table with a row for each schedule, and the runs behind its rows.
+
+    Attributes:
+        table: one row a schedule; unknown is missing (None or NaN), never 0.
+        runs: every run, in the order of the rows, repeats of a row beside each other.
+        target: value of the metric that is aimed at; None without one.
+        model: the model's name.
+        cluster: the cluster's name.
+        workers: how many workers.
+        manifest: where the numbers come from, as nested plain values.
+        metric: what the model is measured by, with its unit.
+        interrupted: a sentence where Ctrl-C, or a failure, ended it; None otherwise.
+        trials: one row a trial of a learning rate; empty without tuning.
+    """
+
+    table: pd.DataFrame
+    runs: tuple[Run, ...] = field(repr=False)
+    target: float | None
+    model: str
+    cluster: str
+    workers: int
+    manifest: dict[str, Any] = field(repr=False)
+    metric: Metric = ACCURACY
+    interrupted: str | None = None
+    trials: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+
+    @property
+    def failures(self) -> list[str]:
+        """One sentence for each run that failed."""
+        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+
+
+_CATEGORY: Final = "category"
+_TEXT: Final = "str"
+_INFINITE: Final = ("inf", "-inf")
+_PANDAS: Any = pd
+
+
+def to_plain(run: Run) -> dict[str, Any]:
+    """A run without its traces, as JSON can hold it: numbers, and tables by their columns."""
+    names, small = ([name for name in of if _says(run, name)] for of in (NUMBER_FIELDS, _SMALL))
+    tables = {name: _table_to_plain(getattr(run, name)) for name in small}
+    return {"numbers": numbers_to_plain(run, names), "tables": tables}
+
+
+def from_plain(content: Mapping[str, Any], **called: Any) -> Run:
+    """The run that `to_plain` gave this for; its traces are empty.
+
+    Args:
+        content: what `to_plain` gave.
+        called: what the run is called by, and why it failed.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: it is something else.
+    """
+    plain: dict[str, Any] = content["tables"]
+    tables = {
+        name: pd.DataFrame({key: _column(*one) for key, one in plain[name].items()})
+        for name in _SMALL
+        if name in plain or name not in SELDOM_FIELDS
+    }
+    return Run(**numbers_from_plain(content["numbers"]), **tables, **called)
+
+
+def numbers_to_plain(run: Run, names: Iterable[str] = NUMBER_FIELDS) -> dict[str, Any]:
+    """Numbers of a run by their names, as JSON can hold them."""
+    return {name: _number_to_plain(getattr(run, name)) for name in names}
+
+
+def numbers_from_plain(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of a run by their names; what an earlier version did not have is left out.
+
+    Raises:
+        KeyError: one is missing that every version has.
+    """
+    names = [name for name in NUMBER_FIELDS if name in told or name not in SELDOM_FIELDS]
+    return {name: _number_from_plain(told[name]) for name in names}
+
+
+def _says(run: Run, name: str) -> bool:
+    """Whether a field is to be written."""
+    if name not in SELDOM_FIELDS:
+        return True
+    value = getattr(run, name)
+    return bool(len(value)) if hasattr(value, "__len__") else not math.isnan(value)
+
+
+def _number_to_plain(value: Any) -> Any:
+    """A number as JSON has it; NaN is the text "nan", for null means that there is none."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _number_from_plain(value: Any) -> Any:
+    """The number that `_number_to_plain` gave this for."""
+    return math.nan if value == "nan" else value
+
+
+def _table_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): _column_to_plain(column) for name, column in frame.items()}
+
+
+def _column_to_plain(column: Any) -> list[Any]:
+    """Type and values of a column; of categories, the type, their codes, and what these mean."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return [_CATEGORY, column.cat.codes.tolist(), column.cat.categories.tolist()]
+    kind = str(column.dtype) if column.dtype.kind in "biuf" else _TEXT
+    return [kind, [_value_to_plain(one) for one in column.tolist()]]
+
+
+def _value_to_plain(value: Any) -> Any:
+    """A value of a column; null is an unknown one, infinity a text."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else str(value)
+
+
+def _column(kind: str, values: list[Any], meanings: list[Any] | None = None) -> Any:
+    if kind == _CATEGORY:
+        return _PANDAS.Categorical.from_codes(values, categories=meanings)
+    if kind != _TEXT:
+        values = [float(one) if one in _INFINITE else one for one in values]
+    return pd.Series(values, dtype=kind)

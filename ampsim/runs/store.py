@@ -1,0 +1,319 @@
+"""Runs that a command has finished, kept until all of them are.
+
+A run lies under the hash of everything that decides it: of model, cluster, schedule, data files,
+options, seed, and of ampsim itself: in a report, of what the row's witness says, which outlives
+code that changes and does the same; in a forecast, of the code. With it lie its witness and the
+hashes of its own content; a run that was edited, or whose witness says otherwise, is not taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pandas as pd
+
+from ampsim.errors import FileFormatError
+from ampsim.files import prepare_folder, read_regular, write_bytes, write_text
+from ampsim.metric import Goal
+from ampsim.runs.jobs import Listeners, OnLoss, run_all
+from ampsim.runs.run import (
+    NUMBER_FIELDS,
+    TABLE_FIELDS,
+    Run,
+    numbers_from_plain,
+    numbers_to_plain,
+    run_of,
+)
+from ampsim.runs.task import Row, Task
+from ampsim.runs.witness import Witness, agree, condensed, tiny_task, witness_from_plain
+from ampsim.study.process_settings import linear_algebra
+from ampsim.study.progress import OnProgress
+from ampsim.study.provenance import code_digest
+from ampsim.study.result import Result
+
+FOLDER: Final = ".runs"
+NUMBERS: Final = "numbers.json"
+_IGNORE: Final = ".gitignore"
+_UNREADABLE: Final = (
+    FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+)  # fmt: skip
+
+
+def keys_of(what: Mapping[str, Any], witness: Witness | None, seeds: Iterable[int]) -> list[str]:
+    """The names under which runs lie: SHA-256 over everything that decides them.
+
+    Args:
+        what: everything but the seed and ampsim itself.
+        witness: which stands for ampsim itself; None for its code and what computes for it.
+        seeds: of the runs.
+    """
+    code = {"code": code_digest(), "linear_algebra": linear_algebra()}
+    itself = code if witness is None else {"witness": witness.digest}
+    row = _hash({"inputs": what, **itself, "numbers": NUMBER_FIELDS, "tables": TABLE_FIELDS})
+    return [hashlib.sha256(f"{row}, seed {seed}".encode()).hexdigest() for seed in seeds]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStore:
+    """Runs in a folder, which is made when the first is kept."""
+
+    folder: Path
+
+    def get(self, key: str, witness: Witness | None) -> Run | None:
+        """The run of that key, by no name; None where it is not there.
+
+        Raises:
+            FileFormatError: it is not as it was written, or is of code that did something else.
+        """
+        place = self.folder / key
+        if not os.path.lexists(place / NUMBERS):
+            return None
+        content = _verified(place)
+        if witness and not agree(witness_from_plain(content["witness"]), witness):
+            raise FileFormatError("what it learned is not what ampsim gives now")
+        try:
+            tables: dict[str, Any] = {name: _table(place, name, content) for name in TABLE_FIELDS}
+            numbers = numbers_from_plain(content["numbers"])
+        except KeyError as error:
+            raise FileFormatError(f"{NUMBERS} has no {error}") from None
+        return Run(failure=content["failure"], **numbers, **tables)
+
+    def put(self, key: str, run: Run, witness: Witness | None) -> None:
+        """Keep a run; its numbers are written last, so that it is whole or not there.
+
+        Raises:
+            OutputError: the folder cannot be written.
+        """
+        prepare_folder(self.folder)
+        write_text(self.folder / _IGNORE, "*\n")
+        place = prepare_folder(self.folder / key)
+        (place / NUMBERS).unlink(missing_ok=True)
+        hashes: dict[str, str] = {}
+        for name in TABLE_FIELDS:
+            frame: pd.DataFrame = getattr(run, name)
+            table = frame.to_parquet(None, engine="pyarrow", compression="zstd", index=False)
+            write_bytes(place / f"{name}.parquet", table)
+            hashes[name] = hashlib.sha256(table).hexdigest()
+        content = {
+            "numbers": numbers_to_plain(run),
+            "failure": run.failure,
+            "tables": hashes,
+            "witness": None if witness is None else witness.plain(),
+        }
+        text = json.dumps({**content, "sha256": _hash(content)}, indent=1, allow_nan=False)
+        write_text(place / NUMBERS, text + "\n")
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove runs, as far as they are there, and the folder if it holds no others."""
+        for key in keys:
+            with contextlib.suppress(
+                OSError
+            ):  # its numbers first, so that it is whole or not there
+                (self.folder / key / NUMBERS).unlink(missing_ok=True)
+            shutil.rmtree(self.folder / key, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if os.listdir(self.folder) == [_IGNORE]:
+                (self.folder / _IGNORE).unlink()
+            self.folder.rmdir()
+
+
+def _verified(place: Path) -> dict[str, Any]:
+    """What the file of numbers holds, if it is as it was written."""
+    try:
+        content: dict[str, Any] = json.loads(read_regular(place / NUMBERS))
+        written = content.pop("sha256")
+    except _UNREADABLE:
+        raise FileFormatError(f"{NUMBERS} is not as it was written") from None
+    if written != _hash(content):
+        raise FileFormatError(f"{NUMBERS} is not as it was written")
+    return content
+
+
+def _table(place: Path, name: str, content: dict[str, Any]) -> pd.DataFrame:
+    try:
+        table = read_regular(place / f"{name}.parquet")
+    except (FileFormatError, OSError):
+        raise FileFormatError(f"{name}.parquet is missing or cannot be read") from None
+    if hashlib.sha256(table).hexdigest() != content["tables"][name]:
+        raise FileFormatError(f"{name}.parquet is not as it was written")
+    return pd.read_parquet(io.BytesIO(table))
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(content).encode()).hexdigest()
+
+
+def _canonical(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+
+
+OnRun: TypeAlias = Callable[[int, Run], None]
+"""``on_run(place, run)`` takes what one of the tasks gave, now or before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a run is known by: its key, and the witness of its row if the key is of one."""
+
+    key: str
+    witness: Witness | None
+
+
+@dataclass(slots=True)
+class Keeping:
+    """Where finished runs are kept, and taken from.
+
+    Args:
+        folder: that of the report or forecast; the runs lie in a hidden folder within.
+        is_fresh: make every run, also those that are there.
+        with_failures: also keep runs that ended early.
+        say: told in a line of each run that is taken, or refused.
+    """
+
+    folder: Path
+    is_fresh: bool = False
+    with_failures: bool = True
+    say: Callable[[str], None] = lambda line: None
+    _used: set[str] = field(default_factory=set[str], init=False)
+
+    @property
+    def store(self) -> RunStore:
+        """The folder of runs."""
+        return RunStore(self.folder / FOLDER)
+
+    def take(self, task: Task, known: Known) -> Run | None:
+        """A run from the store, if it is there and may be taken."""
+        self._used.add(known.key)
+        if self.is_fresh:
+            return None
+        name = f"{task.label}, seed {task.seed}"
+        try:
+            kept = self.store.get(known.key, known.witness)
+        except FileFormatError as error:
+            self.say(f"{name}: its kept run is not taken, it is run again: {error}")
+            return None
+        if kept is not None:
+            self.say(f"{name}: kept from before")
+        return kept
+
+    def put(self, known: Known, run: Run) -> None:
+        """Keep a run that was made.
+
+        Raises:
+            OutputError: the folder cannot be written.
+        """
+        if run.failure is None or self.with_failures:
+            self.store.put(known.key, run, known.witness)
+
+    def forget(self) -> None:
+        """Remove the runs that were asked for: what they were kept for is written."""
+        self.store.remove(self._used)
+
+
+def witnesses_of(
+    rows: Sequence[Row], goal: Goal, seed: int, jobs: int, on_loss: OnLoss
+) -> dict[str, Witness]:
+    """The witness of each row, by its label.
+
+    Args:
+        rows: what is to be run.
+        goal: what is measured.
+        seed: of the tiny runs.
+        jobs: tiny runs to make at a time.
+        on_loss: told of those whose process died; they have no witness.
+
+    Raises:
+        MissingDataError: a data file that a model reads is not there.
+    """
+    made: dict[str, Witness] = {}
+
+    def keep(place: int, result: Result, failure: str | None) -> None:
+        made[rows[place].label] = condensed(rows[place], goal, result, failure).witness
+
+    run_all([tiny_task(row, seed) for row in rows], jobs, Listeners(keep, on_loss))
+    return made
+
+
+def known_by(
+    row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
+) -> list[Known]:
+    """What the runs of a row are known by, one for each seed.
+
+    Args:
+        row: what is run.
+        seeds: of the runs.
+        witness: of the row; None for keys by ampsim's code.
+        more: what else decides the runs, as plain values.
+    """
+    return [Known(key, witness) for key in keys_of({**row.decided_by, **more}, witness, seeds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Who is told of what: as `Listeners`, but of runs."""
+
+    on_run: OnRun
+    on_loss: OnLoss
+    on_progress: OnProgress | None = None
+
+
+def named(run: Run, task: Task) -> Run:
+    """The run, called by the task that it was made for."""
+    name = task.schedule.name
+    return replace(run, schedule=name, repeat=task.repeat, seed=task.seed, label=task.label)
+
+
+def take_or_make(
+    tasks: Sequence[Task],
+    known: Sequence[Known],
+    keeping: Keeping,
+    jobs: int,
+    callbacks: Callbacks,
+) -> None:
+    """Take what is kept, make the rest, and keep each run as soon as it has ended.
+
+    Args:
+        tasks: what is wanted.
+        known: what each is known by; where two are the same, one is made.
+        keeping: where runs are kept.
+        jobs: runs to make at a time.
+        callbacks: told of every run, those that are kept first.
+
+    Raises:
+        AmpsimError: what a run raised; what was handed over before is kept.
+        KeyboardInterrupt: likewise.
+    """
+    places: dict[str, list[int]] = {}
+    for place, one in enumerate(known):
+        places.setdefault(one.key, []).append(place)
+    left: list[list[int]] = []
+    for alike in places.values():
+        kept = keeping.take(tasks[alike[0]], known[alike[0]])
+        if kept is None:
+            left.append(alike)
+            continue
+        for place in alike:
+            callbacks.on_run(place, named(kept, tasks[place]))
+
+    def keep(index: int, result: Result, failure: str | None) -> None:
+        run = run_of(result, failure)
+        keeping.put(known[left[index][0]], run)
+        for place in left[index]:
+            callbacks.on_run(place, named(run, tasks[place]))
+
+    def lose(index: int, sentence: str) -> None:
+        for place in left[index]:
+            callbacks.on_loss(place, sentence)
+
+    earlier = len(tasks) - sum(map(len, left))
+    listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
+    run_all([tasks[alike[0]] for alike in left], jobs, listeners)

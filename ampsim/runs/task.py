@@ -1,0 +1,182 @@
+"""A run that is to be made, and the row of a table that it is made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.errors import DivergenceError, Failure, OptionError, SimulationError
+from ampsim.hardware import Cluster
+from ampsim.metric import Goal
+from ampsim.model_parallel import Schedule
+from ampsim.study.learning_rates import Rate, with_rate
+from ampsim.study.model import Model
+from ampsim.study.progress import OnProgress, Tracker
+from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
+from ampsim.study.result import Result
+from ampsim.study.simulation import RunOptions, Simulation, run_epochs
+
+SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the runs of one schedule share.
+
+    Args:
+        model: what to train.
+        cluster: on what.
+        options: how; the seed is a run's own.
+        rate: the learning rate.
+    """
+
+    model: Model
+    cluster: Cluster
+    options: RunOptions
+    rate: Rate = field(default_factory=Rate)
+
+    @property
+    def epochs(self) -> int:
+        """By when a run ends; in mode "sleep", which measures nothing, after one."""
+        return self.options.epochs if self.options.mode == "numeric" else 1
+
+    @property
+    def goal(self) -> Goal:
+        """What validation measures, and the value that ends a run."""
+        return Goal(self.model.measure, self.options.target)
+
+    def having(self, **options: Any) -> Plan:
+        """The plan with other options."""
+        return replace(self, options=replace(self.options, **options))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run that is to be made.
+
+    Args:
+        plan: what it shares with others.
+        schedule: what runs.
+        seed: its seed.
+        label: what its row is called.
+        repeat: which of the row's runs, from 1, of how many `repeats`.
+    """
+
+    plan: Plan
+    schedule: Schedule
+    seed: int
+    label: str
+    repeat: int
+    repeats: int
+
+    def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
+        """Run it here; return its result, and why it ended early if it did."""
+        metric = self.plan.model.measure
+        tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
+        return run_task(self.plan, self.schedule, self.seed, tracker)
+
+
+def run_task(
+    plan: Plan, schedule: Schedule, seed: int, tracker: Tracker
+) -> tuple[Result, str | None]:
+    """Run one schedule once; return its result, and why it ended early if it did.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+        GraphError: the model's graph breaks a rule.
+    """
+    simulation = simulation_of(plan, schedule, seed, tracker)
+    try:
+        run_epochs(simulation, plan.epochs, plan.goal, tracker)
+    except SimulationError as error:
+        why = plan.rate.why_high(plan.model) if isinstance(error, DivergenceError) else ""
+        return simulation.result(), Failure.of(error, why)
+    return simulation.result(), None
+
+
+def simulation_of(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
+    """A run before its first epoch.
+
+    Raises:
+        OptionError: an option has a value that it cannot have.
+        GraphError: the model's graph breaks a rule.
+    """
+    options = replace(
+        plan.options, seed=seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
+        counts_memory=True,
+    )  # fmt: skip
+    simulation = Simulation(
+        with_rate(plan.model, plan.rate.factor), plan.cluster, schedule, options
+    )
+    if options.mode == "sleep" and simulation.batches_grow:
+        raise OptionError(
+            "mode 'sleep' runs the first epoch alone, of which batches are smaller than of later "
+            "ones; take mode 'numeric', or leave the warm-up of the batch out"
+        )
+    return simulation
+
+
+PAPER: Final = "paper"
+"""Name of the placement that a row has unless it says another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a report, ready to run.
+
+    Args:
+        label: what it is called.
+        schedule: what runs.
+        plan: on what, and for how long.
+        settings: options of the model that are its own.
+        data: the files that the model reads, with their hashes.
+        code: a hash of what the model's file says.
+        has_own_cluster: whether its cluster is not that of other rows.
+    """
+
+    label: str
+    schedule: Schedule
+    plan: Plan
+    settings: dict[str, Any]
+    data: tuple[dict[str, str], ...]
+    code: str
+    has_own_cluster: bool = False
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What ran, as plain values."""
+        schedule = schedule_origin(self.schedule)
+        own: dict[str, Any] = {"set": self.settings} if self.settings else {}
+        placement = self.plan.options.placed.origin
+        if placement["name"] != PAPER:
+            own["placement"] = placement
+        if self.has_own_cluster:
+            own["cluster"] = cluster_origin(self.plan.cluster)
+        return {"label": self.label, **schedule, "mode": self.plan.options.mode, **own}
+
+    @property
+    def decided_by(self) -> dict[str, Any]:
+        """Everything that its runs depend on but seed and ampsim itself, as plain values."""
+        origin, options = model_origin(self.plan.model), self.plan.options
+        if self.data:  # it says what lies there
+            origin["config"].pop("folder", None)
+        origin["sha256"] = self.code
+        return {
+            "numpy": np.__version__,
+            "model": origin,
+            "cluster": self.plan.cluster.digest,
+            "schedule": schedule_origin(self.schedule),
+            "placement": options.placed.origin,
+            "mode": options.mode,
+            "instances": options.instances,
+            "epochs": options.epochs,
+            "stop_at": options.target,
+            "data": self.data,
+            **({} if self.plan.rate.factor == 1 else {"rate_factor": self.plan.rate.factor}),
+            **(
+                {} if options.validate_every is None else {"validate_every": options.validate_every}
+            ),
+            **({} if options.times_validation else {"times_validation": False}),
+        }

@@ -1,6 +1,0 @@
-"""Numbers of a device, found where its file has none: from published rows, or from a machine."""
-
-from ampsim.study.calibration.fit import Calibration, Point, calibrate
-from ampsim.study.calibration.table_file import Table, read_table_file
-
-__all__ = ["Calibration", "Point", "Table", "calibrate", "read_table_file"]

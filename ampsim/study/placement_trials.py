@@ -1,0 +1,241 @@
+"""Placements tried: how fast training is with each, in time alone, and on the same data always."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.data_parallel import Solver, cluster_of_rank
+from ampsim.errors import AmpsimError
+from ampsim.hardware import Cluster
+from ampsim.ir import Graph
+from ampsim.model_parallel import (
+    Placement,
+    Probe,
+    RunSettings,
+    Schedule,
+    Search,
+    Settled,
+    Situation,
+)
+from ampsim.rng import stream
+from ampsim.study.model import Model
+from ampsim.study.training import PROBE_SEED, Training, probe_of
+from ampsim.study.user_data import UserData
+
+FIRST: Final = 32
+"""Instances of the first pass of a trial at least (chosen)."""
+
+FILLED: Final = 4
+"""And times as many as are in flight (chosen: half of them at least finish while the pipeline is
+full)."""
+
+SEARCHED: Final = 4
+"""Times as many instances in a trial of a search; the first pass alone where that is clearly slower
+(chosen: moves that gain half a percent show)."""
+
+CLEARLY: Final = 1.05
+"""Times as long an instance takes in the first pass for the trial to end there (chosen)."""
+
+OnTrial = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPace:
+    """How fast a trial was so far.
+
+    Args:
+        instances: that finished while the pipeline was full, or of a whole epoch.
+        seconds: in which.
+    """
+
+    instances: int = 0
+    seconds: float = 0.0
+
+    @property
+    def instance_s(self) -> float:
+        """Seconds of an instance; infinity where none finished."""
+        return self.seconds / self.instances if self.instances else math.inf
+
+
+class Timed:
+    """One training in time alone, which goes on pass by pass.
+
+    Args:
+        trials: of what.
+        schedule: how.
+        workers: for each node, the worker that hosts it.
+
+    Attributes:
+        pace: how fast it was; what finishes while a pass fills or drains the pipeline is left out,
+            unless an epoch is but one pass.
+        has_ended: whether the epoch has.
+    """
+
+    def __init__(self, trials: Trials, schedule: Schedule, workers: Sequence[int]) -> None:
+        """Put it together; no time passes yet."""
+        graph = trials.model.graph(PROBE_SEED)
+        settings = RunSettings.of_trial(graph, spans_kept=0)
+        self.pace, self.has_ended = TrialPace(), False
+        self._clock, self._passes = settings.clock, 0
+        self._filling = trials.in_flight(schedule)
+        self._batches = trials.batches()
+        self._ends_s: list[float] = []
+        self._training = Training(
+            trials.model, graph, trials.cluster, workers, schedule, settings=settings
+        )
+        self._training.tell_items(lambda _items: self._ends_s.append(self._clock.now))
+
+    def go_on(self, count: int) -> None:
+        """Train on so many instances more, as far as the epoch has them."""
+        self._ends_s.clear()
+        self._training.start_epoch(self._passes)
+        report = self._training.train(self._batches, count)
+        self._passes += 1
+        done, skipped = len(self._ends_s), self._filling
+        self.has_ended = done < count
+        if self._passes == 1 and self.has_ended:
+            self.pace = TrialPace(done, report.end_s - report.start_s)
+        elif done > 2 * skipped:
+            seconds = self._ends_s[-1 - skipped] - self._ends_s[skipped - 1]
+            before = self.pace
+            self.pace = TrialPace(before.instances + done - 2 * skipped, before.seconds + seconds)
+
+
+class Trials:
+    """Trials of placements of one model on one cluster; the data are those of `PROBE_SEED`.
+
+    Args:
+        model: what is trained; not changed.
+        cluster: on what.
+        instances: training items at most; None for all.
+        graph: of the model, where one is at hand; it is looked at, and not trained.
+        data: of `PROBE_SEED`, where they are at hand.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cluster: Cluster,
+        instances: int | None,
+        graph: Graph | None = None,
+        data: UserData | None = None,
+    ) -> None:
+        """Read nothing yet."""
+        self.model, self.cluster = model, cluster
+        self._instances, self._given, self._data = instances, graph, data
+
+    @cached_property
+    def data(self) -> UserData:
+        """The data set, read or made when first asked for."""
+        if self._data is not None:
+            return self._data
+        return self.model.data(PROBE_SEED, self._instances)
+
+    @cached_property
+    def _probe(self) -> Probe:
+        return probe_of(self.model, self.cluster.devices[0], self.data)
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return self.model.graph(PROBE_SEED) if self._given is None else self._given
+
+    def in_flight(self, schedule: Schedule) -> int:
+        """Instances that may be in flight at a time, or as many as there are heavy nodes."""
+        if isinstance(schedule, Solver):
+            return self.cluster.workers
+        return max(1, schedule.admission.in_flight_max or len(self._graph.parameterized))
+
+    def first_pass(self, schedule: Schedule) -> int:
+        """Instances of a first pass: a multiple of those in flight, for schedules that drain."""
+        in_flight = self.in_flight(schedule)
+        return max(FILLED, -(-FIRST // in_flight)) * in_flight
+
+    def batches(self) -> Iterator[Any]:
+        """The training batches of an epoch."""
+        return self.data.batches("train", epoch=0, seed=PROBE_SEED)
+
+    def probe(self) -> Probe:
+        """What instances cost on the first device, and send."""
+        return self._probe
+
+    def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
+        """Return a worker for each node, in their order; of a solver, in the first copy.
+
+        Args:
+            placement: what decides.
+            schedule: how the model is trained.
+            seed: of what is left to chance.
+
+        Raises:
+            OptionError: ranks and servers of a solver do not fit the cluster.
+        """
+        return placement.place(self._situation(schedule, stream(seed, "placement")))
+
+    def _situation(self, schedule: Schedule, generator: np.random.Generator) -> Situation:
+        cluster = self.cluster
+        if isinstance(schedule, Solver):
+            cluster = cluster_of_rank(cluster, schedule)
+
+        def trial(workers: Sequence[int], enough_s: float) -> float:
+            return self.instance_s(schedule, workers, enough_s)
+
+        return Situation(self._graph, cluster, generator, self.probe, trial)
+
+    def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
+        """Seconds of an instance, as of `Trial`."""
+        try:
+            timed = Timed(self, schedule, workers)
+            count = self.first_pass(schedule)
+            timed.go_on(count)
+            if not timed.has_ended and timed.pace.instance_s < enough_s * CLEARLY:
+                timed.go_on((SEARCHED - 1) * count)
+        except AmpsimError:  # such as a chain schedule that does not fit it
+            return math.inf
+        return timed.pace.instance_s
+
+    def settled(
+        self, placement: Placement, schedule: Schedule, on_trial: OnTrial | None = None
+    ) -> Placement:
+        """The placement found once, if it is the same for all seeds; else the placement itself.
+
+        Args:
+            placement: what decides.
+            schedule: how the model is trained.
+            on_trial: told after each trial of a search how many there were.
+
+        Raises:
+            OptionError: ranks and servers of a solver do not fit the cluster.
+        """
+        if isinstance(placement, Settled):
+            return placement
+        generator = stream(PROBE_SEED, "placement")
+        situation = self._situation(schedule, generator)
+        if isinstance(placement, Search):
+            found = placement.find(situation, on_trial)
+            origin = {
+                **placement.origin,
+                "trials": found.trials,
+                "start": found.start,
+                "times_as_fast": _ratio(found.start_s, found.seconds),
+            }
+            return self._settled(found.workers, origin)
+        before = generator.bit_generator.state
+        workers = placement.place(situation)
+        if generator.bit_generator.state != before:  # each seed draws its own
+            return placement
+        return self._settled(workers, placement.origin)
+
+    def _settled(self, workers: Iterable[int], origin: dict[str, Any]) -> Settled:
+        pairs = zip(self._graph.nodes, workers, strict=True)
+        return Settled({node.name: worker for node, worker in list(pairs)[1:]}, origin)
+
+
+def _ratio(start_s: float, seconds: float) -> float:
+    """How many times as fast; 1 where nothing took time or nothing could train."""
+    return start_s / seconds if seconds and math.isfinite(start_s) else 1.0

@@ -1,0 +1,380 @@
+"""Gradients of in-graph control flow are those of PyTorch, for every construct, to 1e-10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ampsim import flow
+
+torch = pytest.importorskip("torch")
+
+RNG = np.random.default_rng(0)
+X, W, V = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 4)) / 2, RNG.normal(size=(4,))
+FLOATS = {"x": X, "w": W, "v": V}
+
+
+class Flow:
+    """The operators, as programs of the graph have them."""
+
+    tanh, sigmoid, relu, exp, log, sum = (
+        flow.tanh, flow.sigmoid, flow.relu, flow.exp, flow.log, flow.sum,
+    )  # fmt: skip
+    matmul, cond, where, square = flow.matmul, flow.cond, flow.where, flow.square
+    scan, foldl, foldr, map_fn = flow.scan, flow.foldl, flow.foldr, flow.map_fn
+    concat = staticmethod(lambda a, b: flow.concat([a, b]))
+    cut = staticmethod(lambda a, i, j: flow.cut(a, i, j))
+    rows = staticmethod(lambda a, n: flow.cut(a, 0, n, axis=0))
+    zeros = staticmethod(lambda: flow.zeros(()))
+    loop = staticmethod(
+        lambda predicate, body, inits, shapes=None: flow.while_loop(
+            predicate, body, inits, shapes=shapes
+        )
+    )
+    pick = flow.pick
+    transpose = flow.transpose
+    stop = flow.stop_gradient
+
+
+def _loop(predicate: Any, body: Any, inits: Any, shapes: Any = None) -> Any:
+    state = inits
+    while predicate(*state):
+        state = body(*state)
+    return state
+
+
+def _scan(fn: Any, elems: Any, init: Any) -> Any:
+    a, given = init, []
+    for row in elems:
+        a = fn(a, row)
+        given.append(a)
+    return torch.stack(given) if given else torch.zeros((0, *init.shape), dtype=torch.float64)
+
+
+def _fold(fn: Any, elems: Any, init: Any) -> Any:
+    for row in elems:
+        init = fn(init, row)
+    return init
+
+
+class Torch:
+    """The same, of PyTorch."""
+
+    tanh, sigmoid, relu, exp, log, sum = (
+        torch.tanh, torch.sigmoid, torch.relu, torch.exp, torch.log, torch.sum,
+    )  # fmt: skip
+    matmul, where, square = torch.matmul, torch.where, torch.square
+    cond = staticmethod(lambda p, true, false: true() if p else false())
+    loop = staticmethod(_loop)
+    scan, foldl = staticmethod(_scan), staticmethod(_fold)
+    foldr = staticmethod(lambda fn, elems, init: _fold(fn, elems.flip(0), init))
+    map_fn = staticmethod(lambda fn, elems: torch.stack([fn(row) for row in elems]))
+    concat = staticmethod(lambda a, b: torch.cat([a, b], dim=1))
+    cut = staticmethod(lambda a, i, j: a[:, i:j])
+    rows = staticmethod(lambda a, n: a[:n])
+    zeros = staticmethod(lambda: torch.zeros((), dtype=torch.float64))
+    pick = staticmethod(lambda x, i: x[i])
+    transpose = staticmethod(torch.t)
+    stop = staticmethod(lambda x: x.detach())
+
+
+def arithmetic(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    y = (x + v) * v - x / (2.0 + v * v)
+    return f.sum(f.tanh(y) * f.sigmoid(-y) + f.relu(y) + f.exp(y * 0.1) + f.log(y * y + 1.0))
+
+
+def matrices(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    joined = f.concat(f.matmul(x, w), f.square(x))
+    return f.sum(f.cut(joined, 2, 6) * f.transpose(f.transpose(f.cut(x, 0, 4))))
+
+
+def cond_sides(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    first = f.cond(n > 2, lambda: f.tanh(f.matmul(x, w)), lambda: x * v)
+    second = f.cond(n > 3, lambda: f.tanh(first) * 2.0, lambda: first * first)
+    return f.sum(second)
+
+
+def cond_nested(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def outer() -> Any:
+        y = f.tanh(x * v)
+        return f.cond(n > 3, lambda: y * y, lambda: f.exp(y) * x)
+
+    return f.sum(f.cond(n > 1, outer, lambda: f.matmul(x, w)))
+
+
+def power(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    _, y = f.loop(lambda i, y: i < n, lambda i, y: (i + 1, f.matmul(y, w)), (0, x))
+    return f.sum(f.square(y))
+
+
+def recurrent(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, h: Any, total: Any) -> Any:
+        h = f.tanh(f.matmul(h, w) + v)
+        return i + 1, h, total + f.sum(h * x)
+
+    _, h, total = f.loop(lambda i, h, t: i < n, body, (0, x, f.zeros()))
+    return total + f.sum(h)
+
+
+def cond_in_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        z = f.cond(i % 3 > 0, lambda: f.tanh(f.matmul(y, w)), lambda: f.sigmoid(y) * v * y)
+        return i + 1, f.cond(i % 2 > 0, lambda: f.exp(z * 0.1), lambda: z)
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, x))[1])
+
+
+def data_dependent(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    _, y = f.loop(
+        lambda i, y: f.sum(f.square(y)) > 0.5, lambda i, y: (i + 1, y * f.sigmoid(v)), (0, x)
+    )
+    return f.sum(y * x)
+
+
+def nested(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        _, z = f.loop(lambda j, z: j < i, lambda j, z: (j + 1, f.tanh(f.matmul(z, w)) * y), (0, y))
+        return i + 1, z + v * z
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, x))[1])
+
+
+def nested_in_cond_in_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        def inner() -> Any:
+            def within(j: Any, z: Any) -> Any:
+                return j + 1, f.cond(j % 2 > 0, lambda: f.tanh(z) * y, lambda: f.sigmoid(z * v))
+
+            return f.loop(lambda j, z: j < i + 1, within, (0, y * v))[1]
+
+        return i + 1, f.cond(i % 2 > 0, inner, lambda: y * 1.5 * v)
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, x))[1])
+
+
+def untaken_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def loop() -> Any:
+        return f.loop(lambda i, y: i < 3, lambda i, y: (i + 1, f.matmul(y, w)), (0, x))[1]
+
+    return f.sum(f.cond(n < 0, loop, lambda: x * v))
+
+
+def unused_exit(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, a: Any, b: Any) -> Any:
+        return i + 1, f.tanh(a) + b, b * v
+
+    return f.sum(f.loop(lambda i, a, b: i < n, body, (0, x, x * 0.5))[1])
+
+
+def independent_of_itself(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, a: Any, b: Any) -> Any:
+        return i + 1, f.tanh(b * v), b + a
+
+    _, a, b = f.loop(lambda i, a, b: i < n, body, (0, x, x * 2.0))
+    return f.sum(a * b)
+
+
+def constant_given_on(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, a: Any, b: Any) -> Any:
+        return i + 1, x, f.tanh(b + a)
+
+    return f.sum(f.loop(lambda i, a, b: i < n, body, (0, x * v, x))[2])
+
+
+def swapped(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, a: Any, b: Any) -> Any:
+        return i + 1, b, a * v
+
+    _, a, b = f.loop(lambda i, a, b: i < n, body, (0, x, f.tanh(x)))
+    return f.sum(a) + 2.0 * f.sum(b)
+
+
+def changing_shape(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, f.concat(f.tanh(y), x * v)
+
+    shapes = [(), (3, None)]
+    return f.sum(f.square(f.loop(lambda i, y: i < n, body, (0, x), shapes)[1]))
+
+
+def scanned(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.sum(f.square(f.scan(lambda a, e: f.tanh(a * v + e), x, v)))
+
+
+def folded(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    left = f.foldl(lambda a, e: f.tanh(a * v + e), x, v)
+    right = f.foldr(lambda a, e: f.sigmoid(a + e * v), x, v)
+    return f.sum(left * right)
+
+
+def mapped(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.sum(f.map_fn(lambda e: f.tanh(e * v) * e, x) * x)
+
+
+def deciding(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """A predicate with a branch and a loop in it."""
+
+    def goes_on(i: Any, y: Any) -> Any:
+        _, many = f.loop(lambda j, m: j < 3, lambda j, m: (j + 1, m + j), (0, i))
+        return f.cond(i > 1, lambda: many < n + 4, lambda: f.sum(f.square(y)) > 0.01)
+
+    _, y = f.loop(goes_on, lambda i, y: (i + 1, f.tanh(f.matmul(y, w)) * v), (0, x))
+    return f.sum(f.square(y))
+
+
+def short(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """Scans and folds of no row and of one row, and a row that is read twice."""
+    none, one = f.rows(x, 0), f.rows(x, 1)
+    step = lambda a, e: f.tanh(a * v + e)  # noqa: E731  # as users write it
+    sums = [f.sum(f.scan(step, rows, v)) for rows in (none, one)]
+    folds = [f.sum(fold(step, rows, v)) for rows in (none, one) for fold in (f.foldl, f.foldr)]
+    twice = f.sum(f.map_fn(lambda e: f.exp(e) * e, one) * one)
+    return sums[0] + sums[1] + folds[0] + folds[1] * 2.0 + folds[2] + folds[3] * 3.0 + twice
+
+
+def scan_in_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, f.scan(lambda a, e: f.tanh(a * v + e), y, v)
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, x), [(), (None, 4)])[1])
+
+
+def picked(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, f.tanh(y * f.pick(x, i % 3)) + f.pick(w, 1)
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, v))[1])
+
+
+def stopped(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, y * f.stop(y) * v
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, f.tanh(x)))[1])
+
+
+def chosen(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.sum(f.where(x > 0, x * v, f.tanh(x)))
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    one.__name__: one
+    for one in (
+        arithmetic, matrices, cond_sides, cond_nested, power, recurrent, cond_in_loop,
+        data_dependent, nested, nested_in_cond_in_loop, untaken_loop, unused_exit,
+        independent_of_itself, constant_given_on, swapped, changing_shape, scanned, folded, mapped,
+        scan_in_loop, picked, stopped, chosen, short, deciding,
+    )
+}  # fmt: skip
+
+
+def of_torch(program: Callable[..., Any], n: int) -> list[np.ndarray]:
+    tensors = [torch.tensor(one, requires_grad=True) for one in FLOATS.values()]
+    y = program(Torch, *tensors, n)
+    found = torch.autograd.grad(y, tensors, allow_unused=True)
+    zeros = (np.zeros(one.shape) for one in tensors)
+    return [
+        y.detach().numpy(),
+        *(zero if one is None else one.numpy() for one, zero in zip(found, zeros, strict=True)),
+    ]
+
+
+def of_flow(program: Callable[..., Any], n: int, **options: Any) -> flow.FlowResult:
+    with flow.FlowGraph():
+        tensors = [flow.input(name, one.shape) for name, one in FLOATS.items()]
+        y = program(Flow, *tensors, flow.input("n", (), "int64"))
+        asked = [y, *flow.gradients(y, tensors)]
+    feeds: dict[str, Any] = {**FLOATS, "n": n}
+    needed = {name: one for name, one in feeds.items() if is_needed(asked, name)}
+    return flow.run(asked, needed, **options)
+
+
+def is_needed(asked: list[flow.Tensor], name: str) -> bool:
+    found, left = set(), [one.node for one in asked]
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += [one.node for one in (*node.inputs, *node.controls)]
+    return name in {node.name for node in found}
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_values_and_gradients_equal_automatic_differentiation(program, n):
+    expected = of_torch(PROGRAMS[program], n)
+    for got, wanted in zip(of_flow(PROGRAMS[program], n).values, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_window_and_running_ahead_change_no_bit(program):
+    whole = of_flow(PROGRAMS[program], 4).values
+    for options in ({"parallel_iterations": 1}, {"parallel_iterations": 2, "run_ahead": False}):
+        other = of_flow(PROGRAMS[program], 4, **options).values
+        assert all(np.array_equal(one, two) for one, two in zip(whole, other, strict=True))
+
+
+def test_a_training_loop_in_the_graph_takes_the_steps_of_one_outside():
+    """Gradients are built inside of a body, of a loop inside of it, and by a branch."""
+
+    def loss_of(f: Any, w: Any) -> Any:
+        start = torch.tensor(X) if f is Torch else X
+        _, h = f.loop(lambda i, h: i < 3, lambda i, h: (i + 1, f.tanh(f.matmul(h, w))), (0, start))
+        return f.sum(f.square(h))
+
+    with flow.FlowGraph():
+        w = flow.input("w", (4, 4))
+
+        def body(step: flow.Tensor, w: flow.Tensor) -> tuple[flow.Tensor, ...]:
+            (slope,) = flow.gradients(loss_of(Flow, w), [w])
+            back = flow.cond(step % 2 < 1, lambda: flow.gradients(loss_of(Flow, w), [w])[0],
+                             lambda: slope)  # fmt: skip
+            return step + 1, w - back * 0.05
+
+        _, trained = flow.while_loop(lambda step, w: step < 4, body, (0, w))
+    value = torch.tensor(W)
+    for _ in range(4):
+        value.requires_grad_(True)
+        (slope,) = torch.autograd.grad(loss_of(Torch, value), value)
+        value = (value - slope * 0.05).detach()
+    found = flow.run(trained, {"w": W}).values[0]
+    np.testing.assert_allclose(found, value.numpy(), rtol=1e-10, atol=1e-10)
+
+
+def test_several_gradients_of_one_loop_stand_beside_each_other():
+    with flow.FlowGraph():
+        x, w, v = (flow.input(name, one.shape) for name, one in FLOATS.items())
+        y = recurrent(Flow, x, w, v, flow.constant(4))
+        first, second = flow.gradients(y, [w]), flow.gradients(y * 2.0, [w, v])
+    one = flow.run([*first, *second], FLOATS).values
+    alone = flow.run(first, FLOATS).values
+    assert np.array_equal(one[0], alone[0])
+    np.testing.assert_allclose(one[1], 2.0 * one[0], rtol=1e-12)
+
+
+def test_a_given_gradient_is_pulled_back():
+    with flow.FlowGraph():
+        x = flow.input("x", X.shape)
+        seed = flow.input("seed", X.shape)
+        (slope,) = flow.gradients(flow.tanh(x), [x], seed)
+        (none,) = flow.gradients(flow.sum(seed), [x])
+    found = flow.run([slope, none], {"x": X, "seed": 3.0 * X}).values
+    np.testing.assert_allclose(found[0], 3.0 * X * (1.0 - np.tanh(X) ** 2), rtol=1e-12)
+    assert not found[1].any()
+
+
+@pytest.mark.parametrize("program", ["power", "cond_in_loop", "nested", "scanned", "chosen"])
+def test_single_precision_stays_single(program):
+    with flow.FlowGraph():
+        tensors = [flow.input(name, one.shape, "float32") for name, one in FLOATS.items()]
+        y = PROGRAMS[program](Flow, *tensors, flow.constant(3))
+        asked = [y, *flow.gradients(y, tensors)]
+    feeds = {name: one for name, one in FLOATS.items() if is_needed(asked, name)}
+    found = flow.run(asked, feeds).values
+    assert {one.dtype for one in (*asked, *found)} == {np.dtype("float32")}
+    for got, wanted in zip(found, of_torch(PROGRAMS[program], 3), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=1e-4)

@@ -1,0 +1,61 @@
+"""A run of a graph is the same in another process, under another hash seed, and with jitter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ampsim import flow
+from ampsim.hardware import Cluster, Device
+
+PROGRAM = """
+import hashlib, numpy as np
+from ampsim import flow
+from ampsim.hardware import Cluster, Device
+with flow.FlowGraph():
+    x, w = flow.input("x", (3, 3)), flow.input("w", (3, 3))
+    def body(i, y):
+        z = flow.cond(i % 2 > 0, lambda: flow.tanh(flow.matmul(y, w)), lambda: y * w)
+        return i + 1, flow.scan(lambda a, e: a + e * 0.5, z, w_row) + z
+    w_row = flow.pick(w, 0)
+    y = flow.while_loop(lambda i, y: i < 4, body, (0, x), shapes=[(), (None, 3)])[1]
+    asked = [y, *flow.gradients(flow.sum(y), [x, w])]
+device = Device(name="d", flop_per_s=1e9, dispatch_s=1e-7, jitter_cv=0.2)
+feeds = {"x": np.eye(3), "w": np.arange(9.0).reshape(3, 3) / 9}
+result = flow.run(asked, feeds, cluster=Cluster(name="c", devices=(device,)), seed=3)
+digest = hashlib.sha256(b"".join(one.tobytes() for one in result.values))
+digest.update(result.spans.to_csv().encode())
+print(digest.hexdigest(), result.makespan_s)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_does_not_depend_on_the_hash_seed():
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("0", "1", "77")
+    }  # fmt: skip
+    assert len(told) == 1
+
+
+def test_jitter_changes_times_and_no_value():
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 2))
+        body = lambda i, y: (i + 1, flow.matmul(y, y))  # noqa: E731  # as users write it
+        y = flow.while_loop(lambda i, y: i < 5, body, (0, x))[1]
+    runs = []
+    for cv in (0.0, 0.5):
+        device = Device(name="d", flop_per_s=16.0, jitter_cv=cv)
+        cluster = Cluster(name="c", devices=(device,))
+        runs.append(flow.run(y, {"x": np.eye(2)}, cluster=cluster))
+    assert np.array_equal(runs[0].values[0], runs[1].values[0])
+    assert runs[0].makespan_s == pytest.approx(5.0)
+    assert runs[1].makespan_s != runs[0].makespan_s

@@ -1,0 +1,140 @@
+"""Random nested programs: as plain Python runs them, and as a machine of tokens does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from dataflow_programs import Built, Dual, Plain, interpret, programs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from token_machine import Fired, TokenMachine
+
+from ampsim import flow
+from ampsim.dataflow import session
+from ampsim.dataflow.executor import Executor
+
+FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
+
+
+class Recording(Executor):
+    """An executor that keeps what it ran."""
+
+    log: list[Fired]
+
+    def run(self, step: Any, iteration: Any) -> None:
+        if step.node is not None:
+            is_dead = bool(iteration.is_dead[step.number])
+            Recording.log.append(Fired(step.node.name, iteration.path, is_dead))
+        super().run(step, iteration)
+
+
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch):
+    monkeypatch.setattr(session, "Executor", Recording)
+
+
+def built(block: Any, *, has_gradients: bool = False) -> list[flow.Tensor]:
+    with flow.FlowGraph():
+        inputs = tuple(flow.input(name, (), "float64") for name in "ab")
+        state = interpret(block, [(*inputs, flow.input("k", (), "int64"))], Built())
+        asked = [flow.identity(one) for one in state]
+        if has_gradients:
+            asked += flow.gradients(asked[0] + asked[1] * 2.0, inputs)
+        return asked
+
+
+def fed(asked: list[flow.Tensor]) -> dict[str, Any]:
+    names = {node.name for node in TokenMachine(asked, {}, 0).nodes}
+    return {name: np.asarray(value) for name, value in FEEDS.items() if name in names}
+
+
+def ran(asked: list[flow.Tensor], **options: Any) -> tuple[list[Any], Counter[Fired]]:
+    Recording.log = []
+    values = flow.run(asked, fed(asked), **options).values
+    return values, Counter(Recording.log)
+
+
+def check_values(block: Any, window: int) -> None:
+    asked = built(block)
+    values, fired = ran(asked, parallel_iterations=window)
+    assert [float(one) for one in values] == [
+        float(one) for one in interpret(block, [tuple(FEEDS.values())], Plain())
+    ]
+    assert max(fired.values(), default=0) <= 1
+
+
+def check_firings(block: Any, seed: int, window: int) -> None:
+    asked = built(block, has_gradients=True)
+    values, fired = ran(asked, parallel_iterations=window)
+    machine = TokenMachine(asked, fed(asked), seed)
+    assert [float(one) for one in machine.run()] == [float(one) for one in values]
+    assert machine.fired == fired
+
+
+def check_gradients(block: Any, window: int) -> None:
+    a, b, k = FEEDS.values()
+    state = interpret(block, [(Dual(a, 1.0, 0.0), Dual(b, 0.0, 1.0), k)], Plain())
+    expected = (state[0] + state[1] * 2.0).slopes
+    values, _fired = ran(built(block, has_gradients=True), parallel_iterations=window)
+    np.testing.assert_allclose([float(one) for one in values[3:]], expected, 1e-10, 1e-10)
+
+
+@settings(max_examples=30, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_gradients_of_a_program_are_those_carried_forward(block, window):
+    check_gradients(block, window)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_gradients_of_many_programs_are_those_carried_forward(block, window):
+    check_gradients(block, window)
+
+
+@settings(max_examples=40, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_a_program_computes_what_plain_python_does(block, window):
+    check_values(block, window)
+
+
+@settings(max_examples=20, deadline=None)
+@given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
+def test_what_fires_does_not_depend_on_the_order_of_firing(block, seed, window):
+    """Values, gradients included, and the set of (node, tag, dead) are those of any order."""
+    check_firings(block, seed, window)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@settings(max_examples=800, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_many_programs_compute_what_plain_python_does(block, window):
+    check_values(block, window)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
+def test_many_programs_fire_alike_in_any_order(block, seed, window):
+    check_firings(block, seed, window)
+
+
+@settings(max_examples=30, deadline=None)
+@given(block=programs(reads_floats=False), window=st.integers(0, 3))
+def test_sleep_and_numeric_runs_have_one_trace(block, window):
+    asked = built(block, has_gradients=True)
+    Recording.log = []
+    numeric = flow.run(asked, fed(asked), parallel_iterations=window)
+    asleep = flow.run(asked, fed(asked), parallel_iterations=window, mode="sleep")
+    assert numeric.spans.equals(asleep.spans)
+    assert numeric.frames.equals(asleep.frames)
+    assert numeric.decisions.equals(asleep.decisions)
+    assert numeric.evaluations.equals(asleep.evaluations)
+    assert int(numeric.values[2]) == int(asleep.values[2])
+    assert [one.shape for one in asleep.values] == [one.shape for one in numeric.values]

@@ -1,0 +1,336 @@
+"""Wrong programs of in-graph control flow: one line that names the operator and the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ampsim import flow
+from ampsim.errors import AmpsimError, GraphError, OptionError, SimulationError
+from ampsim.hardware import Checkpoints, Cluster, Device
+
+HERE = r"\(.*test_dataflow_refusals\.py, line \d+\)"
+
+
+@pytest.fixture
+def graph() -> Iterator[flow.FlowGraph]:
+    with flow.FlowGraph() as graph:
+        yield graph
+
+
+@pytest.fixture
+def x(graph: flow.FlowGraph) -> flow.Tensor:
+    return flow.input("x", (2, 3))
+
+
+def refused(kind: type[AmpsimError], text: str, build: Callable[[], object]) -> None:
+    with pytest.raises(kind) as raised:
+        build()
+    line = str(raised.value)
+    assert "\n" not in line
+    assert re.search(text, line), line
+
+
+def test_nothing_is_built_outside_of_a_graph():
+    refused(
+        GraphError,
+        r"^no graph is open; build operators in `with flow.FlowGraph",
+        lambda: flow.constant(1),
+    )
+
+
+def test_a_tensor_has_no_truth_value_and_no_elements(x):
+    predicate = flow.sum(x) > 1
+    refused(
+        GraphError,
+        rf"^greater-1 {HERE}: a tensor has no truth value .* use flow.cond",
+        lambda: bool(predicate),
+    )
+    refused(GraphError, rf"^x {HERE}: a tensor has no elements .* use flow.map_fn", lambda: list(x))
+
+
+def test_shapes_must_fit(x):
+    refused(
+        GraphError,
+        rf"^matmul-1 {HERE}: inputs of shapes \(2, 3\) and \(2, 3\) do not fit: \(rows, d_in\) and",
+        lambda: flow.matmul(x, x),
+    )
+    refused(
+        GraphError,
+        rf"^add-1 {HERE}: .* do not fit: lengths 2 and 3 of one axis",
+        lambda: x + np.ones((2, 2)),
+    )
+    refused(
+        GraphError,
+        r"^concat-1 .* all axes but one must be alike",
+        lambda: flow.concat([x, np.ones((3, 3))]),
+    )
+    refused(GraphError, r"^cut-1 .* 2 to 5 is not within axis 1", lambda: flow.cut(x, 2, 5))
+    refused(
+        GraphError,
+        r"^transpose-1 .* \(rows, columns\) is expected",
+        lambda: flow.transpose(np.ones(3)),
+    )
+    refused(
+        GraphError,
+        r"^softmax_cross_entropy-1 .* \(rows, classes\) and \(rows,\)",
+        lambda: flow.softmax_cross_entropy(x, x),
+    )
+    refused(
+        GraphError,
+        r"^pick-1 .* the index must be whole numbers, got float64",
+        lambda: flow.pick(x, 0.5),
+    )
+    refused(
+        GraphError,
+        r"^where-1 .* the first input must be truth values, got float64",
+        lambda: flow.where(1, x, x),
+    )
+
+
+def test_constants_and_inputs_are_checked(x):
+    refused(
+        OptionError,
+        r"^a constant must be numbers or truth values, got 'text'",
+        lambda: flow.constant("text"),
+    )
+    refused(OptionError, r"^input 'x' is there already; give another name", lambda: flow.input("x"))
+
+
+def test_branches_give_one_structure_and_one_type(x):
+    p = flow.sum(x) > 0
+    refused(
+        GraphError,
+        rf"^cond of greater-1 {HERE}: both branches .*, got \(tensor, tensor\) and tensor",
+        lambda: flow.cond(p, lambda: (x, x), lambda: x),
+    )
+    refused(
+        GraphError,
+        r"^cond of .*both branches .* type, got float64 of .* and int64 of .*; use",
+        lambda: flow.cond(p, lambda: x, lambda: flow.constant(1)),
+    )
+    refused(
+        GraphError,
+        r"^cond of .*the true branch of a cond: a constant must be numbers",
+        lambda: flow.cond(p, lambda: "text", lambda: x),
+    )
+    refused(
+        GraphError,
+        r"the predicate of cond must be one truth value, got float64 of shape \(2, 3\); compare",
+        lambda: flow.cond(x, lambda: x, lambda: x),
+    )
+
+
+def test_branches_give_one_array(x):
+    p = flow.sum(x) > 0
+    one, other = flow.TensorArray(2), flow.TensorArray(2)
+    refused(
+        GraphError,
+        r"one structure, got two arrays; go on from one array",
+        lambda: flow.cond(p, lambda: one, lambda: other),
+    )
+
+
+def test_what_a_branch_or_body_makes_is_not_used_outside(x):
+    kept: list[flow.Tensor] = []
+
+    def branch() -> flow.Tensor:
+        kept.append(flow.tanh(x))
+        return kept[0]
+
+    flow.cond(flow.sum(x) > 0, branch, lambda: x)
+    refused(
+        GraphError,
+        rf"^tanh-1 {HERE} was made in the true branch of a cond and is used outside; return it",
+        lambda: kept[0] + 1.0,
+    )
+
+    def body(i: flow.Tensor, y: flow.Tensor) -> tuple[flow.Tensor, ...]:
+        kept.append(y * 2.0)
+        return i + 1, kept[-1]
+
+    flow.while_loop(lambda i, y: i < 3, body, (0, x))
+    refused(
+        GraphError,
+        r"^multiply-1 .* was made in the loop while-1 and is used outside",
+        lambda: kept[-1] + 1.0,
+    )
+    refused(
+        GraphError,
+        r"^run: multiply-1 .* was made in the loop while-1; ask for what",
+        lambda: flow.run(kept[-1]),
+    )
+
+
+def test_what_a_predicate_makes_is_not_used_in_the_body(x):
+    kept: list[flow.Tensor] = []
+
+    def predicate(i: flow.Tensor, y: flow.Tensor) -> flow.Tensor:
+        kept.append(i + 1)
+        return i < 3
+
+    refused(
+        GraphError,
+        r"was made in the predicate of a loop and is used outside",
+        lambda: flow.while_loop(predicate, lambda i, y: (kept[0], y), (0, x)),
+    )
+
+
+def test_loop_variables_keep_structure_type_and_shape(x):
+    def loop(body: Callable[..., object], inits: object = None, **options: Any) -> object:
+        return flow.while_loop(
+            lambda i, *_: i < 3, body, (0, x) if inits is None else inits, **options
+        )  # pyright: ignore[reportArgumentType]  # that is the test
+
+    refused(
+        OptionError,
+        r"^while_loop: inits must be a tuple or list of loop variables, got 3",
+        lambda: loop(lambda i: i, 3),
+    )
+    refused(
+        OptionError,
+        r"^parallel_iterations must be >= 1, got 0",
+        lambda: loop(lambda i, y: (i, y), parallel_iterations=0),
+    )
+    refused(
+        OptionError,
+        r"^shapes must be of all 2 loop variables, got 1",
+        lambda: loop(lambda i, y: (i, y), shapes=[()]),
+    )
+    refused(
+        GraphError,
+        rf"^while-\d+ {HERE}: the body .*, got \(tensor, tensor\) and \(tensor\)",
+        lambda: loop(lambda i, y: (i,)),
+    )
+    refused(
+        GraphError,
+        rf"^while-\d+ {HERE}: variable 0 must stay int64, got float64 of .*; use flow.cast",
+        lambda: loop(lambda i, y: (i + 0.5, y)),
+    )
+    refused(
+        GraphError,
+        rf"^while-\d+ {HERE}: variable 1 .* shape \(2, 3\), got \(2, 6\) of concat-\d+ .*; say in",
+        lambda: loop(lambda i, y: (i + 1, flow.concat([y, y]))),
+    )
+    refused(
+        GraphError,
+        r"the predicate of while-\d+ must be one truth value, got int64",
+        lambda: flow.while_loop(lambda i: i, lambda i: i, (0,)),
+    )
+
+
+def test_gradients_are_of_floats(x):
+    y = flow.sum(x)
+    refused(
+        GraphError,
+        r"^gradients: constant-\d+ .* must be a floating-point tensor, got int64",
+        lambda: flow.gradients(y, [flow.constant(1)]),
+    )
+    slope = flow.gradients(flow.sum(flow.tanh(x)), [x])[0]
+    refused(
+        GraphError,
+        r"^gradients: tanh_gradient-1 .* has no gradient; use flow.stop_gradient",
+        lambda: flow.gradients(flow.sum(slope), [x]),
+    )
+
+
+def test_feeds_are_checked(x):
+    y = flow.sum(x)
+    refused(
+        OptionError, r"^feeds: input 'x' has no value; give feeds=\{'x': ...\}", lambda: flow.run(y)
+    )
+    refused(
+        OptionError,
+        r"^feeds: no input named 'z'",
+        lambda: flow.run(y, {"x": np.ones((2, 3)), "z": 1}),
+    )
+    refused(
+        OptionError,
+        r"^feeds: input 'x' must have shape \(2, 3\), got \(3,\)",
+        lambda: flow.run(y, {"x": np.ones(3)}),
+    )
+    refused(
+        OptionError,
+        r"^feeds: input 'x' must be float64, got",
+        lambda: flow.run(y, {"x": np.ones((2, 3)) * 1j}),
+    )
+    refused(
+        OptionError,
+        r"^parallel_iterations must be >= 0, got -1",
+        lambda: flow.run(y, {"x": np.ones((2, 3))}, parallel_iterations=-1),
+    )
+
+
+def test_sleep_mode_decides_by_integers_alone(x):
+    y = flow.cond(flow.sum(x) > 0, lambda: x, lambda: -x)
+    refused(
+        OptionError,
+        rf"^greater-1 {HERE} decides by floating-point numbers, .*; use mode=\"numeric\"",
+        lambda: flow.run(y, {"x": np.ones((2, 3))}, mode="sleep"),
+    )
+
+
+def test_a_step_that_fails_is_named_with_its_tag_and_time(x):
+    rows = flow.TensorArray(2)
+
+    def twice(i: flow.Tensor, a: flow.TensorArray) -> tuple[object, ...]:
+        return i + 1, a.write(0, flow.sum(x))
+
+    _, written = flow.while_loop(lambda i, a: i < 3, twice, (0, rows))
+    refused(
+        SimulationError,
+        rf"^array_write-1 {HERE} in while-1/1 failed at 0 s: IndexError: place 0 .* before;",
+        lambda: flow.run(written.stack(), {"x": np.ones((2, 3))}),
+    )
+    refused(
+        SimulationError,
+        r"place 1 of the array of 2 was not written",
+        lambda: flow.run(rows.write(0, x).stack(), {"x": np.ones((2, 3))}),
+    )
+    refused(
+        SimulationError,
+        r"place -1 of the array is below 0",
+        lambda: flow.run(rows.write(-1, x).stack(), {"x": np.ones((2, 3))}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"message_overhead_s": 1.0}, r"^cluster: message_overhead_s of 1 is of steps that take"),
+        ({"step_overhead_s": 1.0, "dispatch_s": 1.0}, None),
+    ],
+)
+def test_keys_that_mean_nothing_here_are_refused(x, keys, text):
+    device = Device(name="test", flop_per_s=1.0, **keys)
+    cluster = Cluster(name="test", devices=(device,))
+
+    def run() -> object:
+        return flow.run(flow.sum(x), {"x": np.ones((2, 3))}, cluster=cluster)
+
+    if text is None:
+        assert flow.run(flow.sum(x), {"x": np.ones((2, 3))}, cluster=cluster).makespan_s == 3.0
+    else:
+        refused(OptionError, text, run)
+
+
+def test_a_cluster_with_checkpoints_is_refused(x):
+    device = Device(name="test", flop_per_s=1.0)
+    cluster = Cluster(
+        name="test", devices=(device,), checkpoints=Checkpoints(every_s=1.0, takes_s=0.1)
+    )
+    refused(
+        OptionError,
+        r"^cluster: checkpoints and memory.remedy are of models",
+        lambda: flow.run(flow.sum(x), {"x": np.ones((2, 3))}, cluster=cluster),
+    )
+
+
+def test_arguments_of_the_wrong_type_are_refused(x):
+    refused(OptionError, r"^true_fn must be a function, got 3", lambda: flow.cond(True, 3, 4))  # pyright: ignore[reportArgumentType]  # that is the test
+    refused(OptionError, r"^xs must be a list of a Tensor", lambda: flow.gradients(x, x))  # pyright: ignore[reportArgumentType]  # likewise
+    refused(OptionError, r"^shape must be a list of", lambda: flow.input("y", 3))  # pyright: ignore[reportArgumentType]  # likewise

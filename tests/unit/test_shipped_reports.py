@@ -1,0 +1,144 @@
+"""Every shipped report follows, and none does of which a file was dropped, lost or edited."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ampsim.files import sha256_of
+from ampsim.recipes import checking
+from ampsim.recipes.checking import Verdict, check_report
+from ampsim.recipes.manifest import files_of, read_manifest
+from ampsim.recipes.page import Drawing
+from ampsim.recipes.programs import check_program, read_program, write_program_report
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.rows import make_rows
+from ampsim.report.saving import drawn_with
+from ampsim.runs.witness import tiny_run
+
+REPORTS = Path(__file__).parents[2] / "reports"
+RECIPES = sorted(path.parent.name for path in REPORTS.glob("*/recipe.toml"))
+PROGRAMS = sorted(path.parent.name for path in REPORTS.glob("*/program.py"))
+
+
+class Kept(Drawing):
+    """Draws a report once, and copies it from then on, unless it is drawn of something else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[tuple[str, bool], set[str]] = {}
+
+    def redraw(self, results: Any, file: Any, folder: Path, traced: Any) -> set[str]:
+        key = str(results.table.to_csv()) + str(results.manifest), traced is not None
+        place = self.folder / str(len(self.names))
+        if key not in self.names:
+            place.mkdir()
+            self.names[key] = super().redraw(results, file, place, traced)
+        place = self.folder / str(list(self.names).index(key))
+        shutil.copytree(place, folder, dirs_exist_ok=True)
+        return self.names[key]
+
+
+@pytest.fixture
+def check_recipe(tmp_path, monkeypatch) -> Callable[[Path], Verdict]:
+    """Check a copy of a report; what it takes long for is done once."""
+    (tmp_path / "drawn").mkdir()
+    drawing = Kept(tmp_path / "drawn")
+    rows_of = cache(lambda name: make_rows(read_recipe(REPORTS / name)))
+    tiny: dict[str, Any] = {}
+
+    def tiny_once(row, goal, seed):
+        if row.label not in tiny:
+            tiny[row.label] = tiny_run(row, goal, seed)
+        return tiny[row.label]
+
+    monkeypatch.setattr(checking, "make_rows", lambda recipe: rows_of(recipe.name))
+    monkeypatch.setattr(checking, "tiny_run", tiny_once)
+    monkeypatch.setattr(checking, "LONGER", 1)
+    return lambda folder: check_report(read_recipe(folder), folder, drawing)
+
+
+def edited(name: str, content: bytes) -> bytes:
+    """A file in which something small is another, told well-formed: more than rounding."""
+    if name == "outlines.json":
+        return re.sub(rb'("makespan_s":)(\d)', rb"\g<1>9\2", content)
+    if name == "witness.json":
+        return content.replace(b'"sha256":"', b'"sha256":"0', 1)
+    if name.endswith(".png"):
+        return content[:-20] + bytes([content[-20] ^ 1]) + content[-19:]
+    digit = [one.start() for one in re.finditer(rb"\d[\d.]*", content)][-1]
+    return content[:digit] + str((content[digit] - 47) % 10).encode() + content[digit + 1 :]
+
+
+def tampered(folder: Path, name: str, way: str) -> None:
+    """Drop a file's line, lose the file, or edit it and put its new hash in."""
+    manifest, path = folder / "manifest.toml", folder / name
+    text, digest = manifest.read_text(), files_of(read_manifest(folder))[name]
+    if way == "lost":
+        path.unlink()
+    elif way == "dropped":
+        lines = text.splitlines(keepends=True)
+        manifest.write_text("".join(one for one in lines if digest not in one))
+    else:
+        path.write_bytes(edited(name, path.read_bytes()))
+        manifest.write_text(text.replace(digest, sha256_of(path)))
+
+
+def require_told(check: Callable[[Path], Verdict], folder: Path, spare: Path) -> None:
+    """A report follows; whatever is done to one of its files, it does not, and says which."""
+    shutil.copytree(folder, spare, ignore=shutil.ignore_patterns(".runs", "__pycache__"))
+    whole = check(spare)
+    assert whole.faults == ()
+    for name, digest in files_of(read_manifest(folder)).items():
+        is_compared = not any(name in note for note in whole.notes)
+        for way in ("lost", "dropped", "edited") if is_compared else ("lost", "dropped"):
+            manifest = (spare / "manifest.toml").read_text()
+            tampered(spare, name, way)
+            faults = check(spare).faults
+            known = name.split(".")[0] if name != "witness.json" else "behaves otherwise"
+            assert any(name in one or known in one for one in faults), (way, name, faults)
+            shutil.copyfile(folder / name, spare / name)
+            (spare / "manifest.toml").write_text(manifest)
+            assert sha256_of(spare / name) == digest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_file_of_a_shipped_recipe_is_demanded_and_drawn_again(check_recipe, tmp_path, name):
+    require_told(check_recipe, REPORTS / name, tmp_path / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_file_of_a_shipped_program_is_demanded_and_made_again(tmp_path, monkeypatch, name):
+    program = read_program(REPORTS / name)
+    tables = program.tables()
+    monkeypatch.setattr(type(program), "tables", lambda self: tables)
+    require_told(
+        lambda folder: check_program(program, folder, write_program_report, drawn_with()),
+        REPORTS / name,
+        tmp_path / name,
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"{}", b"[1]\n", b"a,b\n1", None])
+@pytest.mark.parametrize(
+    "file", ["manifest.toml", "outlines.json", "witness.json", "report.csv", "report.md"]
+)
+def test_a_damaged_file_is_one_line_that_names_it(check_recipe, tmp_path, file, content):
+    folder = Path(shutil.copytree(REPORTS / "figure-1", tmp_path / "figure-1"))
+    before = files_of(read_manifest(folder)).get(file, "")
+    damaged = (folder / file).read_bytes()[:-40] if content is None else content
+    (folder / file).write_bytes(damaged)
+    if before:
+        manifest = folder / "manifest.toml"
+        manifest.write_text(manifest.read_text().replace(before, sha256_of(folder / file)))
+    faults = check_recipe(folder).faults
+    assert any(one.startswith(file) for one in faults), faults
+    assert all("\n" not in one for one in faults)
