@@ -32,6 +32,7 @@ from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.results import Results
 from ampsim.recipes.rows import cluster_of, make_rows
 from ampsim.recipes.running import Findings
+from ampsim.report.saving import look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.witness import ROUNDING, Witness, tiny_run, tiny_task
@@ -239,7 +240,10 @@ def differences(
         before, now = (read_regular(place / name, name) for place in (folder, drawn.folder))
         if before == now:
             continue
-        where = "" if name.endswith(".png") else _text_that_differs(name, before, now, drawn)
+        if name.endswith(".png"):
+            where = None if look_alike(before, now) else ""
+        else:
+            where = _text_that_differs(name, before, now, drawn)
         if where is not None:
             yield f"{name} is not {drawn.source}{where}"
 

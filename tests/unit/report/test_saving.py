@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib
+import numpy as np
 import pytest
+from PIL import Image
 
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.plot.throughput import throughput
-from ampsim.report.saving import save
+from ampsim.report.saving import SHADES, look_alike, save
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".SVG"])
@@ -62,3 +65,19 @@ def test_the_users_settings_change_nothing_and_are_not_changed(make_table, tmp_p
         styled = save(throughput(make_table()), tmp_path / "styled.svg").read_bytes()
         assert dict(matplotlib.rcParams) == before
     assert styled == plain
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    return file.getvalue()
+
+
+def test_pictures_look_alike_where_a_shade_is_rounded_otherwise_and_only_there():
+    before = np.full((4, 6, 3), 100, np.uint8)
+    shade, point = before.copy(), before.copy()
+    shade[1, 2, 0] += SHADES
+    point[1, 2, 0] += SHADES + 1
+    assert look_alike(_png(before), _png(shade))
+    for other in (_png(point), _png(before[:3]), _png(before)[:45], b"", b"no picture"):
+        assert not look_alike(_png(before), other)
