@@ -24,7 +24,8 @@ from ampsim.optim import sgd
 CLASSES = 2
 
 for _name, _usual in {
-    "SIGHUP": signal.SIG_DFL, "SIGTERM": signal.SIG_DFL, "SIGINT": signal.default_int_handler
+    "SIGHUP": signal.SIG_DFL, "SIGTERM": signal.SIG_DFL, "SIGQUIT": signal.SIG_DFL,
+    "SIGINT": signal.default_int_handler,
 }.items():  # fmt: skip
     if hasattr(signal, _name) and signal.getsignal(getattr(signal, _name)) == signal.SIG_IGN:
         signal.signal(getattr(signal, _name), _usual)  # under nohup, or behind a shell's "&"

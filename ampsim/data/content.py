@@ -25,6 +25,10 @@ CONTENT_BYTES_MAX: Final = 256_000_000
 """Most bytes of a file that is read at once, unpacked (chosen: four times what the largest of the
 data sets has; a few hundred kilobytes can unpack to more than there is memory)."""
 
+LINE_LETTERS_MAX: Final = 50_000
+"""Letters of a line of text, which is a sentence; chosen: twenty times the longest shipped one. A
+file whose line ends were lost would else be one instance of a run without end."""
+
 KEPT_MAX: Final = 4
 """How many of the results of a reader a process keeps; chosen: real, limited and two others."""
 
@@ -91,7 +95,8 @@ def read_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     the end of a line.
 
     Raises:
-        FileFormatError: it cannot be read, is cut off, damaged, empty or not UTF-8.
+        FileFormatError: it cannot be read, is cut off, damaged, empty or not UTF-8, or a line has
+            more than `LINE_LETTERS_MAX` letters.
     """
     content = read_bytes(path)
     try:
@@ -106,6 +111,12 @@ def read_lines(path: str | os.PathLike[str]) -> list[tuple[int, str]]:
     lines = [(number, line) for number, line in numbered if line and not line.isspace()]
     if not lines:
         raise FileFormatError(f"{path}: is empty but for blank lines; {REMEDY}")
+    for number, line in lines:
+        if len(line) > LINE_LETTERS_MAX:
+            raise FileFormatError(
+                f"{path}: line {number}: expected a sentence, of at most {LINE_LETTERS_MAX} "
+                f"letters, got {len(line)}; are line ends missing?"
+            )
     return lines
 
 

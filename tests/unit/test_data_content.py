@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ampsim.data import Vocabulary, read_vectors
-from ampsim.data.content import KEPT_MAX, once, read_bytes, read_lines
+from ampsim.data.content import KEPT_MAX, LINE_LETTERS_MAX, once, read_bytes, read_lines
 from ampsim.data.ptb import read_trees
 from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError
@@ -103,6 +103,14 @@ def test_an_empty_file_is_refused(tmp_path: Path, suffix: str) -> None:
 def test_a_file_of_blank_lines_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="is empty but for blank lines"):
         read_lines(write(tmp_path / "text", b"\n \r\n\n"))
+
+
+def test_a_line_that_is_no_sentence_is_refused_and_the_longest_one_is_not(tmp_path: Path) -> None:
+    longest = "a" * LINE_LETTERS_MAX
+    assert read_lines(write(tmp_path / "text", longest.encode())) == [(1, longest)]
+    path = write(tmp_path / "text", f"a\n{longest}a".encode())
+    with pytest.raises(FileFormatError, match="line 2: expected a sentence, of at most 50000 let"):
+        read_lines(path)
 
 
 def test_lines_keep_their_numbers_when_blank_ones_are_skipped(tmp_path: Path) -> None:

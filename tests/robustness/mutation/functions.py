@@ -23,7 +23,7 @@ _MODULES = {
 """Where public names are looked for, by what a user calls the module."""
 
 _LEFT_OUT = {"fetch", "compose", "pump_arrays"} | {
-    *("ListOperation", "reduce_list", "Tree", "Vocabulary", "figures"),
+    *("ListOperation", "Operation", "reduce_list", "Tree", "Vocabulary", "figures"),
 }
 """What asks the network, and what only models of ours call."""
 
@@ -194,7 +194,8 @@ def _chosen(target: Any, picks: list[float], wrong: list[Any]) -> dict[str, Any]
     for pick, value in zip(picks[1 : 1 + count], wrong, strict=False):
         name = parameters[int(pick * len(parameters))].name
         is_long = type(value) is int and value > 1000
-        chosen[name] = -1 if is_long and name in _ENDLESS else value
+        is_raising = value is object and name == "on_progress"  # the error is then the caller's own
+        chosen[name] = -1 if is_raising or (is_long and name in _ENDLESS) else value
     return chosen
 
 
