@@ -1,4 +1,8 @@
-"""Every shipped report follows, and none does of which a file was dropped, lost or edited."""
+"""Shipped reports follow, and none does of which a file was dropped, lost or edited.
+
+One of each kind is enough, as the check asks for the files of a kind; `ampsim report --check`, which
+CI runs, has all of them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,10 @@ from ampsim.report.saving import drawn_with
 from ampsim.runs.witness import tiny_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
-RECIPES = sorted(path.parent.name for path in REPORTS.glob("*/recipe.toml"))
-PROGRAMS = sorted(path.parent.name for path in REPORTS.glob("*/program.py"))
+RECIPES = ("figure-1", "paper-table-1", "what-hardware-rnn", "solvers-mnist")
+"""A chart, a table beside the paper's, a grid of hardware, and learning under solvers."""
+
+PROGRAMS = ("engine-workspace",)
 
 
 class Kept(Drawing):
