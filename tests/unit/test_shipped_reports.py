@@ -1,7 +1,7 @@
 """Shipped reports follow, and none does of which a file was dropped, lost or edited.
 
-One of each kind is enough, as the check asks for the files of a kind; `ampsim report --check`, which
-CI runs, has all of them.
+One of each kind is enough, as the check asks for the files of a kind; `ampsim report --check` has
+all of them, which CI runs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,150 @@
+"""Small faults, planted one by one: the tests must catch each.
+
+    python tests/robustness/planted_faults.py
+    python tests/robustness/planted_faults.py --only "lost cause" --tests tests/oracle
+
+A fault is one line of a copy of `ampsim` that is written otherwise; the tests then run on the copy,
+and it is told how many fail. Exit code 1 where a fault is not caught. It says whether a suite that
+was made faster still sees what it saw before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = (
+    "golden", "oracle/test_closed_forms.py", "oracle/test_schedules_closed_forms.py",
+    "oracle/test_sequential_sgd.py", "oracle/test_plain_loops.py", "oracle/test_solver_rates.py",
+    "oracle/test_solvers_asynchrony.py", "oracle/test_max_min_shares.py",
+    "oracle/test_dependency_closed_forms.py", "oracle/test_dataflow_closed_forms.py",
+    "property/test_trace_invariants.py", "property/test_memory.py", "property/test_transfers.py",
+    "unit/test_instant.py",
+)  # fmt: skip
+"""Those that ought to see them: closed forms, plain loops, and invariants of the trace."""
+
+
+class Planted(NamedTuple):
+    """One line that is written otherwise."""
+
+    file: str
+    right: str
+    wrong: str
+
+
+FAULTS = {
+    "last come, first served": Planted(
+        "model_parallel/worker.py", "message = queue.popleft()", "message = queue.pop()"
+    ),
+    "wrong tie": Planted(
+        "machine/processor.py", "processor = waiting.popleft()", "processor = waiting.pop()"
+    ),
+    "lost cause": Planted(
+        "model_parallel/worker.py",
+        "self.send_on(placed, direction, state, served.sends, number)",
+        "self.send_on(placed, direction, state, served.sends, cause)",
+    ),
+    "one byte kept": Planted(
+        "machine/memory.py",
+        "self.total_bytes -= size_bytes",
+        "self.total_bytes -= max(size_bytes - 1, 0)",
+    ),
+    "staleness off by one": Planted(
+        "model_parallel/update.py",
+        "node.staleness_sum / max(count, 1), node.staleness_max",
+        "(node.staleness_sum + 1) / max(count, 1), node.staleness_max + 1",
+    ),
+    "a sum for a mean": Planted(
+        "model_parallel/update.py", "len(node.instances) > 1", "len(node.instances) > 2"
+    ),
+    "no latency after a wait": Planted(
+        "machine/first_come.py",
+        "(self.latency_s if latency_s is None else latency_s)",
+        "(0.0 if wait_s else self.latency_s if latency_s is None else latency_s)",
+    ),
+    "more bandwidth than there is": Planted(
+        "machine/max_min.py",
+        "used + flow.limit_bytes_per_s > capacity.bytes_per_s",
+        "used > capacity.bytes_per_s",
+    ),
+    "a weight's work forgotten": Planted(
+        "nodes/linear.py", "flop = 2 * shape[0]", "flop = shape[0]"
+    ),
+    "an epoch's place off by one": Planted(
+        "data_parallel/batch_queue.py",
+        "passed = self._number - self._first",
+        "passed = self._number - self._first + 1",
+    ),
+    "a server that forgets the oldest": Planted(
+        "data_parallel/server.py",
+        "self.merged_s, self.staleness = end_s, max(self.staleness, staleness)",
+        "self.merged_s, self.staleness = end_s, staleness",
+    ),
+    "a writer beside readers": Planted(
+        "dependency/execution.py",
+        "        if variable.queue and not variable.readers:\n",
+        "        if variable.queue:\n",
+    ),
+    "a window too wide": Planted(
+        "dataflow/frame.py",
+        "self.latest - self.first + 1 >= window",
+        "self.latest - self.first + 1 > window",
+    ),
+}
+
+
+def main() -> int:
+    """Plant each fault, run the tests, and tell how many of them fail."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(FAULTS))
+    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    chosen = parser.parse_args()
+    unseen = [name for name in chosen.only or FAULTS if not is_caught(name, chosen.tests)]
+    print(f"{len(chosen.only or FAULTS)} faults, {len(unseen)} not caught")
+    return 1 if unseen else 0
+
+
+def is_caught(name: str, tests: list[str]) -> bool:
+    """Whether a test fails on a copy that has the fault."""
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / "ampsim"
+        shutil.copytree(ROOT / "ampsim", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for shared in ("models", "devices"):
+            os.symlink(ROOT / shared, Path(temporary) / shared)
+        plant(FAULTS[name], copy)
+        begun_s = time.monotonic()
+        words = ["-q", "-n", "auto", "--dist", "loadfile", "--tb=no", "-p", "no:cacheprovider"]
+        words += ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
+        words += ["-m", "not quiet", *(str(ROOT / "tests" / one) for one in tests)]
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "pytest", *words], cwd=temporary, capture_output=True,
+            text=True, env={**os.environ, "PYTHONPATH": temporary},
+        )  # fmt: skip
+        failed = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", ended.stdout, re.MULTILINE)
+        seconds = time.monotonic() - begun_s
+        first = failed[0] if failed else "NOT CAUGHT"
+        print(f"{name:34}{seconds:5.0f} s {len(failed):5} fail: {first}", flush=True)
+        return ended.returncode == 1 and bool(failed)
+
+
+def plant(fault: Planted, package: Path) -> None:
+    """Write the one line otherwise."""
+    path = package / fault.file
+    text = path.read_text(encoding="utf-8")
+    assert text.count(fault.right) == 1, (
+        f"{fault.file} has {text.count(fault.right)} {fault.right!r}"
+    )
+    path.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
