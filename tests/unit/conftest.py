@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import shutil
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -45,19 +48,70 @@ def call(
     return run
 
 
-@pytest.fixture
-def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn up but not painted, for a test of what else a command writes or says.
-
-    Painting is most of what a command takes; what is painted has its own tests.
-    """
+def no_paint(patch: pytest.MonkeyPatch) -> None:
+    """Have figures written down as an empty picture."""
 
     def savefig(_: Figure, target: Path | BinaryIO, **_options: Any) -> None:
         (target.write_bytes if isinstance(target, Path) else target.write)(
             b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
         )
 
-    monkeypatch.setattr(Figure, "savefig", savefig)
+    patch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn up but not painted, for a test of what else a command writes or says.
+
+    Painting is most of what a command takes; what is painted has its own tests.
+    """
+    no_paint(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def commands_kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Ended]]:
+    """The folder that a command wrote in, and how it ended: each is run once for the file."""
+
+    @cache
+    def keep(*words: str) -> tuple[Path, Ended]:
+        folder = tmp_path_factory.mktemp("once")
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in "12")
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            patch.setenv("COLUMNS", "120")
+            no_paint(patch)
+            with pytest.raises(SystemExit) as ending:
+                main(words)
+        return folder, Ended(int(ending.value.code or 0), _all_of(out), _all_of(err))
+
+    return keep
+
+
+def _all_of(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.fixture
+def once(
+    call: Callable[..., Ended], commands_kept: Callable[..., tuple[Path, Ended]], tmp_path: Path
+) -> Callable[..., Ended]:
+    """As `call`, for a command that reads no file here and whose pictures nobody looks at.
+
+    It is run once for the tests of a file; each gets a copy of what it wrote.
+    """
+    del call  # it leads into the folder
+
+    def run(*words: str) -> Ended:
+        folder, ended = commands_kept(*words)
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        return ended
+
+    return run
 
 
 @pytest.fixture
