@@ -16,10 +16,15 @@ from matplotlib.figure import Figure
 
 import ampsim
 from ampsim.cli import main
+from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
+from ampsim.report.page import figures as page_figures
+
+DRAWN = ("ampsim.report.plot.", "ampsim.report.gantt.chart")
+"""Where figures of pages are drawn."""
 
 
 class Ended(NamedTuple):
@@ -48,6 +53,15 @@ def call(
     return run
 
 
+def no_drawing(patch: pytest.MonkeyPatch) -> None:
+    """Have pages show empty figures, and each figure written down as an empty picture."""
+    no_paint(patch)
+    for module in (forecast_page, page_figures):
+        for name, draw in vars(module).copy().items():
+            if getattr(draw, "__module__", "").startswith(DRAWN) and hasattr(draw, "__wrapped__"):
+                patch.setattr(module, name, lambda *_, **_options: Figure())
+
+
 def no_paint(patch: pytest.MonkeyPatch) -> None:
     """Have figures written down as an empty picture."""
 
@@ -68,6 +82,12 @@ def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     no_paint(monkeypatch)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of pages are not even drawn up, for a test of what else a command writes or says."""
+    no_drawing(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def commands_kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Ended]]:
     """The folder that a command wrote in, and how it ended: each is run once for the file."""
@@ -83,7 +103,7 @@ def commands_kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tup
             contextlib.redirect_stderr(err),
         ):
             patch.setenv("COLUMNS", "120")
-            no_paint(patch)
+            no_drawing(patch)
             with pytest.raises(SystemExit) as ending:
                 main(words)
         return folder, Ended(int(ending.value.code or 0), _all_of(out), _all_of(err))
