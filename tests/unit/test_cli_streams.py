@@ -46,11 +46,11 @@ LOST = "ampsim: cannot write to standard output: it is closed\n"
 
 
 @pytest.fixture
-def prepared(call: Any) -> None:
+def prepared(once: Any) -> None:
     """A run that was kept, and a recipe."""
     Path("r").mkdir()
     Path("r/recipe.toml").write_text(RECIPE)
-    call("run", "rnn", *SMALL, "--out", "kept", "--quiet")
+    once("run", "rnn", *SMALL, "--out", "kept", "--quiet")
 
 
 def test_every_command_is_tried_here():
@@ -59,7 +59,7 @@ def test_every_command_is_tried_here():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prepared")
+@pytest.mark.usefixtures("prepared", "undrawn")
 def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_right_code(
     monkeypatch, capsys
 ):
@@ -141,7 +141,7 @@ def test_a_bar_commands_no_terminal():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prepared")
+@pytest.mark.usefixtures("prepared", "undrawn")
 def test_names_in_files_reach_no_terminal_as_they_are(call):
     escape = "\\u001b[31m"
     source = 'source = {kind = "assumed", text = "ESC"}'.replace("ESC", escape)

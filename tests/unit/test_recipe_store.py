@@ -34,6 +34,8 @@ name = "sequential"
 name = "amp"
 """
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def edit_parquet(path: Path, column: str, factor: float) -> None:
     frame: pd.DataFrame = pd.read_parquet(path)

@@ -44,6 +44,8 @@ label = "composed"
 set = { cell = "composed" }
 """
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def cells(tmp_path) -> Path:
