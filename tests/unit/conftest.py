@@ -88,6 +88,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     no_drawing(monkeypatch)
 
 
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ampsim calibrate machine` times one call of each operation, for a test of something else."""
+    monkeypatch.setattr("ampsim.calibration.machine.CALLS", 1)
+
+
 @pytest.fixture(scope="module")
 def commands_kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Ended]]:
     """The folder that a command wrote in, and how it ended: each is run once for the file."""

@@ -313,6 +313,7 @@ def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_a
         [ampsim.Sequential(), ampsim.Pipeline(8), ampsim.Amp(4)],
         max_epochs=3,
         instances=instances,
+        placement="paper",
     )
     rules = made.table["learning_rate_rule"].tolist()
     assert rules[0] == rules[2] == "as given"
