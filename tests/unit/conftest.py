@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import shutil
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
@@ -13,10 +16,15 @@ from matplotlib.figure import Figure
 
 import ampsim
 from ampsim.cli import main
+from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
+from ampsim.report.page import figures as page_figures
+
+DRAWN = ("ampsim.report.plot.", "ampsim.report.gantt.chart")
+"""Where figures of pages are drawn."""
 
 
 class Ended(NamedTuple):
@@ -45,19 +53,91 @@ def call(
     return run
 
 
-@pytest.fixture
-def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn up but not painted, for a test of what else a command writes or says.
+def no_drawing(patch: pytest.MonkeyPatch) -> None:
+    """Have pages show empty figures, and each figure written down as an empty picture."""
+    no_paint(patch)
+    for module in (forecast_page, page_figures):
+        for name, draw in vars(module).copy().items():
+            if getattr(draw, "__module__", "").startswith(DRAWN) and hasattr(draw, "__wrapped__"):
+                patch.setattr(module, name, lambda *_, **_options: Figure())
 
-    Painting is most of what a command takes; what is painted has its own tests.
-    """
+
+def no_paint(patch: pytest.MonkeyPatch) -> None:
+    """Have figures written down as an empty picture."""
 
     def savefig(_: Figure, target: Path | BinaryIO, **_options: Any) -> None:
         (target.write_bytes if isinstance(target, Path) else target.write)(
             b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
         )
 
-    monkeypatch.setattr(Figure, "savefig", savefig)
+    patch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn up but not painted, for a test of what else a command writes or says.
+
+    Painting is most of what a command takes; what is painted has its own tests.
+    """
+    no_paint(monkeypatch)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures of pages are not even drawn up, for a test of what else a command writes or says."""
+    no_drawing(monkeypatch)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ampsim calibrate machine` times one call of each operation, for a test of something else."""
+    monkeypatch.setattr("ampsim.calibration.machine.CALLS", 1)
+
+
+@pytest.fixture(scope="module")
+def commands_kept(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, Ended]]:
+    """The folder that a command wrote in, and how it ended: each is run once for the file."""
+
+    @cache
+    def keep(*words: str) -> tuple[Path, Ended]:
+        folder = tmp_path_factory.mktemp("once")
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in "12")
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            patch.setenv("COLUMNS", "120")
+            no_drawing(patch)
+            with pytest.raises(SystemExit) as ending:
+                main(words)
+        return folder, Ended(int(ending.value.code or 0), _all_of(out), _all_of(err))
+
+    return keep
+
+
+def _all_of(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.fixture
+def once(
+    call: Callable[..., Ended], commands_kept: Callable[..., tuple[Path, Ended]], tmp_path: Path
+) -> Callable[..., Ended]:
+    """As `call`, for a command that reads no file here and whose pictures nobody looks at.
+
+    It is run once for the tests of a file; each gets a copy of what it wrote.
+    """
+    del call  # it leads into the folder
+
+    def run(*words: str) -> Ended:
+        folder, ended = commands_kept(*words)
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        return ended
+
+    return run
 
 
 @pytest.fixture

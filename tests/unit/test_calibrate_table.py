@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
-from ampsim.calibration import calibrate, read_table_file
+from ampsim.calibration import Calibration, calibrate, read_table_file
 from ampsim.calibration.fit import Measured, Point, make_rows, median_error, rank_correlation
 from ampsim.calibration.page import page, verdict
 from ampsim.calibration.table_file import SIGNS, TIMELESS, bound
@@ -67,8 +67,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_fit_finds_the_device_that_made_the_numbers(file):
-    found = calibrate(read_table_file(file))
+@pytest.fixture(scope="module")
+def found(file: Path) -> Calibration:
+    """What is fitted to it."""
+    return calibrate(read_table_file(file))
+
+
+def test_a_fit_finds_the_device_that_made_the_numbers(found):
     assert found.device.flop_per_s == pytest.approx(TRUE.flop_per_s, rel=1e-3)
     assert found.device.step_overhead_s == pytest.approx(TRUE.step_overhead_s, rel=1e-3)
     assert len(found.seen) == 4 and len(found.unseen) == 2
@@ -88,9 +93,9 @@ def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(f
     assert verdict(found).startswith(held)
 
 
-def test_two_fits_give_the_same_bits(file):
-    one, other = (calibrate(read_table_file(file)) for _ in range(2))
-    assert one.points == other.points and one.fitted == other.fitted
+def test_two_fits_give_the_same_bits(file, found):
+    again = calibrate(read_table_file(file))
+    assert again.points == found.points and again.fitted == found.fitted
 
 
 def test_a_device_twice_as_fast_in_everything_is_twice_as_fast(file):
@@ -165,8 +170,8 @@ def test_the_busiest_worker_bounds_a_row_with_the_nodes_that_take_most():
     assert bound(spans[:0], 2.0) == "nothing"
 
 
-def test_the_page_has_every_number(file):
-    text = page(calibrate(read_table_file(file)))
+def test_the_page_has_every_number(found):
+    text = page(found)
     assert len(re.findall(r"\| row \d \| (training|validation) \|.*busy \d+%: ", text)) == 6
 
 

@@ -92,13 +92,13 @@ def test_a_cluster_shows_its_topology_and_ports(call):
     assert call("check", "torus.toml").out == "ok: torus.toml: cluster torus, 4 workers\n"
 
 
-def test_a_forecast_takes_groups_and_a_topology(call):
+def test_a_forecast_takes_groups_and_a_topology(once):
     words = ("rnn", "--set", "hidden=8", "--instances", "100", "--mode", "sleep", "--quiet")
     words += ("--schedule", "amp", "--device", "tflops-1:3,cpu-core:1", "--topology", "ring")
     words += ("--latency-s", "1e-6", "--bandwidth-bytes-per-s", "1e9", "--json", "-")
-    told = json.loads(call("forecast", *words).out)
+    told = json.loads(once("forecast", *words).out)
     assert told["cluster"] == "3 x tflops-1, 1 x cpu-core"
-    free = json.loads(call("forecast", *words[:-8], "--out", "free", "--json", "-").out)
+    free = json.loads(once("forecast", *words[:-8], "--out", "free", "--json", "-").out)
     assert told["rows"][0]["train_per_s"] < free["rows"][0]["train_per_s"]
 
 

@@ -10,10 +10,10 @@ SMALL = ("--instances", "200", "--set", "hidden=8", "--quiet")
 
 
 @pytest.fixture
-def runs(call):
+def runs(once):
     """Runs a and b, the same but for the seed, and twin, which is a once more."""
     for name, seed in (("a", "0"), ("b", "1"), ("twin", "0")):
-        assert call("run", "rnn", *SMALL, "--seed", seed, "--out", name).code == 0
+        assert once("run", "rnn", *SMALL, "--seed", seed, "--out", name).code == 0
 
 
 @pytest.mark.usefixtures("runs")

@@ -21,9 +21,9 @@ def simulated(solver: ampsim.SyncSGD | ampsim.AsyncSGD) -> ampsim.Result:
     return ampsim.simulate(model, cluster, solver, instances=240, mode="sleep")
 
 
-def test_a_forecast_sends_the_share_under_every_solver_that_can(call):
+def test_a_forecast_sends_the_share_under_every_solver_that_can(once):
     words = ("--schedule", "sync-sgd,async-sgd,local-sgd", "--ranks", "3", "--compression", "0.1")
-    ended = call("forecast", *MODEL, *ON, *words, "--mode", "sleep", "--json", "-", "--quiet")
+    ended = once("forecast", *MODEL, *ON, *words, "--mode", "sleep", "--json", "-", "--quiet")
     assert ended.code == 0, ended.err
     one, other, _local = json.loads(ended.out)["rows"]
     sync, asynchronous = (kind(3, compression=0.1) for kind in (ampsim.SyncSGD, ampsim.AsyncSGD))
@@ -32,18 +32,17 @@ def test_a_forecast_sends_the_share_under_every_solver_that_can(call):
     assert one["makespan_s"] != simulated(ampsim.SyncSGD(3)).makespan_s
 
 
-def test_where_weights_are_sent_it_is_noted_that_it_has_no_effect(call):
+def test_where_weights_are_sent_it_is_noted_that_it_has_no_effect(once):
     words = ("--schedule", "local-sgd", "--compression", "0.1", "--mode", "sleep", "--quiet")
-    ended = call("forecast", *MODEL, *ON, *words)
+    ended = once("forecast", *MODEL, *ON, *words)
     assert ended.err == "ampsim: note: --compression has no effect on local-sgd\n"
 
 
-def test_a_kept_run_says_the_share_and_has_the_same_exchanges(call, tmp_path):
+def test_a_kept_run_says_the_share_and_has_the_same_exchanges(once):
     words = ("--schedule", "sync-sgd", "--ranks", "4", "--compression", "0.01", "--epochs", "1")
-    folder = tmp_path / "run"
-    ended = call("run", *MODEL, *ON, *words, "--out", str(folder))
+    ended = once("run", *MODEL, *ON, *words, "--out", "run")
     assert ended.code == 0, ended.err
-    loaded = ampsim.load_run(folder)
+    loaded = ampsim.load_run("run")
     assert loaded.kept.manifest["schedule"]["compression"] == 0.01
     found = simulated(ampsim.SyncSGD(4, compression=0.01))
     assert loaded.collectives.equals(found.collectives)

@@ -60,13 +60,13 @@ def test_registries_and_completion_have_the_same_names():
     assert [text.partition(":")[0] for text in TOPOLOGIES] == list(kinds)
 
 
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn", "hasty")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_writes_one_json_object_that_its_help_names(call, name):
+def test_every_command_writes_one_json_object_that_its_help_names(call, once, name):
     words, keys = CALLS[name]
     Path("right.toml").write_text('"linear-1" = 0\nloss = 1\n')
     if name == "compare":
-        call("run", "rnn", *SMALL, "--quiet")
+        once("run", "rnn", *SMALL, "--quiet")
     ended = call(name, *words, "--json", "-")
     content = json.loads(ended.out, parse_constant=lambda word: pytest.fail(word))
     assert list(content) == ["ampsim", *keys.split()]

@@ -101,6 +101,7 @@ def test_mistakes_are_one_line_each(mistake, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_data_leads_a_run_to_its_files(call, folder):
     random = np.random.default_rng(0)
     (folder / "mnist").mkdir()

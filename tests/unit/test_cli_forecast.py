@@ -30,8 +30,8 @@ def test_table_verdict_and_folder_are_on_standard_output(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_json_alone_is_on_standard_output(call):
-    ended = call("forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3")
+def test_json_alone_is_on_standard_output(once):
+    ended = once("forecast", *SMALL, "--json", "-", "--quiet", "--repeats", "2", "--seed", "3")
     assert (ended.code, ended.err) == (0, "")
     content = json.loads(ended.out, parse_constant=pytest.fail)
     assert list(content) == ["ampsim", "model", "cluster", "seed", "verdict", "rows", "epochs"]
@@ -48,6 +48,7 @@ def test_json_alone_is_on_standard_output(call):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_options_reach_the_forecast(call):
     words = ["--schedule", "amp", "--max-active-keys", "3", "--min-update-interval", "2"]
     words += ["--workers", "5", "--set", "replicas=2", "--target", "0.01", "--mode", "numeric"]
@@ -63,6 +64,7 @@ def test_options_reach_the_forecast(call):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_cluster_file_decides_the_workers(call):
     Path("two.toml").write_text('[[device]]\nname = "tflops-1"\ncount = 2\n')
     words = ("--device", "two.toml", "--schedule", "sequential", "--json", "-", "--quiet")
@@ -71,9 +73,9 @@ def test_a_cluster_file_decides_the_workers(call):
 
 
 @pytest.mark.slow
-def test_mode_sleep_knows_no_accuracy(call):
+def test_mode_sleep_knows_no_accuracy(once):
     words = ("--mode", "sleep", "--schedule", "amp", "--json", "-")
-    ended = call("forecast", *SMALL, *words)
+    ended = once("forecast", *SMALL, *words)
     (row,) = json.loads(ended.out)["rows"]
     assert row["best_accuracy"] is None
     assert row["train_per_s"] > 0
@@ -81,6 +83,7 @@ def test_mode_sleep_knows_no_accuracy(call):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_failed_schedule_is_one_line_and_the_rest_is_written(call, tmp_path):
     ended = call("forecast", *SMALL, "--set", "learning_rate=1e30", "--quiet", "--repeats", "2")
     assert ended.code == 2
@@ -92,17 +95,17 @@ def test_a_failed_schedule_is_one_line_and_the_rest_is_written(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_option_without_effect_is_noted(call):
+def test_an_option_without_effect_is_noted(once):
     words = ("--schedule", "sequential", "--max-active-keys", "4", "--quiet")
-    ended = call("forecast", *SMALL, *words)
+    ended = once("forecast", *SMALL, *words)
     assert ended.code == 0
     assert ended.err == "ampsim: note: --max-active-keys has no effect on sequential\n"
 
 
-def test_lists_make_a_row_of_each_value_that_a_schedule_reads(call):
+def test_lists_make_a_row_of_each_value_that_a_schedule_reads(once):
     words = ("--instances", "200", "--set", "hidden=8", "--mode", "sleep", "--json", "-")
     words += ("--schedule", "sequential,pipeline,amp", "--max-active-keys", "2,4")
-    ended = call("forecast", *words, "--min-update-interval", "1,9", "--jobs", "1")
+    ended = once("forecast", *words, "--min-update-interval", "1,9", "--jobs", "1")
     rows = json.loads(ended.out)["rows"]
     assert [(row["schedule"], row["max_active_keys"]) for row in rows] == [
         ("sequential", 1), ("pipeline", 2), ("pipeline", 4),

@@ -22,20 +22,19 @@ def simulated(solver: ampsim.EASGD, mode: Literal["numeric", "sleep"]) -> ampsim
     return ampsim.simulate(model, cluster, solver, instances=240, mode=mode)
 
 
-def test_a_forecast_takes_groups_by_name(call):
+def test_a_forecast_takes_groups_by_name(once):
     words = (*MODEL, *ON, *GROUPS, "--mode", "sleep", "--json", "-", "--quiet")
-    (row,) = json.loads(call("forecast", *words).out)["rows"]
+    (row,) = json.loads(once("forecast", *words).out)["rows"]
     solver = ampsim.EASGD(2, inner=ampsim.SyncSGD(2))
     found = simulated(solver, "sleep")
     assert row["makespan_s"] == found.makespan_s
     assert row["max_active_keys"] == found.max_active_keys == 4
 
 
-def test_a_kept_run_of_groups_has_the_same_waits_and_says_what_was_inside(call, tmp_path):
-    folder = tmp_path / "run"
-    code, _out, error = call("run", *MODEL, *ON, *GROUPS, "--epochs", "1", "--out", str(folder))
+def test_a_kept_run_of_groups_has_the_same_waits_and_says_what_was_inside(once):
+    code, _out, error = once("run", *MODEL, *ON, *GROUPS, "--epochs", "1", "--out", "run")
     assert code == 0, error
-    loaded = ampsim.load_run(folder)
+    loaded = ampsim.load_run("run")
     solver = ampsim.EASGD(2, inner=ampsim.SyncSGD(2))
     assert loaded.waits.equals(simulated(solver, "numeric").waits)
     assert set(loaded.waits["worker"]) == {0, 1, 2, 3}

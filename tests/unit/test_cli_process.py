@@ -74,9 +74,9 @@ def test_without_a_command_it_helps(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
-    words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "100000")
+    words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "1000", "--workers", "2")
     process = start(tmp_path, *words, "--target", "0.001", "--jobs", str(jobs))
-    out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/100000")  # one has ended
+    out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/1000")  # one has ended
     assert process.returncode == 130
     assert "sequential" in out
     assert err.splitlines()[-1].startswith("ampsim: interrupted: ")
@@ -100,7 +100,7 @@ def test_ctrl_c_before_anything_finished_leaves_no_folder(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_trace_of_a_run(tmp_path):
-    process = start(tmp_path, "run", "rnn", *SMALL, "--epochs", "1000000")
+    process = start(tmp_path, "run", "rnn", *SMALL, "--workers", "2", "--epochs", "1000000")
     out, err = interrupt_when(process, "ampsim: amp, epoch ")
     assert process.returncode == 130
     assert "wrote run-rnn" in out
@@ -131,7 +131,8 @@ def test_standard_output_on_a_full_disk_is_one_line(tmp_path):
 @pytest.mark.slow
 def test_a_terminal_that_knows_ascii_only_gets_its_table(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    process = start(tmp_path, "forecast", *SMALL, "--schedule", "amp", "--max-epochs", "1")
+    words = ("--schedule", "amp", "--mode", "sleep", "--workers", "2")
+    process = start(tmp_path, "forecast", *SMALL, *words)
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert out.isascii()

@@ -33,11 +33,12 @@ def test_run_keeps_manifest_and_tables(call):
     assert list(kept.table("epochs")["epoch"]) == [1, 2]
 
 
-def test_run_writes_beside_the_user_unless_told(call):
-    assert call("run", "rnn", *SMALL, "--quiet", "--mode", "sleep").err == ""
+def test_run_writes_beside_the_user_unless_told(once):
+    assert once("run", "rnn", *SMALL, "--quiet", "--mode", "sleep").err == ""
     assert read_run("run-rnn").manifest["mode"] == "sleep"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_placement_of_a_run_is_itself_a_placement_file(call):
     words = ("run", "rnn", *SMALL, "--quiet", "--workers", "5")
     call(*words, "--placement", "communication-aware", "--out", "first")
@@ -50,13 +51,13 @@ def test_a_placement_of_a_run_is_itself_a_placement_file(call):
     assert read_run("first").table("spans").equals(read_run("second").table("spans"))
 
 
-def test_run_ends_at_its_target(call):
-    call("run", "rnn", *SMALL, "--epochs", "9", "--target", "0.001", "--quiet")
+def test_run_ends_at_its_target(once):
+    once("run", "rnn", *SMALL, "--epochs", "9", "--target", "0.001", "--quiet")
     assert len(read_run("run-rnn").table("epochs")) == 1
 
 
-def test_a_run_that_diverges_keeps_its_trace(call):
-    ended = call("run", "rnn", *SMALL, "--set", "learning_rate=1e30", "--quiet")
+def test_a_run_that_diverges_keeps_its_trace(once):
+    ended = once("run", "rnn", *SMALL, "--set", "learning_rate=1e30", "--quiet")
     assert ended.code == 2
     assert ended.err.count("\n") == 1
     assert ended.err.endswith("; the trace until then is in run-rnn\n")
@@ -66,7 +67,7 @@ def test_a_run_that_diverges_keeps_its_trace(call):
 
 
 @pytest.mark.slow
-def test_run_on_the_wall_clock_keeps_the_same_trace_and_says_how_late_it_came(call):
+def test_run_on_the_wall_clock_keeps_the_same_trace_and_says_how_late_it_came(once):
     words = (
         "--instances",
         "20",
@@ -78,8 +79,8 @@ def test_run_on_the_wall_clock_keeps_the_same_trace_and_says_how_late_it_came(ca
         "sequential",
     )
     words += ("--workers", "2", "--quiet")
-    call("run", "rnn", *words, "--out", "virtual")
-    said = call("run", "rnn", *words, "--out", "wall", "--clock", "wall", "--stretch", "10")
+    once("run", "rnn", *words, "--out", "virtual")
+    said = once("run", "rnn", *words, "--out", "wall", "--clock", "wall", "--stretch", "10")
     virtual, wall = (read_run(name).table("spans") for name in ("virtual", "wall"))
     pd.testing.assert_frame_equal(virtual, wall)
     expected = (
@@ -105,8 +106,8 @@ def test_a_run_on_the_wall_that_took_too_long_names_a_stretch_that_would_not(ela
     assert _kept_time(clock).endswith(f" for 2.00 s x 10, {said}")
 
 
-def test_gantt_draws_a_run_that_was_kept(call):
-    call("run", "rnn", *SMALL, "--quiet")
+def test_gantt_draws_a_run_that_was_kept(call, once):
+    once("run", "rnn", *SMALL, "--quiet")
     for name in ("g.png", "g.svg", "g.pdf"):
         ended = call("gantt", "run-rnn", "--out", name, "--window", "0:1e-7")
         assert (ended.code, ended.err) == (0, "")
@@ -114,8 +115,8 @@ def test_gantt_draws_a_run_that_was_kept(call):
         assert Path(name).stat().st_size > 1000
 
 
-def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, mistake):
-    call("run", "rnn", *SMALL, "--quiet")
+def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, once, mistake):
+    once("run", "rnn", *SMALL, "--quiet")
     ended = call("gantt", "run-rnn", "--out", "run.json")
     count = len(read_run("run-rnn").table("spans"))
     assert ended.out == (
@@ -129,8 +130,8 @@ def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, mistake):
     assert "--window does not go with run.json: a trace (.json) holds the whole run" in line
 
 
-def test_gantt_writes_a_page_of_a_run(call):
-    call("run", "rnn", *SMALL, "--quiet")
+def test_gantt_writes_a_page_of_a_run(call, once):
+    once("run", "rnn", *SMALL, "--quiet")
     ended = call("gantt", "run-rnn", "--out", "run.html", "--window", "0:1e-7")
     assert ended.out.startswith("wrote run.html: open it in a browser")
     text = Path("run.html").read_text("utf-8")
@@ -190,9 +191,9 @@ def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     assert all(f"<!-- {name} -->" in text for name in ("tflops-1", "p100", "transfer"))
 
 
-def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call):
+def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call, once):
     words = ("--set", "data=synthetic", "--set", "hidden=8", "--workers", "4", "--quiet")
-    call("run", "mlp", *words, "--schedule", "pipedream", "--instances", "2000", "--mode", "sleep")
+    once("run", "mlp", *words, "--schedule", "pipedream", "--instances", "2000", "--mode", "sleep")
     held = read_run("run-mlp").table("stashes")
     call("gantt", "run-mlp", "--out", "run.json")
     events = json.loads(Path("run.json").read_text())["traceEvents"]
@@ -202,8 +203,8 @@ def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call):
     assert max(expected) > 0
 
 
-def test_gantt_of_a_run_takes_no_option_of_a_model(call, mistake):
-    call("run", "rnn", *SMALL, "--quiet")
+def test_gantt_of_a_run_takes_no_option_of_a_model(once, mistake):
+    once("run", "rnn", *SMALL, "--quiet")
     for option, value in (("--seed", "0"), ("--schedule", "amp"), ("--latency-s", "0")):
         line = mistake("gantt", "run-rnn", "--out", "g.png", option, value)
         assert f"{option} belongs to a model that is yet to run, but run-rnn is a run" in line
@@ -228,10 +229,11 @@ def test_gantt_of_a_folder_without_a_run_says_so(mistake, tmp_path):
     assert "empty: expected a folder that `ampsim run` wrote, but it has no manifest.toml" in line
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("out", ["g.png", "g.html"])
 @pytest.mark.parametrize("window", ["0:1", "1:2", "0:5ms"])
-def test_a_window_beyond_the_run_is_refused(mistake, call, out, window):
-    call("run", "rnn", *SMALL, "--quiet")
+def test_a_window_beyond_the_run_is_refused(mistake, call, once, out, window):
+    once("run", "rnn", *SMALL, "--quiet")
     for source in (("run-rnn",), ("rnn", *SMALL, "--schedule", "amp")):
         line = mistake("gantt", *source, "--out", out, "--window", window)
         assert " reaches beyond the run, which ends at " in line
@@ -239,10 +241,10 @@ def test_a_window_beyond_the_run_is_refused(mistake, call, out, window):
         assert call("gantt", *source, "--out", out, "--window", f"0:{end}").code == 0
 
 
-def test_every_command_that_trains_writes_all_epochs_as_csv(call):
-    call("run", "rnn", *SMALL, "--quiet", "--epochs", "2", "--out", "kept")
+def test_every_command_that_trains_writes_all_epochs_as_csv(once):
+    once("run", "rnn", *SMALL, "--quiet", "--epochs", "2", "--out", "kept")
     words = ("--schedule", "sequential,amp", "--max-active-keys", "2,4", "--repeats", "2")
-    call("forecast", "rnn", *SMALL, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
+    once("forecast", "rnn", *SMALL, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
     kept, made = (pd.read_csv(f"{name}/epochs.csv") for name in ("kept", "made"))
     assert list(kept["epoch"]) == [1, 2]
     assert set(kept) == {"schedule", "repeat", *read_run("kept").table("epochs")}

@@ -19,6 +19,7 @@ from ampsim.metric import Metric
 from ampsim.study import Progress
 
 SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep")
+FEW = (*SMALL, "--workers", "2")
 RECIPE = """
 title = "A test"
 model = "rnn"
@@ -46,11 +47,11 @@ LOST = "ampsim: cannot write to standard output: it is closed\n"
 
 
 @pytest.fixture
-def prepared(call: Any) -> None:
+def prepared(once: Any) -> None:
     """A run that was kept, and a recipe."""
     Path("r").mkdir()
     Path("r/recipe.toml").write_text(RECIPE)
-    call("run", "rnn", *SMALL, "--out", "kept", "--quiet")
+    once("run", "rnn", *SMALL, "--out", "kept", "--quiet")
 
 
 def test_every_command_is_tried_here():
@@ -59,7 +60,7 @@ def test_every_command_is_tried_here():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prepared")
+@pytest.mark.usefixtures("prepared", "undrawn", "hasty")
 def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_right_code(
     monkeypatch, capsys
 ):
@@ -109,13 +110,11 @@ def test_what_nobody_hears_on_standard_error_is_no_error(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 1), ("2>&-", 0), ("<&- >&- 2>&-", 1)])
-def test_a_process_whose_streams_are_closed_keeps_its_run_whole(closed, code, tmp_path):
-    words = " ".join((sys.executable, "-m", "ampsim", "run", "rnn", *SMALL, "--out", "kept"))
+def test_a_process_whose_streams_are_closed_keeps_its_run_whole(closed, code, call, tmp_path):
+    words = " ".join((sys.executable, "-m", "ampsim", "run", "rnn", *FEW, "--out", "kept"))
     ended = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=tmp_path, check=False)
     assert ended.returncode == code
-    words = " ".join((sys.executable, "-m", "ampsim", "compare", "kept", "kept"))
-    again = subprocess.run(["sh", "-c", words], cwd=tmp_path, check=True, capture_output=True)
-    assert b"Identical to the bit" in again.stdout
+    assert "Identical to the bit" in call("compare", "kept", "kept").out
 
 
 HOSTILE = "a\x1b[31mb\x9bc\x07\u202ed\x7f\r\b"
@@ -141,7 +140,7 @@ def test_a_bar_commands_no_terminal():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("prepared")
+@pytest.mark.usefixtures("prepared", "undrawn")
 def test_names_in_files_reach_no_terminal_as_they_are(call):
     escape = "\\u001b[31m"
     source = 'source = {kind = "assumed", text = "ESC"}'.replace("ESC", escape)

@@ -93,8 +93,8 @@ class Folders:
 
 
 @pytest.fixture
-def folders(call: Any, tmp_path: Path) -> Folders:
-    assert call("run", "rnn", *SMALL, "--out", "kept").code == 0
+def folders(once: Any, tmp_path: Path) -> Folders:
+    assert once("run", "rnn", *SMALL, "--out", "kept").code == 0
     return Folders(tmp_path)
 
 

@@ -26,7 +26,7 @@ RUNS = [("sequential", 1), ("sequential", 2), ("amp", 1), ("amp", 2)]
 WORDS = (
     "forecast", "rnn", "--set", "hidden=4", "--set", "replicas=1", "--instances", "200", "--seed",
     "1", "--schedule", "sequential,amp", "--repeats", "3", "--max-epochs", "4", "--jobs", "2",
-    "--quiet", "--out", "out",
+    "--workers", "2", "--quiet", "--out", "out",
 )  # fmt: skip
 
 

@@ -71,6 +71,7 @@ def test_a_command_refuses_the_manifest_of_another_program(command, text, mistak
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn", "hasty")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_replaces_what_it_wrote_but_not_what_was_changed_since(
     command, call, mistake, recipe, small_recipe

@@ -258,7 +258,7 @@ count = 4
 """
 
 
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn")
 def test_commands_say_it_in_a_line_and_pages_show_it(call):
     Path("two.toml").write_text(TWO_KINDS)
     words = ("--device", "two.toml", "--set", "hidden=64", "--set", "replicas=2")

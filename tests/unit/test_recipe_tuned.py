@@ -192,6 +192,7 @@ def test_a_legend_has_the_tables_time_where_validation_is_within_an_epoch(foreca
     assert told and all(format_seconds(one) in texts for one in told)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_validates_within_epochs_and_keeps_each_validation(call):
     import json
 

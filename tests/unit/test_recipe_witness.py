@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,16 @@ set = { cell = "composed" }
 """
 
 
+@pytest.fixture(scope="module")
+def cells_made(report_of) -> Path:
+    """A report of two rows, whose cells are other nodes; not to be written to."""
+    return report_of(CELLS)
+
+
 @pytest.fixture
-def cells(tmp_path) -> Path:
-    """A report of two rows, whose cells are other nodes, written."""
-    (tmp_path / "recipe.toml").write_text(CELLS)
-    make(tmp_path)
-    return tmp_path
+def cells(cells_made, tmp_path) -> Path:
+    """A copy of it, under its name."""
+    return shutil.copytree(cells_made, tmp_path / cells_made.name)
 
 
 @pytest.fixture
@@ -189,6 +194,7 @@ def test_a_changed_flop_formula_makes_its_rows_stale_and_only_those_are_run_agai
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_model_file_that_says_the_same_otherwise_leaves_a_report_standing(every_schedule):
     make(every_schedule)
     model = every_schedule / "three_layers.py"

@@ -17,6 +17,8 @@ from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.runs.witness import witness_from_plain
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def folder(tmp_path, small_recipe) -> Path:

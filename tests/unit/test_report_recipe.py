@@ -120,6 +120,7 @@ def test_a_report_that_was_interrupted_goes_on_where_it_was(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_kept_run_that_is_damaged_or_decided_by_something_else_is_run_again(folder, make_report):
     make_report(folder)
     for path in (folder / ".runs").glob("*/numbers.json"):
@@ -139,6 +140,7 @@ def test_a_kept_run_that_is_damaged_or_decided_by_something_else_is_run_again(fo
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
     folder, monkeypatch, make_report
 ):
@@ -171,6 +173,7 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_numbers_that_differ_are_named(folder, make_report):
     findings = make_report(folder)
     recipe = read_recipe(folder)
@@ -193,6 +196,7 @@ def test_numbers_that_differ_are_named(folder, make_report):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_figure_that_the_recipe_no_longer_names_is_removed(folder, make_report):
     make_report(folder)
     (folder / "mine.png").write_bytes(b"mine")
@@ -203,6 +207,7 @@ def test_a_figure_that_the_recipe_no_longer_names_is_removed(folder, make_report
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_row_in_mode_sleep_is_throughput_only(folder, make_report):
     first = 'label = "amp, mak 1"\n'
     (folder / "recipe.toml").write_text(RECIPE.replace(first, f'{first}mode = "sleep"\n'))
@@ -216,6 +221,7 @@ def test_a_row_in_mode_sleep_is_throughput_only(folder, make_report):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_fails_is_kept_with_its_reason(folder, make_report):
     bad = RECIPE.replace("hidden = 4,", "hidden = 4, learning_rate = 1e30,")
     (folder / "recipe.toml").write_text(bad)

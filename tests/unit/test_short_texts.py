@@ -78,7 +78,7 @@ def test_every_option_under_a_heading_is_one_of_some_command():
     [((), True), (("--latency-s", "1e-6"), False), (("--topology", "ring"), True),
      (("--bandwidth-bytes-per-s", "1e9"), False), (("--workers", "1"), False)],
 )  # fmt: skip
-def test_free_links_are_said(command, words, is_free, call):
+def test_free_links_are_said(command, words, is_free, once):
     few = ("rnn", "--set", "hidden=8", "--instances", "200", "--mode", "sleep", "--quiet")
-    ended = call(command, *few, "--schedule", "amp", *words)
+    ended = once(command, *few, "--schedule", "amp", *words)
     assert ("Links are free here" in ended.out) == is_free

@@ -97,6 +97,7 @@ def test_a_forecast_of_nothing_is_still_written(make_forecast, figure_1, make_ta
     assert "No schedule was finished" in (tmp_path / "forecast.md").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_forecast_says_so(make_forecast, figure_1, tmp_path):
     forecast = make_forecast(figure_1, 3, interrupted="interrupted: 2 of 9 runs did not finish")
     write_forecast(forecast, tmp_path)
@@ -123,6 +124,7 @@ def test_a_hostile_name_does_no_harm(make_forecast, make_table, figure_1, tmp_pa
     assert all(re.fullmatch(r"[a-z0-9_.-]+", path.name) for path in written)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1, tmp_path):
     forecast = make_forecast({"amp": figure_1["amp"], "pipeline": figure_1["pipeline"]}, 3)
     runs = [replace(run, schedule="amp") for run in forecast.runs]

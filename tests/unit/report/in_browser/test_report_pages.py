@@ -33,14 +33,20 @@ def test_the_page_of_a_forecast_says_nothing_to_the_console_and_asks_for_nothing
     assert (report.complaints(), report.requests()) == ([], [])
 
 
-@pytest.fixture
-def drawn(open_page, figure_1, make_forecast, tmp_path):
+@pytest.fixture(scope="module")
+def page_drawn(make_chain, make_forecast, tmp_path_factory):
     """The same page with all its figures."""
+    figure_1 = make_chain()
     forecast = make_forecast(figure_1, 3)
     pictures, narrow = list(result_figures(forecast)), narrow_figures(forecast)
-    path = tmp_path / "index.html"
+    path = tmp_path_factory.mktemp("drawn") / "index.html"
     path.write_text(html_page(forecast, pictures, figure_1, narrow=narrow), "utf-8")
-    return open_page(path)
+    return path
+
+
+@pytest.fixture
+def drawn(open_page, page_drawn):
+    return open_page(page_drawn)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
