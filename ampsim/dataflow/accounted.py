@@ -222,8 +222,8 @@ class CountingHost(Host):
         if task.kernel is not None and task.kernel.then is not None:
             task.kernel.then()
         swapper = self.swapper
-        if task.pops is not None:
-            task.pops.pop(None if swapper is None else swapper.bring)
+        if task.then is not None:
+            task.then()
         if task.writes is not None:
             for saved in task.writes.end():
                 if swapper is not None:

@@ -277,19 +277,19 @@ class Saved:
             self.buffer.saved.remove(self)
             self.buffer.settle()
 
-    def pop(self, bring: Callable[[Saved], None] | None) -> None:
-        """Note that the device has come to the pop.
-
-        Args:
-            bring: called with all that is away of its stack, when that is popped first.
-        """
+    def pop(self) -> list[Saved]:
+        """Note that the device has come to the pop; what is away of a stack now popped first."""
         self.is_popped = True
-        self.stack.begin_to_pop(bring)
+        away = self.stack.begin_to_pop()
         self.buffer.settle()
+        return away
 
 
 class Resource:
     """What a stack or an array holds, as long as somebody has its handle.
+
+    Args:
+        drop: called when nobody has any more.
 
     Attributes:
         stack: what lies on it, the last pushed last; None for what is no tensor of the device.
@@ -298,10 +298,10 @@ class Resource:
         places: what each place of an array holds; and each of its gradients, whose parts are added.
     """
 
-    __slots__ = ("_holders", "_kept", "is_popped", "places", "pushed", "stack")
+    __slots__ = ("_drop", "_holders", "_kept", "is_popped", "places", "pushed", "stack")
 
-    def __init__(self) -> None:
-        self._holders = 1
+    def __init__(self, drop: Callable[[Resource], None]) -> None:
+        self._drop, self._holders = drop, 1
         self._kept: list[tuple[Owner, Buffer]] = []
         self.stack: list[Owner | None] = []
         self.pushed: list[Saved] = []
@@ -326,10 +326,13 @@ class Resource:
         self._holders += 1
 
     def release(self) -> None:
-        """One fewer has; with the last what it holds goes."""
+        """One fewer has; with the last it is dropped."""
         self._holders -= 1
-        if self._holders:
-            return
+        if not self._holders:
+            self._drop(self)
+
+    def let_go(self) -> None:
+        """Hold nothing any more."""
         for owner, buffer in self._kept:
             buffer.keep(-1)
             owner.release()
@@ -338,11 +341,9 @@ class Resource:
                 one.release()
         self._kept, self.stack = [], []
 
-    def begin_to_pop(self, bring: Callable[[Saved], None] | None) -> None:
-        """Note that the device has come to a pop; at the first, have brought back what is away."""
+    def begin_to_pop(self) -> list[Saved]:
+        """Note that the device has come to a pop; at the first, what is away."""
         if self.is_popped:
-            return
+            return []
         self.is_popped = True
-        for one in self.pushed:
-            if bring is not None and one in one.buffer.saved and not one.buffer.stay():
-                bring(one)
+        return [one for one in self.pushed if one in one.buffer.saved and not one.buffer.stay()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ampsim.dataflow.graph import Node
@@ -26,7 +27,7 @@ class Queued:
     Args:
         reads: what it holds until it has ended.
         writes: what it computes, which it holds too.
-        pops: what the device pops here.
+        then: done when the device has come to it.
 
     Attributes:
         kernel: None of what takes no time and leaves no span.
@@ -34,16 +35,17 @@ class Queued:
         is_stalled: whether it has waited for memory.
     """
 
-    __slots__ = ("_reads", "is_stalled", "kernel", "pops", "since_s", "writes")
+    __slots__ = ("_reads", "is_stalled", "kernel", "since_s", "then", "writes")
 
     def __init__(
-        self, reads: Sequence[Owner], writes: Buffer | None = None, pops: Saved | None = None
+        self,
+        reads: Sequence[Owner],
+        writes: Buffer | None = None,
+        then: Callable[[], None] | None = None,
     ) -> None:
-        self._reads, self.writes, self.pops = reads, writes, pops
+        self._reads, self.writes, self.then = reads, writes, then
         for owner in reads:
             owner.hold()
-        if pops is not None:
-            pops.hold()
         self.kernel: Kernel | None = None
         self.since_s = 0.0
         self.is_stalled = False
@@ -73,8 +75,6 @@ class Queued:
         """Let go of what it has read."""
         for owner in self._reads:
             owner.release()
-        if self.pops is not None:
-            self.pops.release()
 
     def _read(self) -> Iterator[Buffer]:
         return (buffer for owner in self._reads for buffer in owner.buffers())
@@ -151,7 +151,7 @@ class Owners:
         return self._shared(value, buffer)
 
     def _new_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        resource = Resource()
+        resource = Resource(self._drop)
         self._made.append(resource)
         return DeviceTensor(value, resource)
 
@@ -182,8 +182,20 @@ class Owners:
             return value
         self._made.append(owner)  # the stack has held it
         if isinstance(owner, Saved):
-            self._queue.append(Queued((), None, owner))
+            owner.hold()
+            self._queue.append(Queued((), None, partial(self._popped, owner)))
         return DeviceTensor(value, owner)
+
+    def _popped(self, saved: Saved) -> None:
+        """The device has come to a pop; at the first of its stack, what is away is brought back."""
+        for one in saved.pop():
+            if self.swapper is not None:
+                self.swapper.bring(one)
+        saved.release()
+
+    def _drop(self, resource: Resource) -> None:
+        """Nobody has a handle any more; the device may not have come to that."""
+        self._queue.append(Queued((), None, resource.let_go))
 
     def _write(self, maker: Maker, given: list[Any], value: Any) -> Any:
         self._keep(given, given[2], [int(given[1])])
