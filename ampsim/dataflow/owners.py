@@ -28,6 +28,7 @@ class Queued:
         reads: what it holds until it has ended.
         writes: what it computes, which it holds too.
         then: done when the device has come to it.
+        maker: the step that it is; by default whose output it computes.
 
     Attributes:
         kernel: None of what takes no time and leaves no span.
@@ -35,15 +36,16 @@ class Queued:
         is_stalled: whether it has waited for memory.
     """
 
-    __slots__ = ("_reads", "is_stalled", "kernel", "since_s", "then", "writes")
+    __slots__ = ("_maker", "_reads", "is_stalled", "kernel", "since_s", "then", "writes")
 
     def __init__(
         self,
         reads: Sequence[Owner],
         writes: Buffer | None = None,
         then: Callable[[], None] | None = None,
+        maker: Maker | None = None,
     ) -> None:
-        self._reads, self.writes, self.then = reads, writes, then
+        self._maker, self._reads, self.writes, self.then = maker, reads, writes, then
         for owner in reads:
             owner.hold()
         self.kernel: Kernel | None = None
@@ -65,11 +67,11 @@ class Queued:
         return [one for one in self._read() if not one.lies_there]
 
     def asks(self) -> tuple[Maker, int]:
-        """For whom it needs room, and how many bytes."""
+        """For whom it needs room, and how many bytes: of what is away, or of what it computes."""
         away = self.away()
         buffer = away[0] if away else self.writes
         assert buffer is not None, "what waits for memory needs bytes"
-        return buffer.maker, buffer.size_bytes
+        return self._maker or buffer.maker, buffer.size_bytes
 
     def let_go(self) -> None:
         """Let go of what it has read."""
@@ -124,7 +126,7 @@ class Owners:
         reads = [one.owner for one in given if one.__class__ is DeviceTensor]
         node = maker.node
         if node.operator.work is no_work and node.outputs[0].is_float and len(reads) == 1:
-            return self._shared(value, reads[0]), Queued(reads)
+            return self._shared(value, reads[0]), Queued(reads, maker=maker)
         buffer = Buffer(self._memory, _size_bytes(value, node), maker)
         task = Queued(reads, buffer)
         if not node.outputs[0].is_float:

@@ -90,7 +90,7 @@ def peak_bytes(asked: list[flow.Tensor], feeds: dict[str, Any], spans: pd.DataFr
     machine = ReadingMachine(asked, feeds)
     results = {one.origin for one in machine.run()}
     times = {
-        Origin(node, tag): (start_s, end_s)
+        Origin(node, tag.removeprefix("tag").strip()): (start_s, end_s)
         for node, tag, start_s, end_s in zip(
             spans["node"], spans["state"].astype(str), spans["start_s"], spans["end_s"], strict=True
         )
