@@ -282,6 +282,37 @@ def test_an_array_holds_what_was_written_and_inputs_are_held_once(trips):
     assert (memory.iloc[:, 3:].sum(axis=1) == memory["bytes"]).all()
 
 
+@pytest.mark.parametrize("window", [1, 0])
+@pytest.mark.parametrize("trips", [1, 8])
+def test_arrays_and_their_gradients_are_swapped_around_and_give_the_same_bits(window, trips):
+    """What an array holds stays; what the loop over it saves moves; nothing is left in the end."""
+    with flow.FlowGraph():
+        x, w = flow.input("x", (trips, ROWS, ROWS)), flow.input("w", (ROWS, ROWS))
+        step = lambda a, row: flow.tanh(flow.matmul(a, w) * row)  # noqa: E731  # as users write it
+        y = flow.scan(step, x, flow.pick(x, 0), parallel_iterations=window or None)
+        asked = [y, *flow.gradients(flow.sum(y), [x, w])]
+    numbers = np.linspace(-1, 1, trips * ROWS**2).reshape(trips, ROWS, ROWS)
+    feeds = {"x": numbers, "w": FEEDS["w"]}
+    free = flow.run(asked, feeds, cluster=plain_cluster(None), parallel_iterations=window)
+    whole = flow.run(asked, feeds, cluster=plain_cluster(10**8), parallel_iterations=window)
+    room = int(whole.peak_bytes[0])
+    result = flow.run(
+        asked, feeds, cluster=plain_cluster(room), parallel_iterations=window, swap_memory=True,
+        swap_threshold=0.1,
+    )  # fmt: skip
+    assert result.swapped_out_bytes > 0
+    assert whole.spans.equals(free.spans)
+    for one, other in zip(result.values, free.values, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_what_is_fed_needs_room_too():
+    with pytest.raises(
+        OutOfMemoryError, match=r"^test is out of memory at 0 s: x \(.*\) asks for 8,192 bytes, and"
+    ):
+        flow.run(forward(1), FEEDS, cluster=plain_cluster(UNIT - 1))
+
+
 # --- traces
 
 
