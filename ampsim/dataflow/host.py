@@ -83,7 +83,7 @@ class Host:
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = Instant(clock)
         self._cost: _Cost
-        self._last: _Kernel | None = None
+        self._last: Kernel | None = None
         self._runs: Runs
         self._dispatch_s = self.device.dispatch_s
         self._no_work: deque[Ready] = deque()
@@ -211,7 +211,7 @@ class Host:
         if not cost.seconds and last is None:
             self._append(cost.kind, self._clock.now, iteration, self.cause)
             return True
-        kernel = _Kernel(cost, iteration, self.cause, then)
+        kernel = Kernel(cost, iteration, self.cause, then)
         if not cost.seconds:
             assert last is not None, "the device is busy"
             last.behind.append(kernel)
@@ -220,7 +220,7 @@ class Host:
         self._lane.add(Job(cost.seconds, partial(self._ended, kernel)))
         return False
 
-    def _ended(self, kernel: _Kernel, start_s: float) -> None:
+    def _ended(self, kernel: Kernel, start_s: float) -> None:
         """Record a kernel and what took no time behind it; go on with what waited for them."""
         if self._last is kernel:
             self._last = None
@@ -244,7 +244,7 @@ class Host:
             self.cause = number
 
 
-class _Kernel:
+class Kernel:
     """A step that its device has not computed yet.
 
     Attributes:
@@ -258,4 +258,4 @@ class _Kernel:
         self, cost: _Cost, iteration: Iteration, cause: Cause, then: Callable[[], None] | None
     ) -> None:
         self.cost, self.iteration, self.cause, self.then = cost, iteration, cause, then
-        self.behind: list[_Kernel] = []
+        self.behind: list[Kernel] = []

@@ -12,14 +12,17 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
+from ampsim.dataflow.accounted import CountingExecutor, CountingHost
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD
 from ampsim.dataflow.graph import INPUT, Tensor
 from ampsim.dataflow.host import Host
+from ampsim.dataflow.memory import CATEGORIES
 from ampsim.dataflow.operator import standin
 from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.errors import GraphError, OptionError, one_of
-from ampsim.hardware import Cluster, load_cluster
+from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Standin
 from ampsim.text import shown
 from ampsim.trace import Recorder, critical_path, read_only
@@ -44,6 +47,7 @@ class FlowResult:
     _executor: Executor = field(repr=False)
     _plan: Plan = field(repr=False)
     _recorder: Recorder = field(repr=False)
+    _host: Host = field(repr=False)
 
     @cached_property
     def spans(self) -> pd.DataFrame:
@@ -54,6 +58,45 @@ class FlowResult:
     def critical_path(self) -> pd.DataFrame:
         """What the last span waited for, back to time zero."""
         return pd.DataFrame(critical_path(self._recorder.records()).columns())
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """What lay in the device's memory: worker, time_s, bytes, stacks, activations, ...
+
+        One row for the fullest moment of each stretch of time, of which there are some hundreds:
+        `bytes` in all, and then those of each category. Empty where the device has no
+        `memory_bytes`.
+        """
+        rows = self._host.memory.rows if isinstance(self._host, CountingHost) else []
+        return _table(("worker", "time_s", "bytes", *CATEGORIES), rows)
+
+    @property
+    def peak_bytes(self) -> pd.Series[Any]:
+        """The most bytes that lay in the device's memory at once, by worker.
+
+        Raises:
+            OptionError: nobody counted, as the device has no `memory_bytes`.
+        """
+        if not len(self.memory):
+            raise OptionError(
+                "peak_bytes: memory was not counted in this run; take a device with memory_bytes"
+            )
+        return self.memory.groupby("worker")["bytes"].max().rename("peak_bytes")
+
+    @property
+    def swapped_out_bytes(self) -> int:
+        """What was copied from stacks to the host."""
+        return self._swapped[0]
+
+    @property
+    def swapped_in_bytes(self) -> int:
+        """What was copied back."""
+        return self._swapped[1]
+
+    @property
+    def _swapped(self) -> tuple[int, int]:
+        swapper = self._host.swapper if isinstance(self._host, CountingHost) else None
+        return (0, 0) if swapper is None else (swapper.out_bytes, swapper.in_bytes)
 
     @cached_property
     def frames(self) -> pd.DataFrame:
@@ -76,7 +119,8 @@ class FlowResult:
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    kinds: dict[str, Any] = {"iteration": np.int64, "live": np.int64, "dead": np.int64}
+    counts = ("iteration", "live", "dead", "worker", "bytes", *CATEGORIES)
+    kinds: dict[str, Any] = dict.fromkeys(counts, np.int64)
     made: dict[str, Any] = {}
     for name, values in zip(names, columns, strict=True):
         kind = np.float64 if name.endswith("_s") else kinds.get(name, object)
@@ -93,6 +137,8 @@ def run(
     mode: Literal["numeric", "sleep"] = "numeric",
     parallel_iterations: int = PARALLEL_ITERATIONS,
     run_ahead: bool = True,
+    swap_memory: bool = False,
+    swap_threshold: float | None = None,
     seed: int = 0,
     clock: Clock | None = None,
 ) -> FlowResult:
@@ -105,12 +151,15 @@ def run(
         mode: "sleep" computes integers, truth values and shapes alone.
         parallel_iterations: iterations of a frame under way at a time; 0 for any number.
         run_ahead: whether a step counts as done once its device has it.
+        swap_memory: whether what lies on stacks moves to the host where memory runs short.
+        swap_threshold: the share of the memory above which it does; by default 0.7.
         seed: of what varies on the cluster.
         clock: whose time passes; a virtual one unless given.
 
     Raises:
         GraphError: a tensor was made in a branch or loop.
         OptionError: a feed is missing, or is of no input, or does not fit it.
+        OutOfMemoryError: the device has `memory_bytes`, and there is no room for a step's output.
         SimulationError: a step failed; the message names it, its tag and the time.
     """
     if parallel_iterations < 0:
@@ -124,20 +173,51 @@ def run(
             )
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     _require_meaning(cluster)
+    threshold = _threshold(cluster.devices[0], swap_threshold, is_swapping=swap_memory)
     plan = Plan(tensors, parallel_iterations)
     fed = _fed(plan, feeds or {}, is_abstract=mode == "sleep")
     clock = SimClock() if clock is None else clock
-    recorder = Recorder(plan.names, 1, has_lanes=bool(cluster.devices[0].dispatch_s))
-    host = Host(cluster, clock, recorder, is_abstract=mode == "sleep", seed=seed)
-    executor = Executor(plan, fed, host, run_ahead=run_ahead)
+    has_lanes = bool(cluster.devices[0].dispatch_s) or swap_memory
+    recorder = Recorder(plan.names, 1, has_lanes=has_lanes)
+    options: dict[str, Any] = {"is_abstract": mode == "sleep", "seed": seed}
+    if cluster.devices[0].memory_bytes is None:
+        host = Host(cluster, clock, recorder, **options)
+        executor = Executor(plan, fed, host, run_ahead=run_ahead)
+    else:
+        host = CountingHost(cluster, clock, recorder, **options)
+        executor = CountingExecutor(plan, fed, host, run_ahead=run_ahead)
+        if swap_memory:
+            host.swap(threshold)
     host.start(executor)
     clock.run()
     assert executor.is_over, "the run ended before everything had run"
+    if isinstance(executor, CountingExecutor):
+        executor.finish()
     values = list(executor.result or ())
     assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
     recorder.flush()
     end_s = recorder.summary.end_s
-    return FlowResult(values, end_s, executor.window_max, executor, plan, recorder)
+    return FlowResult(values, end_s, executor.window_max, executor, plan, recorder, host)
+
+
+def _threshold(device: Device, threshold: float | None, *, is_swapping: bool) -> float:
+    """The share of the memory above which what lies on stacks is swapped.
+
+    Raises:
+        OptionError: it is no share, or is told in vain, or the device cannot swap.
+    """
+    if threshold is not None and not is_swapping:
+        raise OptionError("swap_threshold has no effect without swap_memory=True; leave it out")
+    threshold = SWAP_THRESHOLD if threshold is None else threshold
+    if not 0 <= threshold < 1:
+        raise OptionError(f"swap_threshold must be from 0 to below 1, got {threshold:g}")
+    for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
+        if is_swapping and getattr(device, key) is None:
+            raise OptionError(
+                f"swap_memory needs {key} of the device, and {device.name} has none; add it to "
+                "its file"
+            )
+    return threshold
 
 
 def _require_meaning(cluster: Cluster) -> None:

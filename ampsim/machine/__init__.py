@@ -2,6 +2,7 @@
 
 from ampsim.machine.channel import Channel
 from ampsim.machine.checkpoints import Checkpointed, checkpointed
+from ampsim.machine.copies import CopyLanes
 from ampsim.machine.fabric import Fabric
 from ampsim.machine.lane import Job, Lane
 from ampsim.machine.memory import Memory, Sample
@@ -14,6 +15,7 @@ __all__ = [
     "Begun",
     "Channel",
     "Checkpointed",
+    "CopyLanes",
     "Fabric",
     "Instant",
     "Job",

@@ -14,9 +14,9 @@ from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, Node
-from ampsim.machine import Instant, Job, Lane, Memory, Processor
+from ampsim.machine import CopyLanes, Instant, Job, Lane, Memory, Processor
 from ampsim.model_parallel.footprint import Footprint
-from ampsim.model_parallel.offload import CopyLanes, OffloadedFootprint
+from ampsim.model_parallel.offload import OffloadedFootprint
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode
 from ampsim.model_parallel.recompute import RecomputingFootprint, keeps_more, require_same_weights
 from ampsim.model_parallel.schedules.base import Schedule

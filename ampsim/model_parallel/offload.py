@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
-from ampsim.hardware import Device
-from ampsim.ir import Direction, Node, State
-from ampsim.machine import Job, Lane, Memory, Processor
+from ampsim.ir import Node, State
+from ampsim.machine import CopyLanes, Job, Memory, Processor
 from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message
-from ampsim.model_parallel.step import NO_STALENESS, Ended
-from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause, Recorder
-
-_DIRECTIONS: Final = {COPY_OUT_LANE: Direction.FORWARD, COPY_IN_LANE: Direction.BACKWARD}
+from ampsim.model_parallel.step import Ended
+from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause
 
 
 @dataclass(slots=True)
@@ -43,35 +40,6 @@ class _Copy:
     waiting: list[tuple[Accept, Processor | None, Message]] = field(
         default_factory=list[tuple[Accept, Processor | None, Message]]
     )
-
-
-class CopyLanes:
-    """The two lanes of one device, and what is recorded of them.
-
-    Args:
-        device: says what a copy costs.
-        outward: the lane to the host.
-        inward: the lane from it.
-        recorder: takes a record of each copy.
-        above_bytes: an activation leaves where more than this lies in memory.
-    """
-
-    def __init__(
-        self, device: Device, outward: Lane, inward: Lane, recorder: Recorder, above_bytes: int
-    ) -> None:
-        self.device, self.outward, self.inward = device, outward, inward
-        self.recorder, self.above_bytes = recorder, above_bytes
-
-    def record(
-        self, lane: int, place: int, size_bytes: int, start_s: float, of: tuple[State, Cause]
-    ) -> Cause:
-        """Record a copy that ends now, of the node at `place`; return its number."""
-        recorder, (state, cause) = self.recorder, of
-        owner = self.outward if lane == COPY_OUT_LANE else self.inward
-        key = (owner.processor.index, place, _DIRECTIONS[lane], 0, size_bytes, 0)
-        kind = recorder.kinds.number(key, lane)
-        recorder.spans.append((kind, start_s, owner.now_s, NO_STALENESS, state, cause))
-        return recorder.span_number()
 
 
 class OffloadedFootprint(Footprint):

@@ -33,11 +33,30 @@ print(digest.hexdigest(), result.makespan_s)
 """
 
 
+SWAPPING = """
+import hashlib, numpy as np
+from ampsim import flow
+from ampsim.hardware import Cluster, Device
+with flow.FlowGraph():
+    x, w = flow.input("x", (20, 20)), flow.input("w", (20, 20))
+    body = lambda i, y: (i + 1, flow.tanh(flow.matmul(y, w)) * y)
+    y = flow.while_loop(lambda i, y: i < 9, body, (0, x))[1]
+    asked = flow.gradients(flow.sum(y), [x, w])
+device = Device(name="d", flop_per_s=1e9, memory_bytes=90_000, copy_bandwidth_bytes_per_s=1e9)
+feeds = {"x": np.eye(20), "w": np.eye(20)}
+result = flow.run(asked, feeds, cluster=Cluster(name="c", devices=(device,)), swap_memory=True)
+assert result.swapped_out_bytes
+told = result.spans.to_csv() + result.memory.to_csv()
+print(hashlib.sha256(told.encode()).hexdigest(), result.makespan_s)
+"""
+
+
 @pytest.mark.slow
-def test_a_run_does_not_depend_on_the_hash_seed():
+@pytest.mark.parametrize("program", [PROGRAM, SWAPPING], ids=["jitter", "swapping"])
+def test_a_run_does_not_depend_on_the_hash_seed(program):
     told = {
         subprocess.run(
-            [sys.executable, "-c", PROGRAM],
+            [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True, text=True, check=True,
         ).stdout

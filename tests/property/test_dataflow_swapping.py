@@ -1,0 +1,109 @@
+"""Random nested programs on a small memory: the same bits, an empty account, and a counted peak."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dataflow_programs import Built, interpret, programs
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from live_tensors import peak_bytes
+
+from ampsim import flow
+from ampsim.dataflow.plan import needed
+from ampsim.errors import OutOfMemoryError
+from ampsim.hardware import Cluster, Device
+
+ELEMENTS = 300
+"""Of a vector, which takes 2400 bytes: enough to be swapped."""
+
+FEEDS: dict[str, Any] = {
+    "a": np.linspace(0.5, 1.0, ELEMENTS), "b": np.linspace(-0.5, 0.25, ELEMENTS), "k": 3,
+}  # fmt: skip
+
+cases = st.fixed_dictionaries(
+    {"parallel_iterations": st.integers(0, 3), "run_ahead": st.booleans()}
+)
+
+
+def built(block: Any) -> tuple[list[flow.Tensor], dict[str, Any]]:
+    """What a program five times over and its gradients give, and what they are fed."""
+    with flow.FlowGraph():
+        inputs = tuple(flow.input(name, (ELEMENTS,), "float64") for name in "ab")
+        product = ("float", 0, "multiply", (0, 0), (0, 1))  # its gradient needs both factors
+        block = [("while", 5, False, [*block, product])]
+        state = interpret(block, [(*inputs, flow.input("k", (), "int64"))], Built())
+        asked = [flow.identity(one) for one in state]
+        asked += flow.gradients(flow.sum(asked[0] + asked[1] * 2.0), inputs)
+    names = {node.name for node in needed(asked)}
+    return asked, {name: np.asarray(value) for name, value in FEEDS.items() if name in names}
+
+
+def cluster_of(memory_bytes: int | None, dispatch_s: float = 0.0, copy_s: float = 0.5) -> Cluster:
+    """A device on which an operator takes a second, and a copy half of that."""
+    device = Device(
+        name="test", flop_per_s=1.0, memory_bytes=memory_bytes, dispatch_s=dispatch_s,
+        operation_overhead_s=0.0 if dispatch_s else 1.0,
+        copy_bandwidth_bytes_per_s=8 * ELEMENTS / copy_s,
+    )  # fmt: skip
+    return Cluster(name="test", devices=(device,))
+
+
+def check_swapped(block: Any, share: float, dispatch_s: float, options: dict[str, Any]) -> None:
+    """The account is empty at the end of every run, or `flow.run` fails."""
+    asked, feeds = built(block)
+    free = flow.run(asked, feeds, cluster=cluster_of(None, dispatch_s), **options)
+    whole = flow.run(asked, feeds, cluster=cluster_of(10**9, dispatch_s), **options)
+    runs = [whole]
+    assert np.isclose(whole.makespan_s, free.makespan_s, rtol=1e-12)
+    room = max(1, int(share * whole.peak_bytes[0]))
+    for mode in ("numeric", "sleep"):
+        small = cluster_of(room, dispatch_s)
+        options = {**options, "mode": mode, "swap_memory": True, "swap_threshold": 0.0}
+        try:
+            runs.append(flow.run(asked, feeds, cluster=small, **options))
+        except OutOfMemoryError:
+            event("out of memory")
+            assert share < 1
+    for result in runs[:2]:
+        for one, other in zip(result.values, free.values, strict=True):
+            assert one.tobytes() == other.tobytes()
+    if len(runs) == 3:
+        event("swapped" if runs[1].swapped_out_bytes else "not swapped")
+        assert runs[1].spans.equals(runs[2].spans)
+        assert runs[1].memory.equals(runs[2].memory)
+        assert runs[1].swapped_in_bytes <= runs[1].swapped_out_bytes
+        assert runs[1].peak_bytes[0] <= room
+
+
+shares = st.sampled_from([1.0, 0.9, 0.8, 0.7])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
+    options=cases,
+)  # fmt: skip
+def test_swapping_changes_no_bit_of_a_program(block, share, dispatch_s, options):
+    check_swapped(block, share, dispatch_s, options)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(
+    block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
+    options=cases,
+)  # fmt: skip
+def test_swapping_changes_no_bit_of_many_programs(block, share, dispatch_s, options):
+    check_swapped(block, share, dispatch_s, options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(block=programs(reads_floats=False), window=st.integers(0, 3))
+def test_the_peak_of_a_program_is_what_spans_and_readers_say(block, window):
+    asked, feeds = built(block)
+    result = flow.run(asked, feeds, cluster=cluster_of(10**9), parallel_iterations=window)
+    assert result.peak_bytes.tolist() == [peak_bytes(asked, feeds, result.spans)]
