@@ -28,7 +28,7 @@ TESTS = (
     "oracle/test_solvers_asynchrony.py", "oracle/test_max_min_shares.py",
     "oracle/test_dependency_closed_forms.py", "oracle/test_dataflow_closed_forms.py",
     "property/test_trace_invariants.py", "property/test_memory.py", "property/test_transfers.py",
-    "unit/test_instant.py",
+    "unit/test_instant.py", "unit/test_nodes_learning.py",
 )  # fmt: skip
 """Those that ought to see them: closed forms, plain loops, and invariants of the trace."""
 
