@@ -27,13 +27,20 @@ class Origin(NamedTuple):
 
 
 class Token:
-    """A value, and where it comes from; the caller's has no origin."""
+    """A value, and where it comes from; the caller's has no origin. Of a pop also which it was."""
 
-    def __init__(self, value: Any, origin: Origin | None, size_bytes: int) -> None:
-        self.value, self.origin, self.size_bytes = value, origin, size_bytes
+    def __init__(
+        self, value: Any, origin: Origin | None, size_bytes: int, pop: Origin | None = None
+    ) -> None:
+        self.value, self.origin, self.size_bytes, self.pop = value, origin, size_bytes, pop
 
     def __bool__(self) -> bool:
         return bool(self.value)
+
+
+def origin_of(token: Token) -> tuple[Origin | None, int, Origin | None]:
+    """All of a token but its value."""
+    return token.origin, token.size_bytes, token.pop
 
 
 class ReadingMachine(TokenMachine):
@@ -44,6 +51,7 @@ class ReadingMachine(TokenMachine):
         self.sizes: dict[Origin, int] = {}
         self.readers: dict[Origin, list[Origin]] = {}
         self.held_bytes = 0
+        self.unread: set[Origin] = set()
 
     def fire_constant(self, node: Node, tag: Any, values: list[Any], is_dead: bool) -> None:
         self.emit_held(node, node.attributes["value"], tag)
@@ -62,27 +70,43 @@ class ReadingMachine(TokenMachine):
             return
         operator, values = node.operator, values[: len(node.inputs)]
         assert operator.kernel is not None
+        me = Origin(node.name, "/".join(f"{name}/{number}" for name, number in tag))
         if operator.is_stateful:  # a stack takes and gives tokens as they are
             given = [values[0].value, *values[1:]] if values else []
             value = operator.kernel(*given, **node.attributes)
-            self.emit(node, 0, value if isinstance(value, Token) else Token(value, None, 0), tag)
+            token = value if isinstance(value, Token) else Token(value, None, 0)
+            if operator.name == "pop" and token.origin is not None:
+                token = Token(token.value, token.origin, token.size_bytes, me)
+                self.unread.add(me)
+            self.emit(node, 0, token, tag)
             return
         value = operator.kernel(*(one.value for one in values), **node.attributes)
         floats = [one.is_float for one in (*node.inputs, *node.outputs)]
         if not any(floats) or operator.reads_shapes:
             self.emit(node, 0, Token(value, None, 0), tag)
             return
-        me = Origin(node.name, "/".join(f"{name}/{number}" for name, number in tag))
         for one in values:
             if one.origin is not None:
                 self.readers[one.origin].append(me)
+            self.unread.discard(one.pop)
         if operator.name in FREE:
-            self.emit(node, 0, Token(value, values[0].origin, values[0].size_bytes), tag)
+            self.emit(node, 0, Token(value, *origin_of(values[0])), tag)
             return
         output = node.outputs[0]
         self.sizes[me] = math.prod(value.shape) * output.dtype.itemsize
         self.readers[me] = []
         self.emit(node, 0, Token(value, me if output.is_float else None, self.sizes[me]), tag)
+
+
+def reads_all_that_it_pops(asked: list[flow.Tensor], feeds: dict[str, Any]) -> bool:
+    """Whether a kernel reads whatever is popped.
+
+    What goes to a branch that is not taken is kept until its pop, of which there is no span, so
+    that `peak_bytes` does not hold of it.
+    """
+    machine = ReadingMachine(asked, feeds)
+    machine.run()
+    return not machine.unread
 
 
 def peak_bytes(asked: list[flow.Tensor], feeds: dict[str, Any], spans: pd.DataFrame) -> int:
