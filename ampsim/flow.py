@@ -2,7 +2,8 @@
 
 from ampsim.dataflow.construct import cond, while_loop
 from ampsim.dataflow.gradient import gradients
-from ampsim.dataflow.graph import FlowGraph, Tensor
+from ampsim.dataflow.graph import FlowGraph, Tensor, constant
+from ampsim.dataflow.graph import input_tensor as input
 from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.arithmetic import add_n
 from ampsim.dataflow.operators.comparison import (
@@ -38,8 +39,6 @@ from ampsim.dataflow.operators.shape import (
     zeros,
 )
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
-from ampsim.dataflow.source import constant
-from ampsim.dataflow.source import input_tensor as input
 from ampsim.dataflow.structure import TensorArray
 
 __all__ = [

@@ -28,8 +28,7 @@ from ampsim.dataflow.graph import (
     open_graph,
     tensors_of,
 )
-from ampsim.dataflow.operator import Shape
-from ampsim.dataflow.source import require_predicate
+from ampsim.dataflow.operator import BOOL, Shape
 from ampsim.dataflow.structure import leaves_of, rebuilt, require_alike
 from ampsim.errors import GraphError, OptionError
 from ampsim.text import shown
@@ -49,7 +48,7 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     """
     graph = open_graph()
     (tensor,) = tensors_of([predicate])
-    require_predicate(tensor, "the predicate of cond")
+    _require_predicate(tensor, "the predicate of cond")
     built: list[Any] = []
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):
@@ -164,7 +163,7 @@ def decide(
     context.gate = merges[0]
     with graph.inside(context):
         (tensor,) = tensors_of([predicate()])
-    loop.predicate = require_predicate(tensor, f"the predicate of {loop.name}")
+    loop.predicate = _require_predicate(tensor, f"the predicate of {loop.name}")
 
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
@@ -216,3 +215,17 @@ def fits(shape: Shape | None, declared: Shape | None) -> bool:
 def _told(loop: Loop, merges: Sequence[Tensor]) -> str:
     place = merges[0].node.place
     return f"{loop.name} ({place})" if place else loop.name
+
+
+def _require_predicate(tensor: Tensor, what: str) -> Tensor:
+    """A predicate is one truth value.
+
+    Raises:
+        GraphError: it is not.
+    """
+    if tensor.dtype != BOOL or tensor.shape not in ((), None):
+        raise GraphError(
+            f"{tensor.node.told}: {what} must be one truth value, got {tensor.dtype} of shape "
+            f"{tensor.shape}; compare, as in x < y"
+        )
+    return tensor

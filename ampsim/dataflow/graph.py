@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.dataflow.operator import (
     OPERATORS,
     Operator,
@@ -484,6 +485,26 @@ def open_graph() -> FlowGraph:
     if not _OPEN:
         raise GraphError("no graph is open; build operators in `with flow.FlowGraph() as graph:`")
     return _OPEN[-1]
+
+
+@checked
+def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "float64") -> Tensor:
+    """A tensor whose value is given when the graph runs.
+
+    Raises:
+        OptionError: the name is taken.
+    """
+    graph = open_graph()
+    if any(node.name == name for node in graph.nodes if node.operator is INPUT):
+        raise OptionError(f"input {name!r} is there already; give another name")
+    with graph.inside(graph.root):
+        node = Node(INPUT, [], {"name": name}, graph)
+    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
+
+
+def constant(value: Any, dtype: Any = None) -> Tensor:
+    """A tensor that is always the same."""
+    return open_graph().constant(value, None if dtype is None else np.dtype(dtype))
 
 
 def output_of(node: Node, shape: Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:

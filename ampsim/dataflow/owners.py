@@ -204,8 +204,7 @@ class Owners:
         return value
 
     def _unstack(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        rows = given[1].value.shape[0] if given[1].__class__ is DeviceTensor else 0
-        self._keep(given, given[1], range(rows))
+        self._keep(given, given[1], _rows_of(given[1]))
         return value
 
     def _add(self, maker: Maker, given: list[Any], value: Any) -> Any:
@@ -213,8 +212,7 @@ class Owners:
         return value
 
     def _add_all(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        rows = given[1].value.shape[0] if given[1].__class__ is DeviceTensor else 0
-        self._keep(given, given[1], [(given[0].value, row) for row in range(rows)])
+        self._keep(given, given[1], [(given[0].value, row) for row in _rows_of(given[1])])
         return value
 
     def _keep(self, given: list[Any], written: Any, places: Sequence[Any]) -> None:
@@ -258,6 +256,10 @@ class Owners:
         "array_sum": _sum,
         "array_sums": _sums,
     }
+
+
+def _rows_of(written: Any) -> range:
+    return range(written.value.shape[0] if written.__class__ is DeviceTensor else 0)
 
 
 def _size_bytes(value: Any, node: Node) -> int:

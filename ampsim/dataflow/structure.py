@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from ampsim.dataflow.graph import Tensor, apply, tensors_of
+from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
 from ampsim.dataflow.operator import Shape
 from ampsim.dataflow.operators import tensor_array
-from ampsim.dataflow.source import constant
 from ampsim.errors import GraphError, OptionError
 
 assert tensor_array, "its operators are listed"
