@@ -9,16 +9,8 @@ from . import ir as ir
 from . import nodes as nodes
 from . import optim as optim
 from .data import ArrayDataset as ArrayDataset
-from .data_parallel import EASGD as EASGD
-from .data_parallel import SSP as SSP
-from .data_parallel import AsyncEASGD as AsyncEASGD
-from .data_parallel import AsyncSGD as AsyncSGD
-from .data_parallel import DiLoCo as DiLoCo
-from .data_parallel import EAWild as EAWild
-from .data_parallel import Hogwild as Hogwild
-from .data_parallel import LocalSGD as LocalSGD
-from .data_parallel import SyncEASGD as SyncEASGD
-from .data_parallel import SyncSGD as SyncSGD
+from .data_parallel.solvers.registry import *
+from .dataflow.registry import *
 from .dependency import DependencyEngine as DependencyEngine
 from .dependency import EngineResult as EngineResult
 from .dependency import Naive as Naive
@@ -32,16 +24,7 @@ from .hardware import Device as Device
 from .hardware import Link as Link
 from .hardware import load_cluster as load_cluster
 from .ir import Work as Work
-from .model_parallel import Amp as Amp
-from .model_parallel import AmpBudget as AmpBudget
-from .model_parallel import GPipe as GPipe
-from .model_parallel import InterleavedOneFOneB as InterleavedOneFOneB
-from .model_parallel import OneFOneB as OneFOneB
-from .model_parallel import PipeDream as PipeDream
-from .model_parallel import PipeDream2BW as PipeDream2BW
-from .model_parallel import Pipeline as Pipeline
-from .model_parallel import Sequential as Sequential
-from .model_parallel import ZeroBubbleH1 as ZeroBubbleH1
+from .model_parallel.schedules.registry import *
 from .runs import load_run as load_run
 from .study import Model as Model
 from .study import Result as Result

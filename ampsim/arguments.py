@@ -269,7 +269,6 @@ def _pair(name: str, value: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
 
 
 def _words_of(hint: Any) -> str:
-    """What is expected, in words."""
     origin, args = get_origin(hint), get_args(hint)
     if hint in _WORDS:
         return _WORDS[hint]

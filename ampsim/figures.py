@@ -18,10 +18,9 @@ from ampsim.dependency import EngineResult
 from ampsim.errors import OptionError
 from ampsim.forecasting import Forecast
 from ampsim.report.frames import DataFrame, distinct, kept_of
-from ampsim.report.gantt.boxes import choose_window
-from ampsim.report.gantt.chart import ChartRun, gantt_comparison
+from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of, outages_of
 from ampsim.report.gantt.chart import gantt as gantt_of_one
-from ampsim.report.gantt.outages import instances_of, outages_of
+from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.figures import result_figures
 from ampsim.report.perfetto.trace import Trace, write_perfetto
 from ampsim.report.plot.queues import queues_drawing
@@ -111,13 +110,11 @@ def perfetto(result: EngineResult, path: str | Path) -> Path:
 
 
 def _gantt_of_operations(result: EngineResult, window_s: tuple[float, float] | None) -> Figure:
-    """The chart of a dependency engine's run."""
     return gantt_of_one(
-        result.spans,
+        ChartRun(result.spans, dependencies=_dependencies(result)),
         workers=_workers(result),
         window_s=window_s or (0.0, result.makespan_s or 1.0),
         title=result.policy.name,
-        dependencies=_dependencies(result),
     )
 
 
@@ -146,34 +143,23 @@ def _lasting(result: EngineResult) -> DataFrame:
 
 
 def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float] | None) -> Figure:
-    """The chart of runs of models."""
     named = _named(results)
     counts = {result.workers for result in results}
     if len(counts) > 1:
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
     workers = results[0].workers
-    spans = {name: result.spans for name, result in named.items()}
-    kept = {name: kept_of(result) for name, result in named.items()}
+    drawn = {
+        name: ChartRun(one.spans, [one.transfers], kept_of(one), outages_of(one))
+        for name, one in named.items()
+    }
     if window_s is None:
-        known_s = min((one.until_s for one in kept.values() if one), default=math.inf)
-        window_s = choose_window(spans, instances_of(map(outages_of, results)), known_s)
-    sent = {name: [result.transfers] for name, result in named.items()}
-    if len(spans) > 1:
-        drawn = {
-            name: ChartRun(spans[name], sent[name], kept[name], outages_of(result))
-            for name, result in named.items()
-        }
+        known_s = min((one.kept.until_s for one in drawn.values() if one.kept), default=math.inf)
+        count = instances_of(one.outages for one in drawn.values())
+        window_s = choose_window({name: one.spans for name, one in drawn.items()}, count, known_s)
+    if len(drawn) > 1:
         return gantt_comparison(drawn, workers=workers, window_s=window_s)
-    ((name, only),) = spans.items()
-    return gantt_of_one(
-        only,
-        workers=workers,
-        window_s=window_s,
-        title=name,
-        transfers=sent[name],
-        kept=kept[name],
-        outages=outages_of(named[name]),
-    )
+    ((name, only),) = drawn.items()
+    return gantt_of_one(only, workers=workers, window_s=window_s, title=name)
 
 
 @checked

@@ -1,9 +1,9 @@
 """In-graph control flow: the names with which programs are written, ``from ampsim import flow``."""
 
-from ampsim.dataflow.construct import cond, while_loop
+from ampsim.dataflow.construct import cond, device, while_loop
+from ampsim.dataflow.construct import input_tensor as input
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import FlowGraph, Tensor, constant
-from ampsim.dataflow.graph import input_tensor as input
 from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.arithmetic import add_n
 from ampsim.dataflow.operators.comparison import (
@@ -24,7 +24,7 @@ from ampsim.dataflow.operators.elementwise import (
     stop_gradient,
     tanh,
 )
-from ampsim.dataflow.operators.loss import softmax_cross_entropy
+from ampsim.dataflow.operators.loss import count_right, softmax_cross_entropy
 from ampsim.dataflow.operators.matrix import matmul, transpose
 from ampsim.dataflow.operators.shape import (
     cast,
@@ -38,51 +38,25 @@ from ampsim.dataflow.operators.shape import (
     sum,
     zeros,
 )
+from ampsim.dataflow.program import Objective, Program, embedding, linear, lstm
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
 from ampsim.dataflow.structure import TensorArray
+from ampsim.dataflow.variable import (
+    assign,
+    group,
+    minimize,
+    set_variables,
+    variable,
+    variables,
+)
 
 __all__ = [
-    "PARALLEL_ITERATIONS",
-    "FlowGraph",
-    "FlowResult",
-    "Tensor",
-    "TensorArray",
-    "add_n",
-    "cast",
-    "concat",
-    "cond",
-    "constant",
-    "cut",
-    "equal",
-    "exp",
-    "expand",
-    "foldl",
-    "foldr",
-    "gradients",
-    "identity",
-    "input",
-    "length",
-    "log",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "map_fn",
-    "matmul",
-    "not_equal",
-    "pick",
-    "relu",
-    "reshape",
-    "run",
-    "scan",
-    "shape_of",
-    "sigmoid",
-    "softmax_cross_entropy",
-    "square",
-    "stop_gradient",
-    "sum",
-    "tanh",
-    "transpose",
-    "where",
-    "while_loop",
+    "PARALLEL_ITERATIONS", "FlowGraph", "FlowResult", "Objective", "Program", "Tensor",
+    "TensorArray", "add_n", "assign", "cast", "concat", "cond", "constant", "count_right",
+    "cut", "device", "embedding", "equal", "exp", "expand", "foldl", "foldr", "gradients",
+    "group", "identity", "input", "length", "linear", "log", "logical_and", "logical_not",
+    "logical_or", "lstm", "map_fn", "matmul", "minimize", "not_equal", "pick", "relu", "reshape",
+    "run", "scan", "set_variables", "shape_of", "sigmoid", "softmax_cross_entropy", "square",
+    "stop_gradient", "sum", "tanh", "transpose", "variable", "variables", "where", "while_loop",
     "zeros",
 ]  # fmt: skip

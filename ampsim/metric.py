@@ -36,7 +36,6 @@ class Metric:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        """Check the kind."""
         if self.kind not in KINDS:
             raise OptionError(one_of("metric", self.kind, KINDS))
         if self.kind == "accuracy" and self.unit:

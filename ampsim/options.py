@@ -111,17 +111,6 @@ def require_amount(option: str, value: object) -> float:
     return number
 
 
-def require_flag(option: str, value: object) -> bool:
-    """Return an option that is on or off.
-
-    Raises:
-        OptionError: it is neither True nor False.
-    """
-    if not isinstance(value, bool):
-        raise OptionError(f"{option} must be True or False, got {short(value)}")
-    return value
-
-
 def require_target(value: object, metric: str = "accuracy") -> float | None:
     """Return a target as a Python float; None, for no target, stays None.
 

@@ -257,7 +257,6 @@ def _listed(manifest: dict[str, Any]) -> dict[str, str]:
 
 
 def _require_ours(path: Path, digests: _Digests) -> None:
-    """Refuse to replace what is not known."""
     if os.path.lexists(path) and path.name != MANIFEST and not _is_ours(path, digests):
         raise _foreign(path)
 

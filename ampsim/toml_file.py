@@ -123,7 +123,7 @@ def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
         raise FileFormatError(f"{label}: expected a .toml file, got a folder; name a file in it")
     noun = f"a {kind.noun} file"
     content = read_limited(path, label, size_bytes_max=SIZE_BYTES_MAX, noun=noun)
-    table = _parse(content, label)
+    table = parsed(content, label)
     if not table:
         raise FileFormatError(f"{label}: is empty; {kind.least}")
     for fault in faults_of_values(table):
@@ -174,8 +174,12 @@ def explain(error: ValidationError, record: type[BaseModel]) -> str:
     return _sentence(min(details, key=lambda one: one["type"] != "extra_forbidden"), record)
 
 
-def _parse(content: bytes, label: str) -> dict[str, Any]:
-    """TOML text as a table; a byte-order mark, which some editors write, is skipped."""
+def parsed(content: bytes, label: str, remedy: str = "write flat tables") -> dict[str, Any]:
+    """TOML text as a table; a byte-order mark, which some editors write, is skipped.
+
+    Raises:
+        FileFormatError: it is none, or too deep, against which `remedy` helps.
+    """
     try:
         return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -184,7 +188,7 @@ def _parse(content: bytes, label: str) -> dict[str, Any]:
             f"at offset {error.start}; save it as UTF-8"
         ) from error
     except RecursionError as error:
-        raise FileFormatError(f"{label}: is nested too deeply; write flat tables") from error
+        raise FileFormatError(f"{label}: is nested too deeply; {remedy}") from error
     except ValueError as error:
         # tomllib's own error, and int's for a number of thousands of digits.
         reason = " ".join(str(error).split())
@@ -222,19 +226,16 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
 
 
 def _unknown_key(key: str, known: list[str], parent: str) -> str:
-    """A key without meaning: the nearest that has one, else all of them."""
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
     return f"unknown key {key!r}{' in ' + parent if parent else ''}; {hint}"
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:
-    """A place in a file, as in `device[0].count`."""
     return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in location)[1:]
 
 
 def _keys_at(record: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the table at a place in the file may have."""
     fields = _record_at(record, location).model_fields
     return [field.alias or name for name, field in fields.items()]
 
@@ -247,7 +248,6 @@ def _list_at(record: type[BaseModel], location: tuple[int | str, ...]) -> str:
 
 
 def _record_at(record: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The record that describes the table at a place in the file."""
     for step in location:
         if isinstance(step, str):
             record = _record_of(record, step) or record

@@ -34,7 +34,6 @@ class Place(NamedTuple):
     line: int
 
     def __str__(self) -> str:
-        """Say file and line."""
         return f"{self.file}, line {self.line}"
 
 
@@ -106,7 +105,6 @@ def user_code(what: str, kind: type[AmpsimError] = SimulationError) -> Generator
 
 @cache
 def _libraries() -> tuple[Path, ...]:
-    """Folders of Python's own modules and of installed ones."""
     known = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     known += [*site.getsitepackages(), site.getusersitepackages()]
     return tuple(Path(os.path.realpath(one)) for one in known)

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import Field
 
 import ampsim
+from ampsim import flow
 from ampsim.data import BatchWarmup, ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import (
@@ -131,16 +132,52 @@ def reader(config: Config) -> Graph:
     return graph
 
 
+def rows_of(batch: ImageBatch) -> np.ndarray:
+    """The images' rows, (steps, images, pixels)."""
+    rows = batch.images.reshape(-1, STEPS, PIXELS).swapaxes(0, 1)
+    return np.ascontiguousarray(rows)
+
+
+def program(config: Config) -> flow.Program:
+    """The same network as a program."""
+    hidden, dtype = config.hidden, config.dtype
+
+    def build() -> flow.Objective:
+        image = flow.input("image", (STEPS, None, PIXELS), dtype)
+        start, label = (
+            flow.input("start", (None, hidden), dtype),
+            flow.input("label", (None,), "int64"),
+        )
+        rows = flow.TensorArray().unstack(image)
+
+        def is_within(number: Any, h: Any, c: Any) -> Any:
+            return number < STEPS
+
+        def step(number: Any, h: Any, c: Any) -> Any:
+            transformed = flow.linear("linear-1", rows.read(number), hidden)
+            return number + 1, *flow.lstm("lstm", transformed, (h, c))
+
+        _, h, _ = flow.while_loop(is_within, step, (0, start, start))
+        logits = flow.linear("linear-2", h, CLASSES)
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    def feed(batch: ImageBatch) -> dict[str, Any]:
+        start = np.zeros((batch.rows, hidden), dtype)
+        return {"image": rows_of(batch), "start": start, "label": batch.labels}
+
+    return flow.Program(build, feed)
+
+
 def build(config: Config) -> ampsim.Model:
     """Build the model."""
     dtype = np.dtype(config.dtype)
 
     def pump(instance: int, batch: ImageBatch) -> list[Pumped]:
         first = Row(instance, 0)
-        rows = batch.images.reshape(-1, STEPS, PIXELS).swapaxes(0, 1)
         start = np.zeros((batch.rows, 2 * config.hidden), dtype)
         return [
-            ("image", first, np.ascontiguousarray(rows)),
+            ("image", first, rows_of(batch)),
             ("start", first, start),
             ("label", Row(instance, STEPS), batch.labels),
         ]
@@ -161,6 +198,7 @@ def build(config: Config) -> ampsim.Model:
         name="lstm_mnist",
         config=config,
         make_graph=lambda: reader(config),
+        make_program=lambda: program(config),
         make_data=data,
         pump=pump,
         optimizer=config.make_optimizer(),

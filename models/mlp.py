@@ -23,6 +23,7 @@ import numpy as np
 from pydantic import Field
 
 import ampsim
+from ampsim import flow
 from ampsim.data import BatchWarmup, ImageBatch, Mnist
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
@@ -101,6 +102,24 @@ def perceptron(config: Config) -> Graph:
     return graph
 
 
+def program(config: Config) -> flow.Program:
+    """The same chain as a program."""
+
+    def build() -> flow.Objective:
+        wire = flow.input("image", (None, PIXELS), config.dtype)
+        label = flow.input("label", (None,), "int64")
+        for layer in range(1, config.layers):
+            wire = flow.relu(flow.linear(f"linear-{layer}", wire, config.hidden))
+        logits = flow.linear(f"linear-{config.layers}", wire, CLASSES)
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    def feed(batch: ImageBatch) -> dict[str, Any]:
+        return {"image": batch.images, "label": batch.labels}
+
+    return flow.Program(build, feed)
+
+
 def pump(instance: int, batch: ImageBatch) -> list[Pumped]:
     """Send images and labels."""
     state = Batch(instance)
@@ -127,6 +146,7 @@ def build(config: Config) -> ampsim.Model:
         name="mlp",
         config=config,
         make_graph=lambda: perceptron(config),
+        make_program=lambda: program(config),
         make_data=data,
         pump=pump,
         optimizer=config.make_optimizer(),

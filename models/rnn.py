@@ -30,6 +30,7 @@ import numpy as np
 from pydantic import Field
 
 import ampsim
+from ampsim import flow
 from ampsim.data import ListBatch, ListReduction
 from ampsim.ir import Graph, Pumped
 from ampsim.nodes import (
@@ -142,6 +143,36 @@ def figure_2(config: Config) -> Graph:
     return graph
 
 
+def program(config: Config) -> flow.Program:
+    """The same network as a program; replicas, which are alike in it, are one layer."""
+    hidden, dtype = config.hidden, config.dtype
+
+    def build() -> flow.Objective:
+        tokens = flow.input("tokens", (None, None), "int64")
+        start = flow.input("start", (None, hidden), dtype)
+        label = flow.input("label", (None,), "int64")
+        embedded = flow.embedding("embedding", tokens, TOKENS, hidden, dtype)
+        stream, length = flow.TensorArray().unstack(embedded), flow.length(tokens)
+
+        def is_within(number: Any, state: Any) -> Any:
+            return number < length
+
+        def step(number: Any, state: Any) -> Any:
+            joined = flow.concat([state, stream.read(number)])
+            return number + 1, flow.relu(flow.linear(RECURRENT, joined, hidden))
+
+        _, state = flow.while_loop(is_within, step, (0, start))
+        logits = flow.linear("linear-2", state, CLASSES)
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    def feed(batch: ListBatch) -> dict[str, Any]:
+        start = np.zeros((batch.rows, hidden), dtype)
+        return {"tokens": batch.tokens, "start": start, "label": batch.labels}
+
+    return flow.Program(build, feed)
+
+
 def sizes(batch: int, train_count: int) -> dict[str, int]:
     """Validate on a tenth of a smaller training set, as the paper does of the whole."""
     return {"train_count": train_count, "valid_count": max(batch, min(train_count // 10, 10_000))}
@@ -173,6 +204,7 @@ def build(config: Config) -> ampsim.Model:
         name="rnn",
         config=config,
         make_graph=lambda: figure_2(config),
+        make_program=lambda: program(config),
         make_data=data,
         pump=pump,
         optimizer=adam(exponential(config.learning_rate, config.decay)),

@@ -46,9 +46,48 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.addoption("--leave-out", metavar="FILE", help="leave out the tests that FILE names")
 
 
-def pytest_configure() -> None:
-    """Have every run that a test makes obey what all runs obey."""
+APART = {
+    "tests/oracle/test_old_weights.py", "tests/property/test_models.py",
+    "tests/property/test_modes.py", "tests/unit/test_page_examples.py",
+}  # fmt: skip
+"""Long files whose tests share nothing: several processes share such a file."""
+
+TOGETHER = {"tests/property/test_bounds.py": "tests/property/test_every_schedule.py"}
+"""Files that make the runs of others, which are kept within a process."""
+
+SLOW_S, QUICK_S = 3.0, 0.1
+"""Seconds of a test that is marked slow, and of another; chosen, to begin with long files."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have every run that a test makes obey what all runs obey; keep the order of long files."""
     watch(pytest.MonkeyPatch())
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give out whole files, for their tests share runs, but single tests of those in `APART`."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return nodeid if file in APART else TOGETHER.get(file, file)
+
+    return Files(config, log)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no process ends with one of them alone."""
+    seconds: dict[Path, float] = {}
+    for item in items:
+        taken_s = SLOW_S if item.get_closest_marker("slow") else QUICK_S
+        seconds[item.path] = seconds.get(item.path, 0.0) + taken_s
+    items.sort(key=lambda item: -seconds[item.path])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -81,6 +120,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.relative_to(Path(__file__).parent).parts[0] in THOROUGH:
             item.add_marker("thorough")
     if "PYTEST_XDIST_WORKER" in os.environ:
+        longest_first(items)
         for item in items:
             if item.get_closest_marker("quiet"):
                 item.add_marker(QUIET)

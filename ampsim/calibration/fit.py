@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,20 +20,18 @@ from ampsim.calibration.table_file import (
     bounds_of,
     published,
 )
-from ampsim.data import MissingDataError
-from ampsim.errors import AmpsimError, FileFormatError, OptionError
+from ampsim.errors import FileFormatError
 from ampsim.files import expanded
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.device import NUMBERS
 from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.runs.witness import leading
-from ampsim.study.loading import load_model
+from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
 from ampsim.study.result import Result
-from ampsim.study.schedule_names import option_names, schedules_of, without_effect
+from ampsim.study.schedule_names import schedule_of_row
 from ampsim.study.simulation import simulate
 
-T = TypeVar("T")
 OnRun: TypeAlias = Callable[[str], None]
 """Told the label of a row before it is run."""
 
@@ -64,19 +62,9 @@ class TableRow:
         changed = device if not self.entry.device else Device(name=device.name, **own)
         cluster = Cluster(name=device.name, devices=(changed,) * self.workers)
         return simulate(
-            self.model,
-            cluster,
-            self.schedule,
-            mode="sleep",
-            seed=self.seed,
-            placement=self.placement,
-            counts_memory=False,
-        )
-
-    def rates(self, device: Device) -> dict[Quantity, float]:
-        """Throughput of each quantity that was published, in items per second."""
-        result = self.run(device)
-        return {quantity: float(getattr(result, quantity)) for quantity in published(self.entry)}
+            self.model, cluster, self.schedule, mode="sleep", seed=self.seed,
+            placement=self.placement, counts_memory=False,
+        )  # fmt: skip
 
 
 def make_rows(table: Table) -> list[TableRow]:
@@ -95,9 +83,8 @@ def make_device(table: Table, values: Mapping[str, float]) -> Device:
     Raises:
         FileFormatError: the file's own numbers do not fit.
     """
-    return _told(
-        table, "device", lambda: Device(name=table.file.name, **table.file.device, **values)
-    )
+    file, where = table.file, f"{table.label}: device"
+    return located(where, lambda: Device(name=file.name, **file.device, **values))
 
 
 @dataclass
@@ -150,24 +137,20 @@ class Measured:
             if self.on_run is not None:
                 self.on_run(row.entry.label)
             self.runs += 1
-            rates = row.rates(device)
-            found += [math.log(rates[q] / told) for q, told in published(row.entry).items()]
+            result = row.run(device)
+            found += [math.log(getattr(result, q) / n) for q, n in published(row.entry).items()]
         return found
 
 
 def _row(table: Table, index: int) -> TableRow:
     file, entry = table.file, table.file.rows[index]
-    where = f"rows[{index}]"
-    name = entry.model
-    if name.endswith(".py"):
-        name = str(table.folder / expanded(name))
-    model = _told(table, f"{where}: model", lambda: load_model(name, **entry.set))
+    where = f"{table.label}: rows[{index}]"
+    name = _beside(table, entry.model, ".py")
+    model = located(f"{where}: model", lambda: load_model(name, **entry.set))
     for key in entry.device:
         if key not in NUMBERS:
-            raise FileFormatError(f"{table.label}: {where}: device has no number {key!r}")
-    placed = entry.placement or file.placement
-    if placed.endswith(".toml"):
-        placed = str(table.folder / expanded(placed))
+            raise FileFormatError(f"{where}: device has no number {key!r}")
+    placed = _beside(table, entry.placement or file.placement, ".toml")
     return TableRow(
         entry,
         leading(
@@ -175,29 +158,17 @@ def _row(table: Table, index: int) -> TableRow:
             entry.train_instances or file.train_instances,
             entry.valid_instances or file.valid_instances,
         ),
-        _told(table, where, lambda: _schedule(entry)),
-        _told(table, f"{where}: placement", lambda: placement_of(placed)),
+        located(where, lambda: schedule_of_row(entry.schedule, entry)),
+        located(f"{where}: placement", lambda: placement_of(placed)),
         file.workers,
         file.seed,
     )
 
 
-def _schedule(entry: RowEntry) -> Schedule:
-    given: dict[str, Any] = {name: getattr(entry, name) for name in option_names()}
-    schedules = schedules_of(entry.schedule, **given)
-    for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
-        raise OptionError(f"{option} has no effect on {entry.schedule}; leave it out")
-    return schedules[0]
-
-
-def _told(table: Table, where: str, make: Callable[[], T]) -> T:
-    """What `make` gives; a mistake in it names the file and the place."""
-    try:
-        return make()
-    except MissingDataError:
-        raise
-    except AmpsimError as error:
-        raise FileFormatError(f"{table.label}: {where}: {error}") from error
+def _beside(table: Table, name_or_path: str, suffix: str) -> str:
+    """A name as it is; a path from where the table lies."""
+    is_path = name_or_path.endswith(suffix)
+    return str(table.folder / expanded(name_or_path)) if is_path else name_or_path
 
 
 COVERAGE = 0.95
@@ -325,19 +296,12 @@ def predict(rows: Sequence[TableRow], device: Device, on_run: OnRun | None = Non
         result = row.run(device)
         bound = bounds_of(result)
         for quantity, told in published(row.entry).items():
-            simulated = float(getattr(result, quantity))
             points.append(
                 Point(
-                    row.entry.label,
-                    quantity,
-                    told,
-                    simulated,
-                    row.entry.is_fitted,
-                    bound[quantity],
-                    bool(row.entry.device),
-                    row.entry.source,
+                    row.entry.label, quantity, told, float(getattr(result, quantity)),
+                    row.entry.is_fitted, bound[quantity], bool(row.entry.device), row.entry.source,
                 )
-            )
+            )  # fmt: skip
     return points
 
 

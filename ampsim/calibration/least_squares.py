@@ -44,7 +44,6 @@ class SingularFit(Exception):
     """
 
     def __init__(self, place: int | None) -> None:
-        """Name the parameter, if it is one."""
         super().__init__(place)
         self.place = place
 

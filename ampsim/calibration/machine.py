@@ -30,7 +30,7 @@ import numpy as np
 from ampsim.calibration.least_squares import SingularFit, least_squares, student_quantile
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, occupancy_s
-from ampsim.hardware.surface import element_parts, row_parts
+from ampsim.hardware.efficiency import element_parts, row_parts
 from ampsim.ir import Direction, Work
 from ampsim.nodes import Concat, Product, ReLU, Sigmoid, Sum, Tanh
 from ampsim.study.process_settings import single_threaded
@@ -163,7 +163,6 @@ def _point(case: _Case, times: list[float]) -> MachinePoint:
 
 
 def _timed(turn: _Turn) -> list[float]:
-    """Median seconds of a call of each case."""
     calls = [case.call for case in turn.cases]
     clocks = [_clock(call) for call in calls]
     taken: list[list[float]] = [[] for _ in calls]
@@ -184,7 +183,6 @@ def _timed(turn: _Turn) -> list[float]:
 
 
 def _clock(call: Callable[[int], object]) -> Callable[[], float]:
-    """The clock for calls that take as long."""
     call(0)
     start = time.process_time()
     call(0)
@@ -257,7 +255,6 @@ def _unary(
 def _on_turns(
     function: Callable[..., object], xs: np.ndarray, ys: np.ndarray
 ) -> Callable[[int], object]:
-    """Apply a function to another pair of payloads in each pass."""
     pairs = list(zip(xs, ys[::-1], strict=True))
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
 
@@ -341,7 +338,6 @@ def fit_grid(products: Sequence[Rated]) -> RateGrid:
 
 
 def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Least squares of a linear system."""
     return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 

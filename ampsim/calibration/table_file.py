@@ -14,10 +14,11 @@ from pydantic import Field, create_model
 
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import expanded, sha256_of
+from ampsim.hardware.device import NUMBERS, sign_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import SCHEDULES
-from ampsim.options import COUNT_MAX
+from ampsim.options import Count
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import option_fields
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
@@ -26,35 +27,15 @@ KIND: Final = FileKind(
     "calibration", "a calibration file has at least one [fit.PARAMETER] and [[rows]]"
 )
 
-SIGNS: Final[dict[str, int]] = {
-    "flop_per_s": 1,
-    "operation_overhead_s": -1,
-    "memory_bandwidth_bytes_per_s": 1,
-    "cache_bandwidth_bytes_per_s": 1,
-    "step_overhead_s": -1,
-    "light_bandwidth_bytes_per_s": 1,
-    "message_overhead_s": -1,
-    "dispatch_s": -1,
-    "copy_bandwidth_bytes_per_s": 1,
-    "copy_latency_s": -1,
-    "pass_bandwidth_bytes_per_s": 1,
-    "functions_per_s": 1,
-}
+SIGNS: Final = {key: sign for key in NUMBERS if (sign := sign_of(key))}
 """What can be fitted: the keys of a device that are rates, 1, or durations, -1."""
 
-TIMELESS: Final = frozenset(
-    {
-        "cache_bytes", "efficiency", "matrix_efficiency", "forward_efficiency",
-        "backward_efficiency", "memory_bytes", "jitter_cv", "idle_power_w", "busy_power_w",
-        "price_usd_per_h",
-    }
-)  # fmt: skip
+TIMELESS: Final = frozenset(NUMBERS) - SIGNS.keys()
 """All other numbers of a device: they scale no time."""
 
 Quantity: TypeAlias = Literal["train_per_s", "valid_per_s"]
 QUANTITIES: Final[tuple[Quantity, ...]] = ("train_per_s", "valid_per_s")
 
-Count = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 Positive = Annotated[float, Field(gt=0, le=NUMBER_MAX)]
 
 
@@ -73,8 +54,6 @@ class Parameter(Record):
 
 
 class _Plain(Record):
-    """What a row has beside the options of its schedule."""
-
     label: Text
     model: Text
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
@@ -174,11 +153,7 @@ def read_table_file(path: str | os.PathLike[str]) -> Table:
 
 def published(entry: RowEntry) -> dict[Quantity, float]:
     """The numbers of a row, by what they are."""
-    values: dict[Quantity, float | None] = {
-        "train_per_s": entry.train_per_s,
-        "valid_per_s": entry.valid_per_s,
-    }
-    return {quantity: value for quantity, value in values.items() if value is not None}
+    return {one: value for one in QUANTITIES if (value := getattr(entry, one)) is not None}
 
 
 def _faults(file: TableFile) -> Iterator[str]:

@@ -27,9 +27,9 @@ def compare(
     """
     from ampsim.report.compare_text import to_text
     from ampsim.runs.compare import compare_runs, to_json
-    from ampsim.runs.folder import read_run
+    from ampsim.runs.loaded_run import load_run
 
-    a, b = read_run(run_a), read_run(run_b)
+    a, b = load_run(run_a), load_run(run_b)
     prepare_json(json)
     comparison = compare_runs(a, b)
     if json is not None:

@@ -1,7 +1,7 @@
 """What the shell offers for a value, once `ampsim --install-completion` was run.
 
-Nothing heavy is imported, so that a shell answers at once; names that live in heavy modules stand
-here again, and a test compares them with the registries.
+Nothing heavy is imported, so that a shell answers at once; of other names than methods that live in
+heavy modules some stand here again, and a test compares them with their registries.
 """
 
 from __future__ import annotations
@@ -11,20 +11,14 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Final
 
-SCHEDULES: Final = (
-    "sequential", "pipeline", "gpipe", "1f1b", "1f1b-interleaved", "zb-h1", "pipedream",
-    "pipedream-2bw", "amp", "amp-budget", "sync-sgd", "async-sgd", "hogwild", "easgd",
-    "async-easgd", "ea-wild", "sync-easgd", "ssp", "local-sgd", "diloco",
-)  # fmt: skip
+from ampsim.cli.methods import METHODS
+
+SCHEDULES: Final = tuple(one.name for one in METHODS)
 PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware", "search")
 DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
 TOPOLOGIES: Final = (
     "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
 )  # fmt: skip
-COLLECTIVES: Final = ("ring", "tree", "halving-doubling", "hierarchical", "star")
-GROUPS: Final = ("fixed", "random")
-SIDES: Final = ("server", "worker")
-REMEDIES: Final = ("none", "weight-prediction")
 
 Complete = Callable[[str], list[str]]
 
@@ -61,11 +55,6 @@ def models(incomplete: str) -> list[str]:
     from ampsim import assets
 
     return _starting(assets.names("models"), incomplete) + _paths(incomplete, ".py")
-
-
-def runs_or_models(incomplete: str) -> list[str]:
-    """Shipped models, Python files and folders."""
-    return models(incomplete)
 
 
 def devices(incomplete: str) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from ampsim.cli.methods import OPTIONS
 from ampsim.errors import AmpsimError, Failure
 from ampsim.text import printable
 
@@ -109,21 +110,18 @@ def object_of(**content: Any) -> str:
     return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
 
 
+def _options_under(heading: str) -> list[str]:
+    return [name for name, one in OPTIONS.items() if one.heading == heading]
+
+
 PANELS: Final = {
     "Model and data": ("settings", "data", "instances"),
     "Hardware": (
         "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"
     ),
-    "Schedule": (
-        "schedule", "max_active_keys", "min_update_interval", "staleness_budget", "remedy",
-        "max_group", "group_wait_s", "vertical_sync",
-    ),
-    "Solver": (
-        "ranks", "workers_per_rank", "inner", "groups", "collective", "ranks_per_group",
-        "bucket_bytes", "overlap", "backup_ranks", "compression", "servers", "momentum", "period",
-        "moving_rate", "elastic", "staleness_rate", "staleness_bound", "outer_rate",
-        "outer_momentum",
-    ),
+    "Schedule": ("schedule", *_options_under("Schedule")),
+    "Solver": tuple(_options_under("Solver")),
+    "Program": tuple(_options_under("Program")),
     "Repeats and rates": ("repeats", "sure", "max_repeats", "scale_rate", "tune", "trials"),
     "Run": (
         "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",

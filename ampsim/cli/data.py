@@ -80,7 +80,6 @@ def _download(names: list[str], folder: str | None) -> Code:
 
 
 def _as_text(folder: Path, names: list[str], files: list[FileStatus]) -> str:
-    """Each data set with a line for each of its files."""
     parts = [f"data folder: {folder}"]
     for name in names:
         mine = [file for file in files if file.dataset == name]

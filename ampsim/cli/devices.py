@@ -139,7 +139,6 @@ def devices(
 
 
 def _check_words(name: str | None, file: str | None, out: Path | None) -> None:
-    """A file and --out belong to import, which needs a file."""
     if name == IMPORT and file is None:
         raise OptionError(
             "import needs a file: give a system file of Calculon or SimuMax, as in "
@@ -152,7 +151,6 @@ def _check_words(name: str | None, file: str | None, out: Path | None) -> None:
 
 
 def _import(file: str, out: Path, json: str | None) -> Code:
-    """Write the device file of a foreign one, and say what could not be carried over."""
     from ampsim.files import prepared_file, write_text
     from ampsim.hardware.foreign import device_toml, import_device
 
@@ -171,7 +169,6 @@ def _import(file: str, out: Path, json: str | None) -> Code:
 
 
 def _plain(loaded: Device | Cluster) -> dict[str, Any]:
-    """Everything that its file says, and what it leaves to defaults."""
     from ampsim.hardware import Device
 
     kind = "device" if isinstance(loaded, Device) else "cluster"

@@ -221,7 +221,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, on_links: str) -> N
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
-    from ampsim.report.page.answer import beside_answer
+    from ampsim.report.page.text import beside_answer
     from ampsim.report.table import columns_to_rich, notes, to_rich
     from ampsim.report.verdict import verdict
 
@@ -238,7 +238,6 @@ def _print_answer(made: Forecast, columns: list[str] | None, on_links: str) -> N
 
 
 def _ended(made: Forecast, folder: OutputFolder) -> Code:
-    """Say what did not go to its end."""
     for sentence in made.unreached:
         complain(f"note: {sentence}")
     for failure in (*(run.failure for run in made.runs), *made.lost):

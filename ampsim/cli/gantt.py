@@ -26,9 +26,7 @@ from ampsim.files import expanded
 from ampsim.units import format_seconds
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from ampsim.report.gantt.window import Choice
+    from ampsim.report.gantt.boxes import ChartRun, Choice
     from ampsim.report.perfetto.trace import Trace
 
 
@@ -51,21 +49,19 @@ class Shown:
         """How many workers the cluster has."""
         return self.traces[0].workers
 
-    def spans(self) -> dict[str, pd.DataFrame]:
-        """All spans of each schedule."""
+    def charted(self) -> dict[str, ChartRun]:
+        """All spans of each schedule, its outages, and its transfers if they are to be drawn."""
         from ampsim.report.frames import joined
+        from ampsim.report.gantt.boxes import ChartRun
 
-        return {trace.name: joined(list(trace.spans())) for trace in self.traces}
-
-    def outages(self) -> dict[str, pd.DataFrame | None]:
-        """When which device was not as usual, of each schedule."""
-        return {trace.name: trace.outages for trace in self.traces}
-
-    def transfers(self) -> dict[str, list[pd.DataFrame]]:
-        """All transfers of each schedule that are to be drawn, in chunks."""
-        if not self.has_transfers:
-            return {trace.name: [] for trace in self.traces}
-        return {trace.name: list(trace.transfers()) for trace in self.traces}
+        return {
+            trace.name: ChartRun(
+                joined(list(trace.spans())),
+                list(trace.transfers()) if self.has_transfers else (),
+                outages=trace.outages,
+            )
+            for trace in self.traces
+        }
 
 
 def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
@@ -111,49 +107,40 @@ def _write_trace(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_page(shown: Shown, out: Path, window: Window) -> str:
+    from ampsim.report.gantt.boxes import chosen_window
     from ampsim.report.gantt.view import write_gantt_page
-    from ampsim.report.gantt.window import chosen_window
 
-    spans = shown.spans()
-    title = f"{shown.title}: {', '.join(spans)}"
+    charted = shown.charted()
+    spans = {name: one.spans for name, one in charted.items()}
     write_gantt_page(
-        spans,
+        charted,
         out,
         workers=shown.workers,
         window_s=None if window is None else chosen_window(window, spans),
-        title=title,
+        title=f"{shown.title}: {', '.join(spans)}",
         devices=shown.traces[0].devices,
-        transfers=shown.transfers(),
-        outages=shown.outages(),
     )
     return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
 
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt.boxes import choose_window, whole_window
-    from ampsim.report.gantt.chart import ChartRun, gantt, gantt_comparison
-    from ampsim.report.gantt.outages import instances_of
-    from ampsim.report.gantt.window import chosen_window
+    from ampsim.report.gantt.boxes import choose_window, chosen_window, instances_of, whole_window
+    from ampsim.report.gantt.chart import gantt, gantt_comparison
     from ampsim.report.saving import save
 
-    spans, transfers, outages = shown.spans(), shown.transfers(), shown.outages()
+    charted = shown.charted()
+    spans = {name: one.spans for name, one in charted.items()}
     whole_s = whole_window(spans.values())
-    count = instances_of(outages.values())
+    count = instances_of(one.outages for one in charted.values())
     window_s = choose_window(spans, count) if window is None else chosen_window(window, spans)
     same: dict[str, Any] = {
         "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
     }  # fmt: skip
-    if len(spans) == 1:
-        name, only = next(iter(spans.items()))
-        title = f"{shown.title}: {name}"
-        drawn = {"transfers": transfers[name], "outages": outages[name]}
-        figure = gantt(only, title=title, **drawn, **same)
+    if len(charted) == 1:
+        ((name, only),) = charted.items()
+        figure = gantt(only, title=f"{shown.title}: {name}", **same)
     else:
-        drawn = {
-            name: ChartRun(each, transfers[name], outages=outages[name])
-            for name, each in spans.items()
-        }
-        figure = gantt_comparison(drawn, **same)
+        figure = gantt_comparison(charted, **same)
     save(figure, out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (
@@ -168,7 +155,7 @@ SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL|RUN_DIR",
-        autocompletion=completion.runs_or_models,
+        autocompletion=completion.models,
         help="A model to run for a moment, or a folder of `ampsim run`.",
     ),
 ]
@@ -242,7 +229,7 @@ def gantt(
     The object of --json: ampsim, file, title, workers, schedules (a list of names), text.
     """
     from ampsim.files import prepared_file
-    from ampsim.report.gantt.window import parse_window
+    from ampsim.report.gantt.boxes import parse_window
 
     writer_of(out)
     choice = None if window is None else parse_window(window)
@@ -273,13 +260,11 @@ def gantt(
 
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
-    """What is to be drawn of a run that was kept."""
-    from ampsim.report.gantt.outages import outages_of
+    from ampsim.report.gantt.boxes import outages_of
     from ampsim.report.perfetto.trace import Trace
-    from ampsim.runs.folder import read_run
-    from ampsim.runs.loaded_run import LoadedRun
+    from ampsim.runs.loaded_run import load_run
 
-    kept = read_run(folder)
+    kept = load_run(folder)
     for option, value in given.items():
         if value not in (None, []):
             raise OptionError(
@@ -295,15 +280,14 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
         lambda: kept.chunks("stashes"),
         lambda: kept.chunks("transfers"),
         kept.devices,
-        outages_of(LoadedRun(kept)),
+        outages_of(kept),
         kept.table("memory"),
     )
     return Shown(f"{kept.model} on {kept.cluster}", [trace])
 
 
 def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
-    """The same of a model, run for a moment."""
-    from ampsim.report.gantt.outages import outages_of
+    from ampsim.report.gantt.boxes import outages_of
     from ampsim.report.perfetto.trace import Trace
     from ampsim.study import Result, simulate
     from ampsim.study.schedule_names import labels_of

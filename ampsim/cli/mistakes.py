@@ -75,7 +75,6 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 
 
 def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
-    """Of an option whose value should be a number."""
     options: list[str] = getattr(getattr(error, "param", None), "opts", None) or [""]
     kind = re.search(r"\b(integer|number|float)\b", error.format_message())
     text = _value_of(options, arguments)
@@ -92,7 +91,6 @@ def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
 
 
 def _of_option(error: Any) -> str | None:
-    """Of an option that does not exist."""
     name = getattr(error, "option_name", None)
     if name is None or not error.format_message().startswith("No such option"):
         return None
@@ -104,7 +102,6 @@ def _of_option(error: Any) -> str | None:
 
 
 def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
-    """Of a setting whose value is a word of its own."""
     if "unexpected extra argument" not in said:
         return None
     for option, key, *rest in zip(arguments, arguments[1:], arguments[2:], strict=False):

@@ -147,7 +147,6 @@ def _node_row(node: Any) -> tuple[str, str, str]:
 
 
 def _prepare(path: Path) -> None:
-    """Try the file before any work."""
     from ampsim.files import prepared_file
     from ampsim.report.saving import KNOWN_SUFFIXES
 

@@ -67,7 +67,6 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        """Say nothing yet."""
         self._said_s = -math.inf
         self._held: dict[_Run, Progress | None] = {}
 
@@ -97,8 +96,6 @@ class Lines:
 
 
 class _Bar:
-    """What is drawn of one run."""
-
     def __init__(self, task: Any) -> None:
         self.task = task
         self.epoch = 0
@@ -122,7 +119,6 @@ class Bars:
     """
 
     def __init__(self, console: Any) -> None:
-        """Draw on `console`, a terminal."""
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 

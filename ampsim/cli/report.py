@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -24,7 +25,7 @@ from ampsim.files import expanded
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
-    from ampsim.recipes.programs import Program
+    from ampsim.recipes.programs import ReportProgram
     from ampsim.recipes.recipe import Recipe
     from ampsim.recipes.running import Findings
 
@@ -94,29 +95,22 @@ def report(
     not follow any more. The object of --json: ampsim, reports (a list: name, title, folder, state,
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
-    from ampsim.recipes.recipe import (
-        program_folder,
-        program_names,
-        read_recipe,
-        recipe_folder,
-        recipe_names,
-    )
+    from ampsim.recipes.recipe import program_names, recipe_names
 
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
-    if way != "write" and not names:
-        names = [*recipe_names(), *program_names()]
-    if list_only or not names:
+    every = names or [*recipe_names(), *program_names()]
+    if list_only or not every or (way == "write" and not names):
         how = _How(1, quiet, json == "-", [])
-        _list(names or [*recipe_names(), *program_names()], how)
+        _list(every, how)
         return how.told(json, Code.FINE)
-    programs = [folder for name in names if (folder := program_folder(name)) is not None]
-    recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
+    names = every
+    recipes, programs = _split(names)
     how = _How(options.make_jobs(jobs), quiet, json == "-", [])
     prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:
         target = recipe.folder if out is None else expanded(out) / recipe.name
-        codes.append(_do_recipe(recipe, target, way, how))
+        codes.append(_WAYS[way](recipe, target, how))
         if codes[-1] is Code.INTERRUPTED:
             return how.told(json, max(codes))
     for folder in programs:
@@ -126,7 +120,6 @@ def report(
 
 
 def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> _Way:
-    """What is done with each report."""
     if rerun and not check:
         raise OptionError("--rerun belongs to --check; add it, or leave --rerun out")
     if redraw and check:
@@ -138,12 +131,19 @@ def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> _Way:
     return "write"
 
 
-def _list(names: list[str], how: _How) -> None:
-    from ampsim.recipes.programs import read_program
+def _split(names: list[str]) -> tuple[list[Recipe], list[Path]]:
+    """The recipes of these names, and the folders of the programs."""
     from ampsim.recipes.recipe import program_folder, read_recipe, recipe_folder
 
-    programs = [folder for name in names if (folder := program_folder(name)) is not None]
-    recipes = [read_recipe(recipe_folder(name)) for name in names if program_folder(name) is None]
+    folders = {name: program_folder(name) for name in names}
+    recipes = [read_recipe(recipe_folder(name)) for name in names if folders[name] is None]
+    return recipes, [folder for name in names if (folder := folders[name]) is not None]
+
+
+def _list(names: list[str], how: _How) -> None:
+    from ampsim.recipes.programs import read_program
+
+    recipes, programs = _split(names)
     for one in (*recipes, *map(read_program, programs)):
         how.note(one, one.folder, "listed")
     told = ((row["name"], row["title"]) for row in how.rows)
@@ -168,7 +168,7 @@ class _How:
             write(line)
 
     def note(
-        self, report: Recipe | Program, folder: Path, state: str, **said: tuple[str, ...]
+        self, report: Recipe | ReportProgram, folder: Path, state: str, **said: tuple[str, ...]
     ) -> None:
         """Keep for --json what became of a report."""
         row = {"name": report.name, "title": report.title, "folder": str(folder)}
@@ -200,27 +200,13 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
         return None
 
 
-def _do_recipe(recipe: Recipe, folder: Path, way: _Way, how: _How) -> Code:
-    """Do something with the report of a recipe."""
-    match way:
-        case "write":
-            return _write(recipe, folder, how)
-        case "redraw":
-            return _redraw(recipe, folder, how)
-        case "check":
-            return _check(recipe, folder, how)
-        case "rerun":
-            return _check_again(recipe, folder, how)
-
-
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
     """The same with the report of a program, whose run is what it is drawn from."""
     from ampsim.recipes.programs import check_program, read_program, write_program_report
-    from ampsim.report.saving import drawn_with
 
     program = read_program(folder)
     if way in ("check", "rerun"):
-        verdict = check_program(program, target, write_program_report, drawn_with())
+        verdict = check_program(program, target)
         return _say(program, target, verdict, how)
     written = write_program_report(program, program.tables(), target)
     state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")
@@ -230,7 +216,6 @@ def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
 
 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Run a recipe and write its report."""
     from ampsim.output_folder import taken
     from ampsim.recipes.page import FILES, write_report
 
@@ -271,7 +256,6 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Compare hashes and witnesses, draw it again, and say what came of it."""
     from ampsim.recipes.checking import check_report
     from ampsim.recipes.page import Drawing
 
@@ -279,7 +263,6 @@ def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 
 def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
-    """Run again in a temporary folder, compare what is drawn, and say what came of it."""
     from ampsim.recipes.checking import check_again
     from ampsim.recipes.page import Drawing
 
@@ -292,7 +275,7 @@ def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
     return _say(recipe, folder, verdict, how)
 
 
-def _say(report: Recipe | Program, folder: Path, verdict: Verdict, how: _How) -> Code:
+def _say(report: Recipe | ReportProgram, folder: Path, verdict: Verdict, how: _How) -> Code:
     faults, notes = verdict.faults, verdict.notes
     how.note(report, folder, "stale" if faults else "follows", faults=faults, notes=notes)
     more = f" ({'; '.join(notes)})" if notes else ""
@@ -301,3 +284,11 @@ def _say(report: Recipe | Program, folder: Path, verdict: Verdict, how: _How) ->
         return Code.FINE
     how.say(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE
+
+
+_WAYS: Final[dict[_Way, Callable[[Recipe, Path, _How], Code]]] = {
+    "write": _write,
+    "redraw": _redraw,
+    "check": _check,
+    "rerun": _check_again,
+}

@@ -104,7 +104,6 @@ class LiveView:
             sys.stderr.flush()
 
     def _drawn(self) -> Any:
-        """The picture of this moment."""
         from rich.text import Text
 
         clock = self._clock
@@ -308,7 +307,6 @@ def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) ->
 
 
 def _summary(result: Result) -> str:
-    """The run in one line."""
     epochs, metric = result.epochs, result.model.measure
     score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
     count = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
@@ -338,7 +336,6 @@ def _kept_time(clock: WallClock) -> str:
 
 
 def _ended(outcome: Outcome, folder: Path) -> Code:
-    """Say what did not go to its end."""
     if outcome.is_interrupted:
         complain(f"{outcome.ended}; the trace until then is in {folder}")
         return Code.INTERRUPTED

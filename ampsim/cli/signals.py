@@ -37,7 +37,6 @@ class Received:
     """
 
     def __init__(self) -> None:
-        """None has come yet."""
         self.number: int = signal.SIGINT
         self.is_over = False
         self._last_s: float | None = None
@@ -140,7 +139,7 @@ def forget_interruption() -> None:
     exec("")  # a text, for one that is compiled already does not count
 
 
-class Lost(io.TextIOWrapper):
+class Nowhere(io.TextIOWrapper):
     """A stream that leads nowhere, and remembers whether something was to be said.
 
     Attributes:
@@ -155,7 +154,7 @@ class Lost(io.TextIOWrapper):
         return len(text)
 
 
-def open_streams() -> Lost | None:
+def open_streams() -> Nowhere | None:
     """Make standard streams that are closed lead nowhere; return standard output if it does.
 
     Their numbers are taken, too, or the next file that is opened would get what is said.
@@ -167,10 +166,10 @@ def open_streams() -> Lost | None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
     streams: Any = sys  # has None for a stream that was closed when Python started
     if streams.stderr is None:
-        sys.stderr = Lost(io.BytesIO(), encoding="utf-8")
+        sys.stderr = Nowhere(io.BytesIO(), encoding="utf-8")
     if streams.stdout is not None:
         return None
-    lost = Lost(io.BytesIO(), encoding="utf-8")
+    lost = Nowhere(io.BytesIO(), encoding="utf-8")
     sys.stdout = lost
     return lost
 
@@ -183,7 +182,6 @@ class UnwritableOutput(Exception):  # what is wrong, not that something is
     """
 
     def __init__(self, error: OSError) -> None:
-        """Take the reason from what the system said."""
         super().__init__(str(error))
         self.reason = None if isinstance(error, BrokenPipeError) else error.strerror
 

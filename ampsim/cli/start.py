@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 from ampsim.cli.signals import (
-    Lost,
+    Nowhere,
     Received,
     UnwritableOutput,
     forget,
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(received.code if code == Code.INTERRUPTED else code)
 
 
-def _prepared() -> Lost | None:
+def _prepared() -> Nowhere | None:
     """Standard output if it leads nowhere; streams and matplotlib are made to be no trouble."""
     lost = open_streams()
     os.environ["MPLBACKEND"] = "agg"  # a notebook's, inherited, need not exist here
@@ -79,7 +79,6 @@ def _prepared() -> Lost | None:
 
 
 def _run(typed: Sequence[str], received: Received) -> int:
-    """Run the program and say what went wrong, if anything did, in one line."""
     import typer
 
     from ampsim.cli import mistakes

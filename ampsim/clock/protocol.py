@@ -18,7 +18,6 @@ class Signal(Protocol):
 
         Whatever ends or arrives at the same instant (`sleep`, `call_later`) comes first.
         """
-        ...
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the signal fires."""
@@ -51,7 +50,6 @@ class Clock(Protocol):
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` seconds: one event, no coroutine."""
-        ...
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """As `call_later`; what is returned takes it back, as if it had never been asked for."""
@@ -59,7 +57,6 @@ class Clock(Protocol):
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         """Let `coroutine` run under this clock; an exception in it ends `run`."""
-        ...
 
     def run(self, until: Signal | None = None) -> None:
         """Run until every coroutine has ended or awaits a signal that nobody has fired.
@@ -67,4 +64,3 @@ class Clock(Protocol):
         With `until`, a new signal of this clock that nobody awaits, at the latest until it fires;
         what is left goes on with the next call.
         """
-        ...

@@ -66,7 +66,6 @@ class SimClock:
     """
 
     def __init__(self) -> None:
-        """Start at second 0."""
         self._environment: Any = simpy.Environment(initial_time=0)  # its private parts are used
         self.now = 0.0
 
@@ -107,7 +106,6 @@ class SimClock:
         return partial(self._take_back, self._calling(delay_s, callback))
 
     def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
-        """An event in `delay_s` virtual seconds that calls `callback`."""
 
         def call(_event: Event) -> None:
             callback()
@@ -142,7 +140,6 @@ class SimClock:
             self._process()
 
     def _process(self) -> None:
-        """Process events until none is left."""
         # As `Environment.run`, which calls `step` for each event, and raises copies of exceptions.
         environment = self._environment
         events = environment._queue

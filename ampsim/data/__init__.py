@@ -1,10 +1,8 @@
 """Data sets behind one interface; one file per data set."""
 
-from ampsim.data.arrays import ArrayBatch, ArrayDataset, Instance, pump_arrays
-from ampsim.data.batch_warmup import BatchWarmup
+from ampsim.data.arrays import ArrayBatch, ArrayDataset, BatchWarmup, Instance, pump_arrays
 from ampsim.data.dataset import Dataset, Split
 from ampsim.data.download import fetch
-from ampsim.data.glove import WordVectors, read_vectors
 from ampsim.data.inventory import FileStatus, survey
 from ampsim.data.list_reduction import (
     ListBatch,
@@ -27,7 +25,7 @@ from ampsim.data.registry import (
     find_file,
 )
 from ampsim.data.sentiment_trees import SentimentTrees, Tree
-from ampsim.data.vocabulary import UNKNOWN, Vocabulary
+from ampsim.data.vocabulary import UNKNOWN, Vocabulary, WordVectors, read_vectors
 from ampsim.data.wikiner import Sentence, WikiNer
 
 __all__ = [

@@ -8,17 +8,25 @@
 >>> [(port, state, payload.shape) for port, state, payload in pump_arrays(7, next(
 ...     data.batches("valid", epoch=0, seed=0)))]
 [(0, Instance(instance=7), (10, 2)), (1, Instance(instance=7), (10,))]
+
+Batches may grow: the warm-up of the batch, in place of that of the learning rate.
+
+Source: Wongpanich, You and Demmel (HPC Asia 2020), Figure 3: "warmup means we gradually increase
+the batch size in the first few epochs"; that a larger batch does what a lower rate does, S. Smith,
+P. Kindermans, C. Ying and Q. Le, "Don't decay the learning rate, increase the batch size", ICLR
+2018. Neither says how it grows; here it is in a straight line, as rates do
+(`ampsim.optim.warmup`), and the same throughout an epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ampsim.data.dataset import Split, limit, order, pick
+from ampsim.data.dataset import Split, chunks, limit, pick
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import OptionError
 from ampsim.ir import Pumped
@@ -96,19 +104,17 @@ class ArrayDataset:
         return ArrayDataset(first, self.valid, self.batch, self.dtype, self.name, self.description)
 
     def count(self, split: Split) -> int:
-        """How many items a split has."""
+        """Count of items that a split has."""
         return len(pick(split, self.train, self.valid)[0])
 
     def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives."""
+        """Count of batches that `batches` gives."""
         return -(-self.count(split) // self.batch)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
         """Every item of a split once."""
         arrays = pick(split, self.train, self.valid)
-        rows = np.array(order(split, self.count(split), epoch=epoch, seed=seed), np.intp)
-        for start in range(0, len(rows), self.batch):
-            chosen = rows[start : start + self.batch]
+        for chosen in chunks(split, self.count(split), self.batch, epoch=epoch, seed=seed):
             yield ArrayBatch(tuple(frozen(array[chosen]) for array in arrays))
 
 
@@ -148,3 +154,78 @@ def _array(split: str, given: Any, dtype: str) -> np.ndarray:
 
 def _shown(arrays: Sequence[np.ndarray]) -> str:
     return ", ".join(f"{array.dtype}{array.shape}" for array in arrays)
+
+
+START = 0.1
+"""Of the whole batch in the first epoch; as that of a rate's warm-up."""
+
+
+class BatchWarmup:
+    """A data set with smaller batches in its first epochs; validation has the whole one.
+
+    In epoch e of E, counted from 0, a batch has B (s + (1 - s) e / E) items, rounded, and at least
+    1; from then on it has B. Under a solver that is what a rank takes.
+
+    Args:
+        data: a frozen dataclass with a field `batch`, such as `ArrayDataset`.
+        epochs: E, in which batches are smaller.
+        start: s, the part of the batch in the first epoch.
+
+    Raises:
+        OptionError: `data` has no `batch`, there are no epochs, `start` is not above 0 and below 1,
+            or no batch would be smaller.
+    """
+
+    def __init__(self, data: Any, epochs: int, start: float = START) -> None:
+        self._data = data
+        whole = getattr(data, "batch", None)
+        if not hasattr(data, "__dataclass_fields__") or not isinstance(whole, int):
+            raise OptionError(
+                "data of a warm-up of the batch must be a dataclass with a field batch, got a "
+                f"{type(data).__name__}; ampsim.ArrayDataset is one"
+            )
+        length = require_count("epochs of a warm-up of the batch", epochs)
+        if not 0 < start < 1:
+            raise OptionError(
+                f"start of a warm-up of the batch must be > 0 and < 1, got {start}; try {START}"
+            )
+        parts = (start + (1 - start) * epoch / length for epoch in range(length))
+        self._sizes = [max(1, round(whole * part)) for part in parts]
+        if self._sizes[0] == whole:
+            raise OptionError(
+                f"a warm-up of the batch must begin with fewer items, but {start} of {whole} is "
+                f"{whole} too; take a larger batch, or leave the warm-up out"
+            )
+
+    @property
+    def name(self) -> str:
+        """It has the data's own."""
+        return self._data.name
+
+    @property
+    def description(self) -> str:
+        """It has the data's own."""
+        return self._data.description
+
+    def of_epoch(self, epoch: int) -> Any:
+        """The data with the batches of an epoch, counted from 0."""
+        if epoch >= len(self._sizes):
+            return self._data
+        return replace(self._data, batch=self._sizes[epoch])
+
+    def count(self, split: Split) -> int:
+        """Count of items that a split has."""
+        return self._data.count(split)
+
+    def batch_count(self, split: Split) -> int:
+        """Count of batches that `batches` gives; of "train", in the first epoch."""
+        return self._data.batch_count(split) if split == "valid" else self.epoch_batches(0)
+
+    def epoch_batches(self, epoch: int) -> int:
+        """Count of training batches that an epoch has."""
+        return self.of_epoch(epoch).batch_count("train")
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:
+        """Every item of a split once, in the order of the data."""
+        data = self._data if split == "valid" else self.of_epoch(epoch)
+        return data.batches(split, epoch=epoch, seed=seed)

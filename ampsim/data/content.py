@@ -149,6 +149,5 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _clause(error: Exception) -> str:
-    """An error's own words as a part of a line."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return (said or type(error).__name__).rstrip(".").lower()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
+import numpy as np
+
+from ampsim.data.registry import DATASETS
 from ampsim.errors import OptionError
-from ampsim.options import require_count
+from ampsim.options import require_count, require_room
 from ampsim.rng import stream
 
 Split: TypeAlias = Literal["train", "valid"]
@@ -29,11 +33,11 @@ class Dataset(Protocol[BatchT_co]):
         ...
 
     def count(self, split: Split) -> int:
-        """How many items a split has; throughputs count these."""
+        """Count of items that a split has; throughputs count these."""
         ...
 
     def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives, the same in every epoch.
+        """Count of batches that `batches` gives, the same in every epoch.
 
         A data set of which that is not so says how many "train" has in the first one here, and in
         any by a method `epoch_batches(epoch)`.
@@ -55,7 +59,7 @@ def pick(split: Split, train: T, valid: T) -> T:
 
 
 def limit(option: str, wanted: int | None, available: int) -> int:
-    """How many items of a split are used: the first `wanted`, or all.
+    """Count the items of a split that are used: the first `wanted`, or all.
 
     Raises:
         OptionError: `wanted` is no whole number >= 1, or more than there are.
@@ -73,3 +77,72 @@ def order(split: Split, count: int, *, epoch: int, seed: int) -> list[int]:
     if split == "train":
         return stream(seed, "order", epoch).permutation(count).tolist()
     return list(range(count))
+
+
+def chunks(split: Split, count: int, size: int, *, epoch: int, seed: int) -> Iterator[np.ndarray]:
+    """Indices of a split's items in their order, so many at a time; the last may be fewer."""
+    rows = np.array(order(split, count, epoch=epoch, seed=seed), np.intp)
+    return (rows[start : start + size] for start in range(0, count, size))
+
+
+def drawn(
+    draw: Callable[[Split, int], T], train_count: int, valid_count: int, item_bytes: int
+) -> tuple[T, T]:
+    """Both splits of a synthetic data set, by what draws so many items of one.
+
+    Raises:
+        OptionError: a count is no whole number >= 1, or so many items would not fit into memory.
+    """
+    return (
+        draw("train", require_room("train_count", train_count, item_bytes)),
+        draw("valid", require_room("valid_count", valid_count, item_bytes)),
+    )
+
+
+class Registered:
+    """A data set whose name and description stand in `DATASETS`."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    def description(self) -> str:
+        """One line: what an item holds and what is to be told from it."""
+        return DATASETS[self.name].description
+
+
+class ItemDataset(Registered, Generic[T]):
+    """A frozen dataclass of items, `train` and `valid`, each an instance of its own."""
+
+    __slots__ = ()
+    train: Any
+    valid: Any
+
+    def items(self, split: Split) -> Sequence[T]:
+        """The items of a split, in their own order."""
+        return pick(split, self.train, self.valid)
+
+    def count(self, split: Split) -> int:
+        """Count of items that a split has."""
+        return len(self.items(split))
+
+    def batch_count(self, split: Split) -> int:
+        """Count of instances that `batches` gives: one for each item."""
+        return self.count(split)
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[T]:
+        """Every item of a split once; "train" shuffled anew in each epoch."""
+        items = self.items(split)
+        return map(items.__getitem__, order(split, len(items), epoch=epoch, seed=seed))
+
+    def first(self, train_count: int | None, valid_count: int | None) -> Self:
+        """The data set of the first items of each split; None for all.
+
+        Raises:
+            OptionError: a count is no whole number >= 1, or more than there are.
+        """
+        return replace(
+            cast("Any", self),
+            train=self.train[: limit("train_count", train_count, len(self.train))],
+            valid=self.valid[: limit("valid_count", valid_count, len(self.valid))],
+        )

@@ -75,7 +75,6 @@ def fetch(
 
 
 def _fetch_copy(copy: Copy, place: Path, say: Callable[[str], None]) -> Path:
-    """One file from the first server that has it."""
     problem: Exception | None = None
     for url in copy.urls:
         say(f"{copy.name}: {copy.size_bytes:,} bytes from {url}")
@@ -88,7 +87,6 @@ def _fetch_copy(copy: Copy, place: Path, say: Callable[[str], None]) -> Path:
 
 
 def _retrieve(url: str, copy: Copy, place: Path) -> Path:
-    """One file from one server."""
     # Imported here: they bring a whole HTTP client, which few commands need. Pooch has no types.
     import requests
 
@@ -164,7 +162,7 @@ def _load(url: str, output_file: str, _pooch: object, *, size_bytes: int) -> Non
 
 
 def _chunks(raw: Any) -> Iterator[bytes]:
-    """What comes, as soon as it comes, however little; errors are those of requests."""
+    """Yield what comes as soon as it comes, however little; errors are those of requests."""
     import requests
     import urllib3
 
@@ -178,7 +176,6 @@ def _chunks(raw: Any) -> Iterator[bytes]:
 
 
 def _reason(error: Exception) -> str:
-    """Why a download failed, in a few words."""
     response: Any = getattr(error, "response", None)
     if response is not None:
         return f"the server answered {response.status_code} {response.reason}"

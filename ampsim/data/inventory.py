@@ -1,4 +1,4 @@
-"""What is there of the data sets in a folder, and where the rest comes from."""
+"""A survey of a data folder: which files are there, and where the rest comes from."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 from ampsim.arguments import checked
 from ampsim.data.mnist import read_idx
-from ampsim.data.ptb import read_trees
-from ampsim.data.qm9 import read_qm9
+from ampsim.data.molecules import read_qm9
 from ampsim.data.registry import DATASETS, DataFile, DataSource, data_folder, source_named, there
+from ampsim.data.sentiment_trees import read_trees
 from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError
 from ampsim.files import sha256_of
@@ -27,7 +27,7 @@ _COUNT: Final[Mapping[str, Callable[[Path], int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What is known of a file of a data set.
+    """All that is known of a file of a data set.
 
     Args:
         dataset: whose file it is.
@@ -58,7 +58,7 @@ class FileStatus:
 def survey(
     folder: str | os.PathLike[str] | None = None, dataset: str | None = None
 ) -> list[FileStatus]:
-    """What is there, file by file; a file that is not known to the last bit is read and checked.
+    """List the files; one that is there and not known to the last bit is read and checked.
 
     Args:
         folder: the data folder; see `data_folder`.
@@ -97,7 +97,6 @@ def _status(source: DataSource, file: DataFile, root: Path) -> FileStatus:
 
 
 def _examine(source: DataSource, file: DataFile, path: Path) -> tuple[int | None, bool, str | None]:
-    """How many instances a file has, whether it is known, and what is wrong with it."""
     try:
         if sha256_of(path) in {copy.sha256 for copy in file.copies}:
             return file.instances, True, None

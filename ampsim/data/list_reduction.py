@@ -21,13 +21,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.data.dataset import Split
-from ampsim.options import Count, Seed, require_count, require_room
+from ampsim.data.dataset import Registered, Split, drawn, pick
+from ampsim.options import Count, Seed, require_count
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ListBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many lists."""
+        """Count of lists."""
         return self.tokens.shape[1]
 
     @property
@@ -93,7 +94,7 @@ class ListSplit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ListReduction:
+class ListReduction(Registered):
     """The data set of the paper's RNN; see the module for what it holds.
 
     >>> data = ListReduction.generate(seed=0, train_count=500, valid_count=100, batch=50)
@@ -101,6 +102,7 @@ class ListReduction:
     (500, 500)
     """
 
+    name = "list_reduction"
     train: ListSplit
     valid: ListSplit
     batch: int
@@ -119,34 +121,21 @@ class ListReduction:
         Raises:
             OptionError: a count is no whole number >= 1, or the seed none >= 0.
         """
-        require_room("train_count", train_count, 12)
-        require_room("valid_count", valid_count, 12)
         require_count("batch", batch)
-        train = _draw(seed, "train", int(train_count))
-        return cls(train, _draw(seed, "valid", int(valid_count)), int(batch))
-
-    @property
-    def name(self) -> str:
-        """Name as in reports."""
-        return "list_reduction"
-
-    @property
-    def description(self) -> str:
-        """One line: what an item holds and what is to be told from it."""
-        return "an operation and 1 to 9 digits; tell the result modulo 10"
+        return cls(*drawn(partial(_draw, seed), train_count, valid_count, 12), int(batch))
 
     def count(self, split: Split) -> int:
-        """How many lists a split has."""
-        return len(self._split(split).label)
+        """Count of lists that a split has."""
+        return len(pick(split, self.train, self.valid).label)
 
     def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives, the same in every epoch."""
-        counts = np.bincount(self._split(split).length).tolist()
+        """Count of batches that `batches` gives, the same in every epoch."""
+        counts = np.bincount(pick(split, self.train, self.valid).length).tolist()
         return sum(-(-count // self.batch) for count in counts)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ListBatch]:
         """Every list of a split once; see the module for the order."""
-        lists = self._split(split)
+        lists = pick(split, self.train, self.valid)
         shuffle = stream(seed, "order", epoch) if split == "train" else None
         batches: list[ListBatch] = []
         for length in np.unique(lists.length).tolist():
@@ -157,10 +146,6 @@ class ListReduction:
             return iter(batches)
         order: list[int] = shuffle.permutation(len(batches)).tolist()
         return map(batches.__getitem__, order)
-
-    def _split(self, split: Split) -> ListSplit:
-        assert split in ("train", "valid"), f"a split is 'train' or 'valid', got {split!r}"
-        return self.train if split == "train" else self.valid
 
 
 def reduce_list(operation: int, digits: list[int]) -> int:
@@ -245,7 +230,6 @@ def _cut(
 def _cut_evenly(
     tokens: Int8[np.ndarray, "lists steps"], labels: Int8[np.ndarray, " lists"], batch: int
 ) -> Iterator[ListBatch]:
-    """Batches of exactly `batch` lists."""
     by_batch = tokens.reshape(-1, batch, tokens.shape[1]).transpose(0, 2, 1)
     all_tokens = by_batch.astype(np.intp, order="C")
     all_labels = labels.reshape(-1, batch).astype(np.intp)

@@ -16,6 +16,7 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,11 +24,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data.content import REMEDY, once, read_bytes
-from ampsim.data.dataset import Split, limit, order, pick
-from ampsim.data.registry import DATASETS, find_file
+from ampsim.data.dataset import Registered, Split, chunks, drawn, limit, pick
+from ampsim.data.registry import find_file
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import FileFormatError
-from ampsim.options import Count, Seed, require_count, require_dtype, require_room
+from ampsim.options import Count, Seed, require_count, require_dtype
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class ImageBatch(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many images."""
+        """Count of images."""
         return len(self.labels)
 
 
@@ -100,7 +101,7 @@ class ImageSplit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Mnist:
+class Mnist(Registered):
     """The data set of the paper's perceptron; see the module for what it holds.
 
     >>> data = Mnist.synthetic(seed=0, train_count=250, valid_count=50)
@@ -108,6 +109,7 @@ class Mnist:
     [100, 100, 50]
     """
 
+    name = "mnist"
     train: ImageSplit
     valid: ImageSplit
     batch: int = 100
@@ -174,52 +176,27 @@ class Mnist:
         Raises:
             OptionError: an option has a value that it cannot have.
         """
-        patterns = _patterns(seed)
-        train = _draw(
-            seed,
-            "train",
-            require_room("train_count", train_count, 784),
-            patterns,
-        )
-        valid = _draw(
-            seed,
-            "valid",
-            require_room("valid_count", valid_count, 784),
-            patterns,
-        )
-        return cls(train, valid, batch, dtype)
-
-    @property
-    def name(self) -> str:
-        """Name as in reports and data folders."""
-        return "mnist"
-
-    @property
-    def description(self) -> str:
-        """One line: what an item holds and what is to be told from it."""
-        return DATASETS[self.name].description
+        draw = partial(_draw, seed, _patterns(seed))
+        return cls(*drawn(draw, train_count, valid_count, PIXELS), batch, dtype)
 
     def count(self, split: Split) -> int:
-        """How many images a split has."""
+        """Count of images that a split has."""
         return len(pick(split, self.train, self.valid).labels)
 
     def batch_count(self, split: Split) -> int:
-        """How many batches `batches` gives; the last may be smaller."""
+        """Count of batches that `batches` gives; the last may be smaller."""
         return -(-self.count(split) // self.batch)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ImageBatch]:
         """Every image of a split once; "train" shuffled anew in each epoch."""
         images, labels = pick(split, self.train, self.valid)
-        rows = np.array(order(split, len(labels), epoch=epoch, seed=seed), np.intp)
         scale = np.dtype(self.dtype).type(255)
-        for start in range(0, len(rows), self.batch):
-            chosen = rows[start : start + self.batch]
+        for chosen in chunks(split, len(labels), self.batch, epoch=epoch, seed=seed):
             yield ImageBatch(frozen(images[chosen] / scale), frozen(labels[chosen]))
 
 
 @once
 def _read(images_path: Path, labels_path: Path) -> ImageSplit:
-    """One split, from its two files."""
     images, labels = read_idx(images_path, 3), read_idx(labels_path, 1)
     if images.shape[1:] != (SIDE, SIDE) or images.dtype != np.uint8:
         size = " x ".join(map(str, images.shape[1:]))
@@ -244,7 +221,6 @@ def _first(split: ImageSplit, count: int) -> ImageSplit:
 
 
 def _patterns(seed: int) -> UInt8[np.ndarray, "10 28 28"]:
-    """A smooth pattern for each class."""
     coarse = stream(seed, "mnist.patterns").random((CLASSES, 7, 7)) > 0.6
     fine = np.kron(coarse, np.ones((4, 4)))
     for axis in (1, 2):
@@ -252,7 +228,7 @@ def _patterns(seed: int) -> UInt8[np.ndarray, "10 28 28"]:
     return (fine * 255).astype(np.uint8)
 
 
-def _draw(seed: int, split: Split, count: int, patterns: np.ndarray) -> ImageSplit:
+def _draw(seed: int, patterns: np.ndarray, split: Split, count: int) -> ImageSplit:
     """Noisy, shifted patterns, from streams of their own."""
     labels = stream(seed, f"mnist.{split}.labels").integers(0, CLASSES, count, np.intp)
     shifts = stream(seed, f"mnist.{split}.shifts").integers(-SHIFT_MAX, SHIFT_MAX + 1, (count, 2))

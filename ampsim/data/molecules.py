@@ -1,4 +1,17 @@
-"""Molecules as graphs: what a model of molecules needs of one, cut from flat arrays.
+"""Molecules of QM9: read from `qm9.npz` as flat arrays, and cut from them as graphs.
+
+In the file must be, for N molecules of A atoms and B bonds in all:
+
+* `index` (N): number in QM9, for a person to find the molecule by.
+* `atom_offset` (N+1): molecule m has the atoms `atom_offset[m]` to before `atom_offset[m + 1]`.
+* `z` (A): atomic numbers, of H, C, N, O or F.
+* `bond_offset` (N+1), `bonds` (B, 3): two atoms, counted from 0 within the molecule, and a type: 1
+  single, 2 double, 3 triple, 4 aromatic. Each bond stands once.
+* `mu` (N): norm of the dipole moment in debye; NaN where it is not known.
+* `bond_status` (N): 0, 1, 2 types from a SMILES, 3 types perceived from the geometry, 4 types
+  unknown and all given as single.
+
+Other arrays, such as the geometry, are not looked at.
 
 Features of an atom, after Gilmer et al. 2017, Table 1, as far as the files allow:
 
@@ -16,17 +29,220 @@ divided so that every feature is within 0..1 (chosen: recurrent cells saturate o
 
 from __future__ import annotations
 
+import io
+import os
+import struct
+import zipfile
+import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from ampsim.data.qm9 import BOND_TYPES, ELEMENTS, Qm9Arrays
+from ampsim.data.content import REMEDY, read_bytes
 from ampsim.data.vocabulary import frozen
+from ampsim.errors import FileFormatError
 from ampsim.options import require_dtype
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, Integer
+
+
+ELEMENTS: Final = (1, 6, 7, 8, 9)
+"""Atomic numbers that occur in QM9."""
+
+BOND_TYPES: Final = 4
+
+_DAMAGED: Final = (
+    ValueError,
+    EOFError,
+    MemoryError,  # a wrong number in a header asks for more than there is
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+_NAMES: Final = ("index", "atom_offset", "z", "bond_offset", "bonds", "mu", "bond_status")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Qm9Arrays:
+    """Molecules as flat arrays, as the module describes them; all are read-only."""
+
+    index: Integer[np.ndarray, " molecules"]
+    atom_offset: Integer[np.ndarray, " molecules+1"]
+    z: Integer[np.ndarray, " atoms"]
+    bond_offset: Integer[np.ndarray, " molecules+1"]
+    bonds: Integer[np.ndarray, "bonds 3"]
+    mu: Float[np.ndarray, " molecules"]
+    bond_status: Integer[np.ndarray, " molecules"]
+
+    @property
+    def count(self) -> int:
+        """Count of molecules."""
+        return len(self.index)
+
+    def select(self, chosen: Int[np.ndarray, " chosen"]) -> Qm9Arrays:
+        """Some of the molecules, in the order of `chosen`."""
+        atoms, atom_offset = ragged(self.atom_offset, chosen)
+        bonds, bond_offset = ragged(self.bond_offset, chosen)
+        return Qm9Arrays(
+            index=frozen(self.index[chosen]),
+            atom_offset=frozen(atom_offset),
+            z=frozen(self.z[atoms]),
+            bond_offset=frozen(bond_offset),
+            bonds=frozen(self.bonds[bonds]),
+            mu=frozen(self.mu[chosen]),
+            bond_status=frozen(self.bond_status[chosen]),
+        )
+
+
+def ragged(
+    offset: Integer[np.ndarray, " parts+1"], chosen: Int[np.ndarray, " chosen"]
+) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, " chosen+1"]]:
+    """Rows of the chosen parts of a flat array, and where each part begins among them.
+
+    >>> ragged(np.array([0, 2, 3, 6]), np.array([2, 0]))
+    (array([3, 4, 5, 0, 1]), array([0, 3, 5]))
+    """
+    begin = offset[chosen].astype(np.intp)
+    length = offset[chosen + 1] - begin
+    starts = np.concatenate(([0], np.cumsum(length))).astype(np.intp)
+    rows = np.arange(int(starts[-1]), dtype=np.intp) + np.repeat(begin - starts[:-1], length)
+    return rows, starts
+
+
+def read_qm9(path: str | os.PathLike[str]) -> Qm9Arrays:
+    """The molecules of a file, checked.
+
+    Raises:
+        FileFormatError: the file cannot be read or is damaged, an array is missing or has a wrong
+            form, a number is outside its range, or a bond's atom does not exist; the line names
+            the array and the place in it.
+    """
+    arrays = Qm9Arrays(**_read(path))
+    check(arrays, str(path))
+    return arrays
+
+
+def check(arrays: Qm9Arrays, where: str) -> None:
+    """Check molecules.
+
+    Raises:
+        FileFormatError: see `read_qm9`; the line begins with `where`.
+    """
+    count = arrays.count
+    if not count:
+        raise FileFormatError(f"{where}: index: is empty; expected a molecule or more")
+    shapes = {"atom_offset": (count + 1,), "bond_offset": (count + 1,), "mu": (count,)}
+    shapes |= {"bond_status": (count,), "z": (len(arrays.z),), "bonds": (len(arrays.bonds), 3)}
+    for name, shape in shapes.items():
+        if (got := getattr(arrays, name).shape) != shape:
+            raise FileFormatError(f"{where}: {name}: expected the shape {shape}, got {got}")
+    _check_offset("atom_offset", arrays.atom_offset, len(arrays.z), where)
+    _check_offset("bond_offset", arrays.bond_offset, len(arrays.bonds), where)
+    _check_values(arrays, where)
+    _check_bonds(arrays, where)
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """The arrays by name; nothing in a file is ever executed."""
+    content = read_bytes(path)
+    if content[:2] != b"PK":
+        raise FileFormatError(
+            f"{path}: byte 0: expected a .npz file, which begins with 0x504b, got"
+            f" 0x{content[:2].hex()}; {REMEDY}"
+        )
+    found: dict[str, np.ndarray[Any, np.dtype[Any]]] = {}
+    name = "file"
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            for name in _NAMES:
+                if name not in arrays.files:
+                    known = ", ".join(arrays.files)
+                    raise FileFormatError(f"{path}: {name}: is missing; it has {known}")
+                member: Any = arrays[name]  # its bytes, if they are no array
+                if not hasattr(member, "dtype"):
+                    raise ValueError(f"{len(member)} bytes that are no array")
+                found[name] = frozen(member)
+    except _DAMAGED as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise FileFormatError(
+            f"{path}: {name}: expected NumPy arrays in a whole .npz file, got: {reason}; {REMEDY}"
+        ) from error
+    for name, array in found.items():
+        if array.dtype.kind not in ("f" if name == "mu" else "iu"):
+            kind = "floating-point" if name == "mu" else "whole"
+            raise FileFormatError(f"{path}: {name}: expected {kind} numbers, got {array.dtype}")
+        if array.ndim != (axes := 2 if name == "bonds" else 1):
+            raise FileFormatError(
+                f"{path}: {name}: expected {axes} {'axis' if axes == 1 else 'axes'}, got the shape "
+                f"{array.shape}"
+            )
+    return found
+
+
+def _check_offset(name: str, offset: np.ndarray, end: int, where: str) -> None:
+    if offset[0] != 0 or offset[-1] != end:
+        raise FileFormatError(
+            f"{where}: {name}: expected to begin with 0 and end with {end}, got {offset[0]} and"
+            f" {offset[-1]}"
+        )
+    least = 1 if name == "atom_offset" else 0
+    steps: np.ndarray = np.diff(offset.astype(np.int64))
+    place = _first(np.asarray(steps < least))
+    if place is not None:
+        raise FileFormatError(
+            f"{where}: {name}[{place + 1}]: expected at least {offset[place] + least}, got"
+            f" {offset[place + 1]}"
+        )
+
+
+def _check_values(arrays: Qm9Arrays, where: str) -> None:
+    lowest = np.where(np.isnan(arrays.mu), 0, arrays.mu)
+    rules = (
+        ("z", ~np.isin(arrays.z, ELEMENTS), f"one of {', '.join(map(str, ELEMENTS))}"),
+        ("mu", (lowest < 0) | np.isinf(lowest), "a dipole moment >= 0 or NaN"),
+        ("bond_status", (arrays.bond_status < 0) | (arrays.bond_status > 4), "0 to 4"),
+    )
+    for name, wrong, expected in rules:
+        place = _first(wrong)
+        if place is not None:
+            got = getattr(arrays, name)[place]
+            raise FileFormatError(f"{where}: {name}[{place}]: expected {expected}, got {got}")
+
+
+def _check_bonds(arrays: Qm9Arrays, where: str) -> None:
+    atoms = np.repeat(np.diff(arrays.atom_offset), np.diff(arrays.bond_offset))
+    ends, kind = arrays.bonds[:, :2], arrays.bonds[:, 2]
+    outside = (ends < 0) | (ends >= atoms[:, None])
+    place = _first(outside[:, 0] | outside[:, 1])
+    if place is not None:
+        atom = next(int(one) for one in ends[place] if not 0 <= one < atoms[place])
+        raise FileFormatError(
+            f"{where}: bonds[{place}]: atom {atom} does not exist; molecule"
+            f" {_molecule(arrays, place)} has the atoms 0 to {atoms[place] - 1}"
+        )
+    if (place := _first(ends[:, 0] == ends[:, 1])) is not None:
+        raise FileFormatError(
+            f"{where}: bonds[{place}]: expected two atoms, got {ends[place, 0]} twice, in molecule"
+            f" {_molecule(arrays, place)}"
+        )
+    if (place := _first((kind < 1) | (kind > BOND_TYPES))) is not None:
+        raise FileFormatError(
+            f"{where}: bonds[{place}]: expected a type 1 to {BOND_TYPES}, got {kind[place]}, in"
+            f" molecule {_molecule(arrays, place)}"
+        )
+
+
+def _molecule(arrays: Qm9Arrays, bond: int) -> str:
+    place = int(np.searchsorted(arrays.bond_offset, bond, "right")) - 1
+    return f"{place} (QM9 number {arrays.index[place]})"
+
+
+def _first(wrong: np.ndarray) -> int | None:
+    return int(wrong.argmax()) if wrong.any() else None
+
 
 FEATURES: Final = len(ELEMENTS) + 6
 """Width of an atom's features."""
@@ -54,6 +270,7 @@ class Molecule:
         index: number in QM9.
     """
 
+    rows = 1  # items that an instance counts for
     atoms: Float[np.ndarray, "atoms 11"]
     edges: tuple[Edges, ...]
     dipole: float
@@ -61,13 +278,8 @@ class Molecule:
     index: int
 
     @property
-    def rows(self) -> int:
-        """How many items an instance counts for: a molecule is one."""
-        return 1
-
-    @property
     def atom_count(self) -> int:
-        """How many atoms, hydrogens included."""
+        """Count of atoms, hydrogens included."""
         return len(self.atoms)
 
 
@@ -141,7 +353,7 @@ def _features(
     """Features of all atoms; `ends` counts through the atoms of all molecules."""
 
     def bonds(wanted: np.ndarray) -> np.ndarray:
-        """How many bonds of those wanted each atom has."""
+        """Count the bonds of those wanted that each atom has."""
         return np.bincount(ends[wanted].ravel(), minlength=len(z))
 
     is_hydrogen = z == _HYDROGEN

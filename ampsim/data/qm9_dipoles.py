@@ -27,20 +27,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data.content import once
-from ampsim.data.dataset import Split, limit, order, pick
-from ampsim.data.molecules import Molecule, Molecules
-from ampsim.data.qm9 import Qm9Arrays, read_qm9
-from ampsim.data.registry import DATASETS, find_file
+from ampsim.data.dataset import ItemDataset, Split, drawn, limit, order, pick
+from ampsim.data.molecules import Molecule, Molecules, Qm9Arrays, read_qm9
+from ampsim.data.registry import find_file
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import FileFormatError
-from ampsim.options import Count, Seed, require_room
+from ampsim.options import Count, Seed
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def draw_molecules(seed: int, purpose: str, count: int) -> Qm9Arrays:
 
 
 def _draw(random: np.random.Generator) -> tuple[list[int], list[Bond]]:
-    """Atomic numbers and bonds of one molecule."""
     choices: list[int] = random.integers(
         len(_CHOICE), size=random.integers(1, HEAVY_MAX + 1)
     ).tolist()
@@ -118,7 +117,7 @@ REFERENCE_COUNT: Final = 500
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Qm9Dipoles:
+class Qm9Dipoles(ItemDataset[Any]):
     """The data set of the paper's graph network; see the module for what it holds.
 
     Args:
@@ -134,6 +133,7 @@ class Qm9Dipoles:
     (20, 20)
     """
 
+    name = "qm9"
     train: Molecules
     valid: Molecules
     train_places: Int[np.ndarray, " train"]
@@ -200,39 +200,23 @@ class Qm9Dipoles:
         Raises:
             OptionError: a count is no whole number >= 1.
         """
-        train_count = require_room("train_count", train_count, 1000)
-        valid_count = require_room("valid_count", valid_count, 1000)
+        train, valid = drawn(partial(draw_molecules, seed), train_count, valid_count, 1000)
         reference = draw_molecules(seed, "reference", REFERENCE_COUNT)
         return cls(
-            Molecules.of(draw_molecules(seed, "train", train_count), dtype),
-            Molecules.of(draw_molecules(seed, "valid", valid_count), dtype),
+            Molecules.of(train, dtype),
+            Molecules.of(valid, dtype),
             frozen(np.arange(train_count)),
             frozen(np.arange(valid_count)),
             *_spread(reference.mu),
         )
 
-    @property
-    def name(self) -> str:
-        """Name as in reports and data folders."""
-        return "qm9"
-
-    @property
-    def description(self) -> str:
-        """One line: what an item holds and what is to be told from it."""
-        return DATASETS[self.name].description
-
-    def count(self, split: Split) -> int:
-        """How many molecules a split has."""
-        return len(pick(split, self.train_places, self.valid_places))
-
-    def batch_count(self, split: Split) -> int:
-        """How many instances `batches` gives: one for each molecule."""
-        return self.count(split)
+    def items(self, split: Split) -> list[int]:
+        """The places of a split's molecules."""
+        return pick(split, self.train_places, self.valid_places).tolist()
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Molecule]:
         """Every molecule of a split once; "train" shuffled anew in each epoch."""
-        molecules = pick(split, self.train, self.valid)
-        places: list[int] = pick(split, self.train_places, self.valid_places).tolist()
+        molecules, places = pick(split, self.train, self.valid), self.items(split)
         for one in order(split, len(places), epoch=epoch, seed=seed):
             yield molecules.cut(places[one], self.mean_debye, self.std_debye)
 

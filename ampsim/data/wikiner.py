@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,11 +25,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data.content import once, read_lines
-from ampsim.data.dataset import Split, limit, order, pick
-from ampsim.data.registry import DATASETS, find_file
+from ampsim.data.dataset import ItemDataset, Split, drawn
+from ampsim.data.registry import find_file
 from ampsim.data.vocabulary import Vocabulary, frozen
 from ampsim.errors import FileFormatError
-from ampsim.options import Count, Seed, require_room
+from ampsim.options import Count, Seed
 from ampsim.rng import stream
 from ampsim.text import short
 
@@ -99,24 +100,20 @@ class Sentence:
         tags: ids.
     """
 
+    rows = 1  # items that an instance counts for
     words: Int[np.ndarray, " words"]
     frequent: Bool[np.ndarray, " words"]
     characters: tuple[Int[np.ndarray, " characters"], ...]
     tags: Int[np.ndarray, " words"]
 
     @property
-    def rows(self) -> int:
-        """How many items an instance counts for: a sentence is one."""
-        return 1
-
-    @property
     def length(self) -> int:
-        """How many words."""
+        """Count of words."""
         return len(self.tags)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WikiNer:
+class WikiNer(ItemDataset[Sentence]):
     """The data set of the paper's tagger; see the module for what it holds.
 
     Args:
@@ -131,6 +128,7 @@ class WikiNer:
     (20, ('I-LOC', 'I-ORG', 'I-PER', 'O'))
     """
 
+    name = "wikiner"
     train: tuple[Sentence, ...]
     valid: tuple[Sentence, ...]
     vocabulary: Vocabulary
@@ -148,10 +146,8 @@ class WikiNer:
     ) -> WikiNer:
         """The real data set; the whole `train.txt` where it is there, else `train-10k.txt`.
 
-        Args:
-            folder: the data folder; see `data_folder`.
-            train_count: how many of the training sentences, the first in the file; None for all.
-            valid_count: the same of the validation sentences.
+        `folder` is the data folder (see `data_folder`); counts say how many sentences of each part
+        are taken, the first in the file; None for all.
 
         Raises:
             MissingDataError: a file is not there.
@@ -159,13 +155,7 @@ class WikiNer:
             OptionError: a count is no whole number >= 1, or more than there are.
         """
         whole = _read(*(find_file("wikiner", part, folder) for part in ("train", "valid")))
-        return cls(
-            whole.train[: limit("train_count", train_count, len(whole.train))],
-            whole.valid[: limit("valid_count", valid_count, len(whole.valid))],
-            whole.vocabulary,
-            whole.characters,
-            whole.tags,
-        )
+        return whole.first(train_count, valid_count)
 
     @classmethod
     @checked
@@ -186,47 +176,11 @@ class WikiNer:
             Vocabulary.of("".join(plain + names), reserved=(BOUNDARY,)),
             (*sorted(f"I-{kind}" for kind in ENDINGS), "O"),
         )
-        return coder.dataset(
-            _draw(
-                seed,
-                "train",
-                require_room("train_count", train_count, 1000),
-            ),
-            _draw(
-                seed,
-                "valid",
-                require_room("valid_count", valid_count, 1000),
-            ),
-        )
-
-    @property
-    def name(self) -> str:
-        """Name as in reports and data folders."""
-        return "wikiner"
-
-    @property
-    def description(self) -> str:
-        """One line: what an item holds and what is to be told from it."""
-        return DATASETS[self.name].description
-
-    def count(self, split: Split) -> int:
-        """How many sentences a split has."""
-        return len(pick(split, self.train, self.valid))
-
-    def batch_count(self, split: Split) -> int:
-        """How many instances `batches` gives: one for each sentence."""
-        return self.count(split)
-
-    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Sentence]:
-        """Every sentence of a split once; "train" shuffled anew in each epoch."""
-        sentences = pick(split, self.train, self.valid)
-        return map(sentences.__getitem__, order(split, len(sentences), epoch=epoch, seed=seed))
+        return coder.dataset(*drawn(partial(_draw, seed), train_count, valid_count, 1000))
 
 
 @dataclass(frozen=True, slots=True)
 class _Coder:
-    """Turns text into numbers."""
-
     vocabulary: Vocabulary
     characters: Vocabulary
     tags: tuple[str, ...]

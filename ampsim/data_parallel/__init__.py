@@ -8,39 +8,20 @@ from ampsim.data_parallel.fitting import cluster_of_rank
 from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, name_of
 from ampsim.data_parallel.setting import CENTRE
 from ampsim.data_parallel.solver import Collected, Served, Solver, Sparsified
-from ampsim.data_parallel.solvers import (
-    EASGD,
-    SOLVERS,
-    SSP,
-    AsyncEASGD,
-    AsyncSGD,
-    DiLoCo,
-    EAWild,
-    Hogwild,
-    LocalSGD,
-    SyncEASGD,
-    SyncSGD,
-)
+from ampsim.data_parallel.solvers import SOLVERS, registry
+from ampsim.data_parallel.solvers.registry import *  # noqa: F403  # what is listed
 
 __all__ = [
     "CENTRE",
     "COLLECTIVES",
-    "EASGD",
     "FIXED",
     "GROUPS",
     "OF_GROUP",
     "SOLVERS",
-    "SSP",
-    "AsyncEASGD",
-    "AsyncSGD",
     "Collected",
     "Collective",
     "Decisions",
-    "DiLoCo",
-    "EAWild",
-    "Hogwild",
     "Hop",
-    "LocalSGD",
     "Locks",
     "Meets",
     "Sends",
@@ -49,11 +30,10 @@ __all__ = [
     "SolverEngine",
     "Sparsified",
     "Step",
-    "SyncEASGD",
-    "SyncSGD",
     "Vector",
     "Waits",
     "blocks_of",
     "cluster_of_rank",
     "name_of",
 ]
+__all__ += registry.__all__

@@ -144,7 +144,9 @@ class AllReduce:
         if decisions.steps_first:
             rank.forget_gradients()
         cause = await until(partial(self._arrive, rank, alone.cause))
-        if len(self._ranks) > 1:  # one rank has nothing from others that its copies do not have
+        if (
+            rank.members and len(self._ranks) > 1
+        ):  # one rank has nothing from others that its copies do not have
             cause = await rank.broadcast(cause)
         if not self._is_alone:
             self._record(rank)
@@ -346,7 +348,7 @@ class AllReduce:
         maker, rate = self._outer, self._outer.optimizer.rate(0)
         if not decisions.has_outer_step:  # the rate of the first batches of this round
             batches = [rank.assignment for rank in ranks if rank.assignment is not None]
-            maker, rate = centre, setting.rate_of(batches[0])
+            maker, rate = centre, setting.rate(batches[0].at)
         step = maker.step(place, rate, setting.clock.now)
         centre.thetas[place] = setting.solver.merge(centre.thetas[place], parcel, pull, step)
         centre.versions[place] += 1

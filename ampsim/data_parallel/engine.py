@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,11 +13,7 @@ from ampsim.data_parallel.batch_queue import BatchQueue, Later
 from ampsim.data_parallel.coroutine import run
 from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.first_ranks import FirstRanks
-from ampsim.data_parallel.fitting import (
-    BARE,
-    require_fit,
-    require_plain,
-)
+from ampsim.data_parallel.fitting import BARE, require_fit, require_plain
 from ampsim.data_parallel.group import RankMaker
 from ampsim.data_parallel.inside import blocks_of
 from ampsim.data_parallel.model_copy import ModelCopy
@@ -118,7 +115,7 @@ class SolverEngine:
 
     def _begin_empty(self) -> None:
         """Have trained nothing."""
-        self._totals: dict[int, PassTotals] = {}
+        self._totals: defaultdict[int, PassTotals] = defaultdict(PassTotals)
         self._ended: dict[int, _Ended] = {}
         self._closed: dict[int, bool] = {}
         self._next_end = 0
@@ -203,8 +200,10 @@ class SolverEngine:
         self._queue.expect(batches_of)
 
     def note_overtaken(self) -> None:
-        """Record transfers that are under way, as far as later ones have been recorded."""
+        """Record transfers under way, as far as later ones are recorded, and merged exchanges."""
         self._setting.fabric.note_overtaken()
+        if isinstance(self._exchange, PushPull):
+            self._exchange.note_unanswered(self._last_end_s)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""
@@ -215,7 +214,7 @@ class SolverEngine:
     ) -> None:
         solver, seed = replace(self._solver, ranks=self._count), self._setting.run.seed or 0
         blocks = blocks_of(solver.levels, solver.copies or 0, seed)
-        maker = RankMaker(job, make_graph, placement, blocks, self._totals_of)
+        maker = RankMaker(job, make_graph, placement, blocks, self._totals)
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies
         for copy in self._copies:
@@ -228,9 +227,6 @@ class SolverEngine:
 
     def _tell(self, items: int) -> None:
         self.on_items(items)
-
-    def _totals_of(self, part: int) -> PassTotals:
-        return self._totals.setdefault(part, PassTotals())
 
     def _start_processors(self) -> None:
         setting, seed = self._setting, self._setting.run.seed

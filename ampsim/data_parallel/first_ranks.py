@@ -176,7 +176,7 @@ class FirstRanks:
         """The mean of these ranks' gradients, applied to the centre."""
         setting, centre = self._setting, self._setting.centre
         batches = [one.assignment for one in first if one.assignment is not None]
-        rate = setting.rate_of(min(batches, key=lambda one: one.first))
+        rate = setting.rate(min(batches, key=lambda one: one.first).at)
         due = {place for one in first for place in one.touched}
         counts = [
             sum(one.counts[p] for one in first if p in one.touched)

@@ -89,8 +89,8 @@ def require_plain(cluster: Cluster, solver: Solver) -> None:
         fault = "dispatch or copy lanes"
     elif cluster.memory is not None:
         fault = "a remedy for memory"
-    elif any(one.message_overhead_s for one in cluster.devices):
-        fault = "message_overhead_s"
+    else:
+        fault = next((key for one in cluster.devices for key in one.message_numbers), None)
     if fault is not None:
         raise OptionError(
             f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "

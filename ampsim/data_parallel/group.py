@@ -9,7 +9,7 @@ What the solver around makes of weights is worked out once, and each copy is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -52,8 +52,8 @@ class Group(Rank):
         outer: Parameters,
     ) -> None:
         setting, self._inner = settings
-        super().__init__(number, members[0].first, setting, optimizer)
-        self.members, self._queue = members, queue
+        super().__init__(number, members[0].first, setting, optimizer, members)
+        self._queue = queue
         self._rounds = AllReduce(self._inner, members, outer, self)
 
     async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
@@ -126,29 +126,6 @@ class Group(Rank):
         for member in self.members:
             member.adopt(place, theta)
 
-    def take_parameters(self) -> None:
-        """Let every member's parameters lie in memory."""
-        for member in self.members:
-            member.take_parameters()
-
-    def forget_gradients(self) -> None:
-        """Let the group's gradients go, and those of every member."""
-        super().forget_gradients()
-        for member in self.members:
-            member.forget_gradients()
-
-    def stash_centre(self, vectors: list[Vector | None]) -> None:
-        """Let every member keep the centre's vectors."""
-        super().stash_centre(vectors)
-        for member in self.members:
-            member.stash_centre(vectors)
-
-    def forget_centre(self) -> None:
-        """Let every member forget the centre's vectors."""
-        super().forget_centre()
-        for member in self.members:
-            member.forget_centre()
-
 
 class RankMaker:
     """Makes ranks, copy after copy.
@@ -158,7 +135,7 @@ class RankMaker:
         make_graph: gives another graph of the network, without weights.
         placement: for each node, its worker in the first copy.
         blocks: for each copy, which block of `workers_per_rank` workers it lies on.
-        totals: takes what the losses say, by part of the training.
+        totals: take what the losses say, by part of the training.
 
     Attributes:
         copies: those that have been made.
@@ -170,7 +147,7 @@ class RankMaker:
         make_graph: Callable[[], Graph],
         placement: Sequence[int],
         blocks: Sequence[int],
-        totals: Callable[[int], PassTotals],
+        totals: Mapping[int, PassTotals],
     ) -> None:
         self._job, self._make_graph, self._placement = job, make_graph, placement
         self._blocks, self._totals = blocks, totals

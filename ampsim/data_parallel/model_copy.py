@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from ampsim.data_parallel.batch_queue import Assignment
@@ -65,7 +65,7 @@ class ModelCopy(Rank):
         workers: those that are its own.
         placement: for each node, its worker.
         setting: as of `Rank`.
-        totals: takes what the losses say, by part of the training.
+        totals: take what the losses say, by part of the training.
 
     Attributes:
         feedback: what it has kept back of its gradients; None where it sends all of them.
@@ -79,7 +79,7 @@ class ModelCopy(Rank):
         placement: Sequence[int],
         setting: Setting,
         *,
-        totals: Callable[[int], PassTotals],
+        totals: Mapping[int, PassTotals],
     ) -> None:
         super().__init__(*numbers, setting, job.optimizer)
         self._totals = totals
@@ -138,7 +138,7 @@ class ModelCopy(Rank):
             if self.is_cancelled:
                 self._cancellation.end()
                 return cause
-            self._totals(batches.part).include(self.controller.totals)
+            self._totals[batches.part].include(self.controller.totals)
             self.rows += batches.rows
             if self._updater is not None:
                 cause = await until(partial(self._start_last_updates, cause))
@@ -164,10 +164,6 @@ class ModelCopy(Rank):
             return cause
         self._step, self._is_applying = step, False
         return await until(partial(self._send_updates, cause, places))
-
-    async def broadcast(self, cause: Cause) -> Cause:
-        """Give nobody anything: it is the only copy."""
-        return cause
 
     def cancel(self) -> None:
         """Cancel its pass; it is over when nothing of it is in flight any more."""

@@ -62,22 +62,14 @@ class Parameters:
             if state is None:
                 state = method.init(theta)
             stepped, self._states[place] = _stepped(method, gradient, state, theta, rate)
-            self.require_finite(place, stepped, now_s)
+            if not math.isfinite(float(stepped.dot(stepped))):
+                raise DivergenceError(
+                    f"weights of {self._names[place]} stopped being finite in update "
+                    f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
+                )
             return stepped
 
         return step
-
-    def require_finite(self, place: int, theta: Vector, now_s: float) -> None:
-        """Check what a vector is to become.
-
-        Raises:
-            DivergenceError: it is not finite.
-        """
-        if not math.isfinite(float(theta.dot(theta))):
-            raise DivergenceError(
-                f"weights of {self._names[place]} stopped being finite in update "
-                f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
-            )
 
 
 def _stepped(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from ampsim.data_parallel.coroutine import Resume, run, until
 from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.rank import Answer, Rank
-from ampsim.data_parallel.server import Push, Sent, Server, parts_of
+from ampsim.data_parallel.server import Push, Server, parts_of
 from ampsim.data_parallel.setting import ELASTIC, PULL, Setting
 from ampsim.errors import OptionError
+from ampsim.model_parallel.footprint import MESSAGES
 from ampsim.model_parallel.price import Charged
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
@@ -149,6 +149,7 @@ class PushPull:
         self._lock = TurnLock(len(ranks)) if decisions.locks == "exchange" else None
         self._early: dict[int, Push] = {}
         self._latest: dict[int, Push] = {}
+        self._noted: set[Push] = set()
         self._read = [list(setting.centre.versions) for _ in ranks]
         self._bound = None
         if decisions.staleness_bound is not None:
@@ -165,7 +166,7 @@ class PushPull:
             return Answer(cause, rank.touched, self._step)
         push = self._early.pop(rank.number, None)
         if push is None:
-            push = self._push_of(rank)
+            push = Push(rank, setting, self._read[rank.number])
             cause = await self._exchange(push, cause)
         elif not push.is_answered:
             cause = await until(push.until_answered)
@@ -191,13 +192,14 @@ class PushPull:
             self._send(push, cause)
         elif self._lock is not None:
             self._lock.release(cause)
-        cause = await rank.broadcast(cause)
+        if rank.members:
+            cause = await rank.broadcast(cause)
         push.end(setting.clock.now, is_alone=not decisions.overlaps)
-        if not push.servers_left:
-            self._note(push)
+        if not push.servers_left and push not in self._noted:
+            self._note(push, push.end_s)
         self._read[rank.number] = push.versions
         if not self._is_gradient:
-            rank.stash_centre(list(push.sent.vectors) if self._asks_first else push.reply)
+            rank.stash_centre(list(push.vectors) if self._asks_first else push.reply)
         return cause
 
     def begin(self, rank: Rank, cause: Cause) -> None:
@@ -205,7 +207,8 @@ class PushPull:
         if self._lock is not None:
             self._lock.set_active(rank.number, True)
         if self._setting.decisions.overlaps and self._is_exchanging(rank):
-            push = self._early[rank.number] = self._push_of(rank)
+            push = Push(rank, self._setting, self._read[rank.number])
+            self._early[rank.number] = push
             run(self._exchange(push, cause), push.go_on)
 
     def finish(self, rank: Rank) -> None:
@@ -232,6 +235,14 @@ class PushPull:
     def computed(self, rank: Rank, place: int, cause: Cause) -> None:
         """Do nothing before the gradients of all vectors are there."""
 
+    def note_unanswered(self, end_s: float) -> None:
+        """Record exchanges that are merged, and not answered when the run ends at `end_s`."""
+        for push in self._latest.values():
+            is_merged = not push.servers_left and math.isfinite(push.start_s)
+            if is_merged and not push.is_answered and push not in self._noted:
+                self._noted.add(push)
+                self._note(push, end_s)
+
     def weights(self, part: int) -> list[Vector]:
         """The centre's weights, whatever the part."""
         return list(self._setting.centre.thetas)
@@ -249,28 +260,6 @@ class PushPull:
 
     # a push to the servers, and their answers
 
-    def _push_of(self, rank: Rank) -> Push:
-        """What a rank has to send now."""
-        setting, batches = self._setting, rank.assignment
-        assert batches is not None
-        count = len(setting.nodes)
-        vectors: Sequence[Vector | None] = [None] * count
-        if not setting.is_abstract:
-            own = [rank.theta(one) for one in range(count)] if not self._is_gradient else None
-            vectors = own or list(rank.gradients)
-        return Push(
-            rank,
-            Sent(
-                batches.first,
-                setting.rate_of(batches),
-                setting.clock.now,
-                vectors,
-                frozenset(rank.touched),
-                list(rank.counts),
-                self._read[rank.number],
-            ),
-        )
-
     def _pull(self, push: Push, cause: Cause, resume: Resume) -> None:
         """Ask every server for its part of the centre."""
         parts = self._parts[push.rank.number]
@@ -283,13 +272,13 @@ class PushPull:
     def _make(self, push: Push) -> None:
         """Make what a rank sends that has asked for the centre."""
         setting, rank = self._setting, push.rank
-        vectors = list(push.sent.vectors)
+        vectors = list(push.vectors)
         for place, reply in enumerate(push.reply):
             if reply is not None:
                 theta = rank.theta(place)
                 vectors[place] = setting.solver.push(theta, reply, setting.pull)
                 push.measure(theta, reply)
-        push.make(replace(push.sent, vectors=vectors, read=push.versions))
+        push.make(vectors)
 
     def _send(self, push: Push, cause: Cause, resume: Resume | None = None) -> None:
         """Send a push; `resume` where the rank has not asked for the answer."""
@@ -304,7 +293,8 @@ class PushPull:
     def _arrived(self, push: Push, index: int, size_bytes: int, cause: Cause) -> None:
         """Take a part of a push; when all of a server's is there, it is merged."""
         server = self.servers[index]
-        server.take(size_bytes)
+        if server.memory is not None:
+            server.memory.take(MESSAGES, size_bytes)
         if push.arrive(index, self._setting.clock.now):
             if self._answers_at_once:
                 self._answer(push, index, cause)  # the weights of this moment, merged or not
@@ -329,7 +319,7 @@ class PushPull:
         if self._bound is not None:
             self._bound.merged(push, cause)
         if was_answered:
-            self._note(push)
+            self._note(push, push.end_s)
 
     def _answer_all(self, push: Push, cause: Cause) -> None:
         """Let all servers answer."""
@@ -342,19 +332,20 @@ class PushPull:
         centre = setting.centre
         for place in server.places:
             theta = None if setting.is_abstract else centre.thetas[place]
-            push.answer(place, theta, centre.versions[place])
+            push.versions[place] = centre.versions[place]
+            if push.reply[place] is None:
+                push.reply[place] = theta
         for part, worker, size_bytes in self._parts[push.rank.number]:
             if part == index:
                 setting.send((server.worker, worker), size_bytes, cause, push.part_came)
 
-    def _note(self, push: Push) -> None:
-        """Record an exchange of which merge and answer are over."""
-        setting, sent = self._setting, push.sent
+    def _note(self, push: Push, end_s: float) -> None:
+        """Record an exchange that is merged, with when its answer or the end of the run came."""
+        setting = self._setting
         where = self.servers[0].worker if len(self.servers) == 1 else SEVERAL
         numbers = push.rank.first, where, SENDS.index(setting.decisions.sends)
-        times = (sent.ready_s, push.sent_s, push.start_s, push.merged_s, push.end_s)
-        why = push.held_by(self._lock is not None, self._waits_for_merge)
-        waited = (push.stalled_s, WAITS.index(why))
+        times = (push.ready_s, push.sent_s, push.start_s, push.merged_s, end_s)
+        waited = (push.stalled_s, WAITS.index(self._held_by(push)))
         size_bytes = sum(size for _server, _worker, size in self._sent[push.rank.number])
         is_known = not self._is_gradient and not setting.is_abstract
         distance = math.sqrt(push.square) if is_known else math.nan
@@ -362,3 +353,13 @@ class PushPull:
         setting.recorder.exchanges.append(
             (*numbers, *times, *waited, size_bytes, push.staleness, distance, is_mixed)
         )
+
+    def _held_by(self, push: Push) -> str:
+        """Name what held the rank up, the first of what did."""
+        if not push.stalled_s:
+            return "nothing"
+        if self._lock is not None and push.sent_s > push.ready_s:
+            return "turn"
+        if push.is_held:
+            return "bound"
+        return "lock" if self._waits_for_merge and push.start_s > push.arrived_s else "reply"

@@ -7,7 +7,7 @@ or `Group`) and of what it exchanges with (`AllReduce`, `FirstRanks`, `PushPull`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -83,6 +83,7 @@ class Rank(ABC):
         first: the number of its first copy among all copies.
         setting: what it has in common with those that it exchanges with.
         optimizer: makes its own steps.
+        members: the ranks of a group; none of a rank that is one copy.
 
     Attributes:
         assignment: the batches that it trains now.
@@ -98,8 +99,15 @@ class Rank(ABC):
         ready_s: when its gradient was there.
     """
 
-    def __init__(self, number: int, first: int, setting: Setting, optimizer: Optimizer) -> None:
-        self.number, self.first = number, first
+    def __init__(
+        self,
+        number: int,
+        first: int,
+        setting: Setting,
+        optimizer: Optimizer,
+        members: Sequence[Rank] = (),
+    ) -> None:
+        self.number, self.first, self.members = number, first, members
         self._setting = setting
         names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
         self.own = Parameters(names, setting.centre.thetas, optimizer, shapes)
@@ -130,9 +138,9 @@ class Rank(ABC):
     async def apply(self, answer: Answer) -> Cause:
         """Update the vectors of an answer, which takes the devices' time."""
 
-    @abstractmethod
     async def broadcast(self, cause: Cause) -> Cause:
-        """Give all of its copies what an exchange brought."""
+        """Give all of its copies what an exchange brought; one copy has it."""
+        return cause
 
     async def serve(
         self, cause: Cause, places: Collection[int], step: Callable[[int, float], Charged]
@@ -153,7 +161,7 @@ class Rank(ABC):
                 stepped = setting.solver.local(theta, theta, centre, setting.pull, lambda _g, w: w)
             else:
                 assert self.assignment is not None
-                step = self.own.step(place, setting.rate_of(self.assignment), now_s)
+                step = self.own.step(place, setting.rate(self.assignment.at), now_s)
                 stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
                 self.own.versions[place] += 1
             self.adopt(place, stepped)
@@ -166,14 +174,20 @@ class Rank(ABC):
         self.touched.clear()
         for place in range(len(self.gradients)):
             self.gradients[place] = None
+        for member in self.members:
+            member.forget_gradients()
 
     def stash_centre(self, vectors: list[Vector | None]) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""
         self.centre = vectors
+        for member in self.members:
+            member.stash_centre(vectors)
 
     def forget_centre(self) -> None:
         """Let the centre's vectors go."""
         self.centre = None
+        for member in self.members:
+            member.forget_centre()
 
     @abstractmethod
     def vectors_on(self) -> dict[int, list[int]]:
@@ -187,6 +201,7 @@ class Rank(ABC):
     def adopt(self, place: int, theta: Vector | None) -> None:
         """Use these weights from now on; None in `sleep` mode, where there are none."""
 
-    @abstractmethod
     def take_parameters(self) -> None:
         """Let its parameters lie in memory."""
+        for member in self.members:
+            member.take_parameters()

@@ -27,31 +27,7 @@ from ampsim.ir import Direction, Work
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
 from ampsim.model_parallel.price import required_work
-from ampsim.model_parallel.step import NO_STALENESS
-from ampsim.trace import Cause
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a rank pushes.
-
-    Args:
-        instance: the first of the rank's batches.
-        rate: the learning rate of that instance.
-        ready_s: when the rank had something to send.
-        vectors: one for each node, None where there is none.
-        touched: places of these vectors; also in `sleep` mode.
-        counts: gradients in each vector.
-        read: versions of the centre that they rest on.
-    """
-
-    instance: int
-    rate: float
-    ready_s: float
-    vectors: Sequence[Vector | None]
-    touched: frozenset[int]
-    counts: Sequence[int]
-    read: Sequence[int]
+from ampsim.trace import NO_STALENESS, Cause
 
 
 class Push:
@@ -61,33 +37,48 @@ class Push:
 
     Args:
         rank: whose it is.
-        sent: what the rank sends; where it asks for the centre first, that follows.
-        reads_centre: whether the answer has numbers.
+        setting: what it has in common with others.
+        read: versions of the centre that the rank's vectors rest on.
 
     Attributes:
-        reply: vectors of the centre that the rank gets, and their versions.
+        instance: the first of the rank's batches.
+        rate: the learning rate of that instance.
+        ready_s: when the rank had something to send.
+        vectors: one for each node, None where there is none.
+        touched: places of these vectors; also in `sleep` mode.
+        counts: gradients in each vector.
+        reply: vectors of the centre that the rank gets.
+        versions: of these vectors.
         staleness: the most of any vector.
         square: of the distance between the rank's weights and the centre's.
         answers_left: messages of the answer that are still to come.
         servers_left: servers that have not merged all of their part.
         is_answered: whether the answer has come.
         is_held: whether a bound on how far ranks may be ahead kept the answer back.
-        end_s: when the answer came.
         stalled_s: how long the rank could do nothing for it.
         closing: assignments that are done when all is merged.
         following: lets the rank's next push go, which waits until all of this one is merged.
     """
 
-    def __init__(self, rank: Rank, sent: Sent) -> None:
-        self.rank, self.sent = rank, sent
-        self.sent_s = self.arrived_s = self.start_s = self.merged_s = self.end_s = math.nan
-        self.reply: list[Vector | None] = [None] * len(sent.counts)
-        self.versions = [0] * len(sent.counts)
-        self.staleness, self.square = 0, 0.0
+    def __init__(self, rank: Rank, setting: Setting, read: Sequence[int]) -> None:
+        batches, count = rank.assignment, len(setting.nodes)
+        assert batches is not None
+        self.rank, self.instance, self.ready_s = rank, batches.first, setting.clock.now
+        self.rate, self.read = setting.rate(batches.at), read
+        self.vectors: list[Vector | None] = [None] * count
+        if not setting.is_abstract:
+            is_gradient = setting.decisions.sends == "gradient"
+            own = rank.gradients if is_gradient else [rank.theta(one) for one in range(count)]
+            self.vectors = [*own]
+        self.touched, self.counts = frozenset(rank.touched), list(rank.counts)
+        self.sent_s = self.arrived_s = self.merged_s = self.end_s = math.nan
+        self.start_s = math.inf
+        self.reply: list[Vector | None] = [None] * count
+        self.versions = [0] * count
+        self.staleness, self.square, self.stalled_s = 0, 0.0, 0.0
         self.answers_left = self.servers_left = 0
         self._to_arrive: Counter[int] = Counter()
         self.is_answered = self.is_held = False
-        self.stalled_s = 0.0
         self.closing: list[Assignment] = []
         self.following: Resume | None = None
         self._awaits: Resume | None = None
@@ -121,8 +112,7 @@ class Push:
             staleness: the most of any vector in it.
             is_last: whether the server has merged all of its part.
         """
-        if math.isnan(self.start_s):
-            self.start_s = start_s
+        self.start_s = min(self.start_s, start_s)
         self.merged_s, self.staleness = end_s, max(self.staleness, staleness)
         self.servers_left -= is_last
 
@@ -131,19 +121,9 @@ class Push:
         apart = theta - centre
         self.square += float(apart.dot(apart))
 
-    def answer(self, place: int, theta: Vector | None, version: int) -> None:
-        """Take a vector of the centre for the answer, unless it has one."""
-        self.versions[place] = version
-        if self.reply[place] is None:
-            self.reply[place] = theta
-
-    def keep(self, place: int, theta: Vector) -> None:
-        """Take a vector of the centre for the answer, as it is before the merge."""
-        self.reply[place] = theta
-
-    def make(self, sent: Sent) -> None:
-        """Take what the rank has made of the centre that it asked for."""
-        self.sent = sent
+    def make(self, vectors: list[Vector | None]) -> None:
+        """Take what the rank has made of the centre that it asked for, and has read thereby."""
+        self.vectors, self.read = vectors, self.versions
 
     def hold(self) -> None:
         """Note that a bound keeps the answer back."""
@@ -182,21 +162,6 @@ class Push:
     def let_follow(self, resume: Resume) -> None:
         """Let the rank's next push go when all of this is merged."""
         self.following = resume
-
-    def held_by(self, has_turns: bool, waits_for_merge: bool) -> str:
-        """Name what held the rank up, the first of what did.
-
-        Args:
-            has_turns: whether ranks exchange in turn.
-            waits_for_merge: whether a push waits until others are merged.
-        """
-        if not self.stalled_s:
-            return "nothing"
-        if has_turns and self.sent_s > self.sent.ready_s:
-            return "turn"
-        if self.is_held:
-            return "bound"
-        return "lock" if waits_for_merge and self.start_s > self.arrived_s else "reply"
 
 
 MERGE: Final = "merge"
@@ -240,6 +205,7 @@ class Server:
 
     Attributes:
         queues: pushes that wait.
+        memory: of its device, where that is counted.
     """
 
     def __init__(
@@ -257,27 +223,18 @@ class Server:
         self._merged = merged
         self._queue: deque[_Queued] = deque()
         self.queues: dict[str, deque[_Queued]] = {MERGE: self._queue}
-        self._memory = setting.memories.of(processor.index)
+        self.memory = setting.memories.of(processor.index)
         self._is_whole = setting.decisions.locks != "nothing"
         self._device = setting.cluster.devices[processor.index]
+        self._sent_bytes = {place: setting.sent_bytes_of(place) for place in places}
         self._prices: dict[tuple[int, ...], tuple[float, int]] = {}
 
     def take_parameters(self, arrays: int) -> None:
         """Let its part of the centre lie in memory, and what the optimizer keeps of it."""
-        if self._memory is not None:
-            size_bytes = self.size_bytes
-            self._memory.take(WEIGHTS, size_bytes)
-            self._memory.take(OPTIMIZER, arrays * size_bytes)
-
-    @property
-    def size_bytes(self) -> int:
-        """Of its part of the centre."""
-        return sum(map(self._setting.bytes_of, self.places))
-
-    def take(self, size_bytes: int) -> None:
-        """Let a part of a push lie in memory."""
-        if self._memory is not None:
-            self._memory.take(MESSAGES, size_bytes)
+        if self.memory is not None:
+            size_bytes = sum(map(self._setting.bytes_of, self.places))
+            self.memory.take(WEIGHTS, size_bytes)
+            self.memory.take(OPTIMIZER, arrays * size_bytes)
 
     def put(self, push: Push, cause: Cause) -> None:
         """Queue a push of which all is there, since `cause`."""
@@ -294,7 +251,7 @@ class Server:
         if left:
             queue.append(queued)
         staleness = self._merge(queued.push, places, now_s)
-        seconds, number = self._price(places)
+        seconds, number = self._prices.get(places) or self._price(places)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
     def end(self, task: Begun) -> None:
@@ -303,12 +260,12 @@ class Server:
         push, setting = queued.push, self._setting
         recorder = setting.recorder
         end_s = setting.clock.now if seconds else start_s
-        state = (push.sent.instance,)
+        state = (push.instance,)
         noted = staleness if setting.decisions.sends == "gradient" else NO_STALENESS
         recorder.spans.append((kind, start_s, end_s, noted, state, queued.cause))
         number = recorder.span_number()
-        if self._memory is not None:
-            self._memory.give(MESSAGES, sum(map(setting.sent_bytes_of, places)))
+        if self.memory is not None:
+            self.memory.give(MESSAGES, sum(map(self._sent_bytes.__getitem__, places)))
         if not self._is_whole:
             queued.cause = number
         push.merged(start_s, end_s, staleness, is_last=not queued.left)
@@ -326,24 +283,24 @@ class Server:
     def _merge(self, push: Push, places: Sequence[int], now_s: float) -> int:
         """Change the centre; return the most updates between what was read and what is merged."""
         setting, solver, centre = self._setting, self._setting.solver, self._setting.centre
-        decisions, sent = setting.decisions, push.sent
+        decisions = setting.decisions
         is_gradient = decisions.sends == "gradient"
         stalest = 0
         for place in places:
-            staleness = centre.versions[place] - sent.read[place]
+            staleness = centre.versions[place] - push.read[place]
             stalest = max(stalest, staleness)
-            if is_gradient and place not in sent.touched:
+            if is_gradient and place not in push.touched:
                 continue
             if not setting.is_abstract:
-                vector = sent.vectors[place]
+                vector = push.vectors[place]
                 assert vector is not None
                 if not is_gradient and not decisions.asks_first:
                     self._note_weights(push, place, vector)
-                step = centre.step(place, solver.merge_rate(sent.rate, staleness), now_s)
+                step = centre.step(place, solver.merge_rate(push.rate, staleness), now_s)
                 theta = solver.merge(centre.thetas[place], vector, setting.pull, step)
                 centre.thetas[place] = theta
             if is_gradient:
-                row = (setting.places[place], now_s, sent.counts[place], staleness, staleness)
+                row = (setting.places[place], now_s, push.counts[place], staleness, staleness)
                 setting.recorder.updates.append(row)
             centre.versions[place] += 1
         return stalest
@@ -352,19 +309,18 @@ class Server:
         """Note what a rank's weights are merged with: the answer, and how far they are apart."""
         centre = self._setting.centre.thetas[place]
         if self._is_whole:
-            push.keep(place, centre)
+            push.reply[place] = centre
         push.measure(theta, centre)
 
     def _price(self, places: tuple[int, ...]) -> tuple[float, int]:
         """Seconds of a merge, and the number of its span's kind."""
-        if places not in self._prices:
-            setting = self._setting
-            work = reduce(add, (self._work(place) for place in places))
-            seconds = occupancy_s(self._device, work, is_light=False)
-            known = (self.worker, setting.centre_place, Direction.UPDATE)
-            kind = (*known, work.flop, work.bytes, work.operations)
-            self._prices[places] = seconds, setting.recorder.kinds.number(kind)
-        return self._prices[places]
+        setting = self._setting
+        work = reduce(add, (self._work(place) for place in places))
+        known = (self.worker, setting.centre_place, Direction.UPDATE)
+        kind = (*known, work.flop, work.bytes, work.operations)
+        price = occupancy_s(self._device, work, is_light=False), setting.recorder.kinds.number(kind)
+        self._prices[places] = price
+        return price
 
     def _work(self, place: int) -> Work:
         node = self._setting.nodes[place]

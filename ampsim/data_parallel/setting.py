@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.batch_queue import Assignment, BatchSource
+from ampsim.data_parallel.batch_queue import BatchSource
 from ampsim.data_parallel.decisions import Decisions
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
@@ -104,10 +104,6 @@ class Setting:
         if self.around is not None:
             return self.around.steps_at_server
         return self.decisions.meets == "server" and self.decisions.sends == "gradient"
-
-    def rate_of(self, assignment: Assignment) -> float:
-        """The learning rate of a step with the gradient of these batches."""
-        return self.rate(assignment.at)
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

@@ -115,20 +115,36 @@ class HopRun:
         self._send_ready()
 
 
+class _Message(NamedTuple):
+    """What a collective sends, and how.
+
+    Args:
+        collective: the algorithm.
+        size_bytes: of the vector, or of what each rank has.
+        part_bytes: of one part of it, padded.
+        formula_s: how long it takes on idle links that are all alike; NaN where they are not.
+        held_s: how long links are held then.
+    """
+
+    collective: Collective
+    size_bytes: int
+    part_bytes: int
+    formula_s: float
+    held_s: float
+
+
 class _Offer(NamedTuple):
     """A collective for which all ranks have what they send.
 
     Args:
-        collective: how it goes.
-        size_bytes: of the vector, or of what each rank has.
+        message: what is sent.
         came: called with a rank and a cause when that rank has what it gives.
         first_s: when the first rank was ready.
         cause: what brought the last.
         last: the rank that was last.
     """
 
-    collective: Collective
-    size_bytes: int
+    message: _Message
     came: Callable[[int, Cause], None]
     first_s: float
     cause: Cause
@@ -162,6 +178,7 @@ class Stream:
 
     Attributes:
         buckets: the vectors of each.
+        size_bytes: of what a rank has in all buckets.
     """
 
     def __init__(
@@ -173,45 +190,83 @@ class Stream:
     ) -> None:
         self._setting, self._workers, self._came = setting, workers, came
         self.buckets = buckets_of(places, setting)
-        self._sizes = [sum(map(setting.sent_bytes_of, one)) for one in self.buckets]
-        self._whole_bytes = sum(map(setting.bytes_of, places))
+        sizes = [sum(map(setting.sent_bytes_of, one)) for one in self.buckets]
+        self.size_bytes = sum(sizes)
         is_whole = setting.decisions.compression is None
-        self._collective = COLLECTIVES[setting.decisions.collective] if is_whole else ALL_GATHER
+        collective = COLLECTIVES[setting.decisions.collective] if is_whole else ALL_GATHER
         self._way = uniform_way(setting, workers)
+        self._messages = [self._message(collective, size_bytes) for size_bytes in sizes]
+        self._whole = self._message(BROADCAST, sum(map(setting.bytes_of, places)))
         self._offers: deque[_Offer] = deque()
         self._is_busy = False
 
-    @property
-    def size_bytes(self) -> int:
-        """Of what a rank has in all buckets."""
-        return sum(self._sizes)
-
     def offer(self, bucket: int, first_s: float, cause: Cause, last: int) -> None:
         """Reduce a bucket as soon as what was offered before it is done."""
-        what = self._collective, self._sizes[bucket], self._came
-        self._offers.append(_Offer(*what, first_s, cause, last))
-        self._run_next(None)
+        self._offer(_Offer(self._messages[bucket], self._came, first_s, cause, last))
 
     def spread(self, cause: Cause, came: Callable[[int, Cause], None]) -> None:
         """Send all vectors from the first rank to the others, in the same order of offers."""
-        what = BROADCAST, self._whole_bytes, came
-        self._offers.append(_Offer(*what, self._setting.clock.now, cause, 0))
-        self._run_next(None)
+        self._offer(_Offer(self._whole, came, self._setting.clock.now, cause, 0))
 
-    def _run_next(self, cause: Cause | None) -> None:
-        """Begin the next collective; after `cause`, where it had to wait."""
-        if self._is_busy or not self._offers:
-            return
-        self._is_busy = True
-        offer = self._offers.popleft()
-        self._run(offer if cause is None else offer._replace(cause=cause))
+    def _offer(self, offer: _Offer) -> None:
+        if self._is_busy:
+            self._offers.append(offer)
+        else:
+            self._run(offer)
 
     def _run(self, offer: _Offer) -> None:
-        setting, count = self._setting, len(self._workers)
+        """Run a collective: as one event where its formula holds, else message by message."""
+        setting, message, count = self._setting, offer.message, len(self._workers)
+        size_bytes, formula_s, now_s = message.size_bytes, message.formula_s, setting.clock.now
+        self._is_busy = True
+        if self._way is None:
+            hops = message.collective.hops(count, setting.decisions.ranks_per_group)
+            came = partial(self._came_by_hop, offer, now_s, [count])
+            HopRun(hops, self._workers, message.part_bytes, setting, came).start(offer.cause)
+            return
+        row = (count, size_bytes, offer.first_s, now_s, now_s + formula_s, formula_s, True)
+        setting.recorder.collectives.append(row)
+        if not formula_s:
+            self._ended(offer, offer.cause, is_event=False)
+            return
+        pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
+        times = (now_s, now_s + formula_s, now_s, now_s + message.held_s)
+        places = (setting.centre_place, setting.centre_place)
+        sent = (*places, size_bytes, *times, *pair, offer.cause)
+        transfer = setting.fabric.transfers.add(sent)
+        setting.clock.call_later(formula_s, partial(self._ended, offer, transfer, is_event=True))
+
+    def _ended(self, offer: _Offer, cause: Cause, *, is_event: bool) -> None:
+        """Begin the next collective, and let all ranks have what this one gives."""
+        self._run_next(cause)
+        for rank in range(len(self._workers)):
+            offer.came(rank, cause)
+        if is_event:
+            self._setting.instant.settle()
+
+    def _run_next(self, cause: Cause) -> None:
+        """Begin the next collective, after `cause`."""
+        self._is_busy = False
+        if self._offers:
+            self._run(self._offers.popleft()._replace(cause=cause))
+
+    def _came_by_hop(
+        self, offer: _Offer, start_s: float, left: list[int], rank: int, cause: Cause
+    ) -> None:
+        """Record a collective of messages when the last rank has what it came for."""
+        left[0] -= 1
+        if not left[0]:
+            message, end_s = offer.message, self._setting.clock.now
+            times = (offer.first_s, start_s, end_s, message.formula_s)
+            row = (len(self._workers), message.size_bytes, *times, False)
+            self._setting.recorder.collectives.append(row)
+            self._run_next(cause)
+        offer.came(rank, cause)
+
+    def _message(self, collective: Collective, size_bytes: int) -> _Message:
+        setting, count, part_bytes = self._setting, len(self._workers), size_bytes
         group = setting.decisions.ranks_per_group
-        size_bytes, collective = offer.size_bytes, offer.collective
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
-        part_bytes = size_bytes
         if parts > 1:
             part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
         formula_s = held_s = math.nan
@@ -220,55 +275,7 @@ class Stream:
             how = (count, group, part_bytes * parts)
             formula_s = collective.seconds(*how, self._way.latency_s, rate)
             held_s = collective.seconds(*how, 0.0, rate)
-        now_s = setting.clock.now
-        if self._way is None:
-            hops = collective.hops(count, group)
-            row = [count, size_bytes, offer.first_s, now_s, formula_s]
-            ends = partial(self._noted, row, [count], offer.came)
-            HopRun(hops, self._workers, part_bytes, setting, ends).start(offer.cause)
-            return
-        row = (count, size_bytes, offer.first_s, now_s, now_s + formula_s, formula_s, True)
-        setting.recorder.collectives.append(row)
-        if not formula_s:
-            self._ended(offer.came, offer.cause)
-            return
-        pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
-        times = (now_s, now_s + formula_s, now_s, now_s + held_s)
-        places = (setting.centre_place, setting.centre_place)
-        sent = (*places, size_bytes, *times, *pair, offer.cause)
-        transfer = setting.fabric.transfers.add(sent)
-
-        def end() -> None:
-            self._ended(offer.came, transfer)
-            setting.instant.settle()
-
-        setting.clock.call_later(formula_s, end)
-
-    def _ended(self, came: Callable[[int, Cause], None], cause: Cause) -> None:
-        """Let all ranks have what a collective gives that is one event."""
-        self._is_busy = False
-        self._run_next(cause)
-        for rank in range(len(self._workers)):
-            came(rank, cause)
-
-    def _noted(
-        self,
-        row: list[float],
-        left: list[int],
-        came: Callable[[int, Cause], None],
-        rank: int,
-        cause: Cause,
-    ) -> None:
-        """Record a collective of messages when the last rank has what it came for."""
-        left[0] -= 1
-        if not left[0]:
-            count, size_bytes, first_s, start_s, formula_s = row
-            end_s = self._setting.clock.now
-            whole = (int(count), int(size_bytes), first_s, start_s, end_s, formula_s, False)
-            self._setting.recorder.collectives.append(whole)
-            self._is_busy = False
-            self._run_next(cause)
-        came(rank, cause)
+        return _Message(collective, size_bytes, part_bytes, formula_s, held_s)
 
 
 class Readiness:

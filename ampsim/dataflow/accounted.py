@@ -16,14 +16,15 @@ from typing import Any, ClassVar
 
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import Frame, Iteration
+from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.host import Host, Kernel
 from ampsim.dataflow.memory import DeviceMemory, DeviceTensor, Maker, Owner, plain
 from ampsim.dataflow.owners import Owners, Queued
 from ampsim.dataflow.plan import Plan, Step, Target
+from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.dataflow.swapping import Swapper
 from ampsim.hardware import Cluster
-from ampsim.machine import Begun, CopyLanes, Job, Lane, Processor, paced
+from ampsim.machine import Begun, CopyLanes, Job, paced
 from ampsim.trace import Cause, Recorder
 
 
@@ -31,14 +32,21 @@ class CountingExecutor(Executor):
     """An executor that counts who holds what lies on the device.
 
     Args:
-        plan, feeds, run_ahead: as of `Executor`.
+        plan, rendezvous, feeds, run_ahead, instance: as of `Executor`.
         machine: whose memory it is.
     """
 
     def __init__(
-        self, plan: Plan, feeds: Mapping[str, Any], machine: CountingHost, *, run_ahead: bool
+        self,
+        plan: Plan,
+        rendezvous: Rendezvous,
+        feeds: Mapping[str, Any],
+        machine: CountingHost,
+        *,
+        run_ahead: bool,
+        instance: int = 0,
     ) -> None:
-        super().__init__(plan, feeds, machine, run_ahead=run_ahead)
+        super().__init__(plan, rendezvous, feeds, machine, run_ahead=run_ahead, instance=instance)
         self._host = machine
         self._held_by: dict[tuple[Frame, str], list[Owner]] = {}
         self._results: list[Owner] = []
@@ -65,8 +73,7 @@ class CountingExecutor(Executor):
     def _kept_by(self, step: Step, iteration: Iteration) -> list[Owner] | None:
         """Where what a step has read is listed that is needed on; None where it is not."""
         if step.kind == "asked":
-            given = self.result or []
-            self.result = [one.value if isinstance(one, DeviceTensor) else one for one in given]
+            self.result = {place: plain(one) for place, one in self.result.items()}
             return self._results
         if step.kind == "enter-constant" and step.child is not None:
             frame = self._children.get((iteration, step.child.name))
@@ -96,17 +103,25 @@ class CountingExecutor(Executor):
         for owner in self._held_by.pop((frame, what), ()):
             owner.release()
 
+    def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
+        node = step.node
+        assert node is not None, "a Recv is a node"
+        if sent.value is not DEAD and node.outputs[0].is_float:
+            maker = Maker(node, iteration.state)
+            sent = SentValue(self._host.owners.received(sent, maker))
+        super()._receive(step, iteration, sent)
+
     def _given(self, step: Step, iteration: Iteration) -> None:
-        """A constant or an input: it lies on the device for the whole run where it is of floats."""
+        """What is given: it lies on the device for the whole run where it is of floats."""
         node = step.node
         assert node is not None, "a source is a node"
-        value = node.attributes["value"] if step.kind == "constant" else self._feeds[node.name]
+        value = self._given_to(node)
         if node.outputs[0].is_float:
             value = self._host.owners.given(value, Maker(node, iteration.state))
         self._deliver(step.targets[0], value, iteration)
 
     _rules: ClassVar[dict[str, Callable[[Any, Step, Iteration], None]]] = {
-        **Executor._rules, "constant": _given, "input": _given,
+        **Executor._rules, "constant": _given, "input": _given, "variable": _given,
     }  # fmt: skip
 
 
@@ -114,42 +129,46 @@ class CountingHost(Host):
     """A host whose device starts a kernel when there is room for what it computes.
 
     Args:
-        cluster, clock, recorder, is_abstract, seed: as of `Host`.
+        worker, cluster, clock, recorder, instant, is_abstract, seed: as of `Host`.
 
     Attributes:
         memory: the device's.
         swapper: moves what lies on stacks; None where nobody asked for it.
         owners: says who holds what.
+        has_others: whether other workers take part, who may make room here.
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, recorder: Recorder, *, is_abstract: bool, seed: int
+        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, **how: Any
     ) -> None:
-        super().__init__(cluster, clock, recorder, is_abstract=is_abstract, seed=seed)
-        self.memory = DeviceMemory(self.device, clock)
+        super().__init__(worker, cluster, clock, recorder, **how)
+        self.memory = DeviceMemory(worker, self.device, clock)
         self.swapper: Swapper | None = None
+        self.has_others = False
         self._queue: deque[Queued] = deque()
         self._next: Queued
         self._running: Queued | None = None
         self.owners = Owners(self.memory, self._queue)
-        self._varying = partial(paced, clock=clock, cluster=cluster, seed=seed, computes=False)
+        self._varying = partial(
+            paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
+        )
 
     def swap(self, threshold: float) -> None:
         """Swap what lies on stacks above this share of the memory."""
-        lanes: list[Lane] = []
-        for name in ("copy-out", "copy-in"):
-            processor = Processor(0, self._clock, self._instant)
-            lanes.append(Lane(processor, self._clock))
-            self._clock.start(processor.work(self._varying(lanes[-1], processor)), f"{name} 0")
         above_bytes = math.floor(threshold * self.memory.capacity_bytes)
-        copies = CopyLanes(self.device, lanes[0], lanes[1], self._recorder, above_bytes)
+        copies = CopyLanes(
+            self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
+            above_bytes=above_bytes,
+        )  # fmt: skip
+        for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
+            tasks = self._varying(lane, lane.processor)
+            self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
         self.swapper = self.owners.swapper = Swapper(self.memory, copies, self._copied)
 
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready; then the device goes on."""
         super().do_free(now_s)
-        if not self._dispatch_s:
-            self._advance()
+        self._advance()
 
     def end(self, task: Begun) -> None:
         """Run a step that has been dispatched; then the device goes on."""
@@ -176,6 +195,26 @@ class CountingHost(Host):
         self._queue.append(self._next)
         return False
 
+    def publish(self, value: Any, post: Callable[..., None]) -> None:
+        """Hand a value to `post` when the device has come to that; it is held until it is let go.
+
+        What lies on the host meanwhile is brought back first.
+        """
+        if value.__class__ is not DeviceTensor:
+            post(self.cause, value)  # the flow of an array
+            return
+        owner = value.owner
+
+        def release() -> None:
+            owner.release()
+            self.wake()
+
+        def start() -> None:
+            owner.hold()
+            post(self.cause, value.value, release)
+
+        self._queue.append(Queued((owner,), None, start))
+
     # --- the device
 
     def _advance(self) -> None:
@@ -189,7 +228,7 @@ class CountingHost(Host):
                 self._require_progress(first)
                 break
             self._start(self._queue.popleft())
-        if self._runs.ready:
+        if self.ready:
             self._go_on()
 
     def _start(self, task: Queued) -> None:
@@ -243,13 +282,22 @@ class CountingHost(Host):
             self.swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
 
     def _require_progress(self, task: Queued) -> None:
-        """Something is under way that can make room for the first task.
+        """Something is under way, here or on another worker, that can make room for the first task.
 
         Raises:
             OutOfMemoryError: nothing is.
         """
         is_copying = self.swapper is not None and self.swapper.is_busy
-        if is_copying or self._runs.ready or self._processor.is_busy:
-            return
-        maker, size_bytes = task.asks()
-        raise self.memory.full(maker, size_bytes, is_swapping=self.swapper is not None)
+        is_running = self.ready or self._asked or self._processor.is_busy
+        if not (is_copying or is_running or self.has_others):
+            self.require_room()
+
+    def require_room(self) -> None:
+        """Nothing waits for memory, now that nothing makes room any more.
+
+        Raises:
+            OutOfMemoryError: something does.
+        """
+        if self._queue:
+            maker, size_bytes = self._queue[0].asks()
+            raise self.memory.full(maker, size_bytes, is_swapping=self.swapper is not None)

@@ -9,29 +9,58 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from ampsim.arguments import checked
 from ampsim.dataflow.graph import (
     ENTER,
     ENTER_CONSTANT,
     EXIT,
+    INPUT,
     MERGE,
     NEXT_ITERATION,
+    VARIABLE,
     Branch,
     Conditional,
     FlowGraph,
     Loop,
+    Node,
     Operand,
     Predicate,
     Tensor,
     WhileLoop,
     apply,
     open_graph,
+    output_of,
     tensors_of,
 )
 from ampsim.dataflow.operator import BOOL, Shape
 from ampsim.dataflow.structure import leaves_of, rebuilt, require_alike
 from ampsim.errors import GraphError, OptionError
 from ampsim.text import shown
+
+
+def device(device: int | str | None) -> Any:
+    """The same as `FlowGraph.device`, of the graph that is open."""
+    return open_graph().device(device)
+
+
+@checked
+def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "float64") -> Tensor:
+    """A tensor whose value is given when the graph runs.
+
+    Raises:
+        OptionError: the name is taken.
+    """
+    graph = open_graph()
+    node = graph.given.get(name)
+    if node is not None and (graph.known is None or node.operator is VARIABLE):
+        raise OptionError(f"input {name!r} is there already; give another name")
+    if node is not None:
+        return node.outputs[0]
+    with graph.inside(graph.root):
+        node = Node(INPUT, [], {"name": name}, graph)
+    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
 @checked
@@ -49,6 +78,8 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     graph = open_graph()
     (tensor,) = tensors_of([predicate])
     _require_predicate(tensor, "the predicate of cond")
+    if graph.known is not None and graph.known.value(tensor) is not None:
+        return true_fn() if graph.known.value(tensor) else false_fn()
     built: list[Any] = []
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):
@@ -126,7 +157,9 @@ def while_loop(
         raise OptionError(f"parallel_iterations must be >= 1, got {parallel_iterations}")
     graph = open_graph()
     first = leaves_of(inits, "while_loop: inits")
-    loop = Loop(graph.context, graph.frame_name(name), parallel_iterations)
+    if graph.known is not None:
+        return _unrolled(graph, predicate, body, rebuilt(inits, first))
+    loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations)
     declared = [one.shape for one in first] if shapes is None else _declared(shapes, len(first))
     merges = [begun(graph, loop, one, shape) for one, shape in zip(first, declared, strict=True)]
     decide(graph, loop, merges, lambda: predicate(*rebuilt(inits, merges)))
@@ -144,6 +177,22 @@ def while_loop(
     exits = [leave(graph, loop, switch.outputs[False]) for switch in switches]
     graph.context.units.append(WhileLoop(loop, first, taken, leaves, exits))
     return rebuilt(inits, exits)
+
+
+def _unrolled(
+    graph: FlowGraph, predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any
+) -> Any:
+    """A body after the other, as long as what is known of the instance says so."""
+    carried = inits
+    while True:
+        (tensor,) = tensors_of([predicate(*carried)])
+        if not graph.known.truth(_require_predicate(tensor, "the predicate"), "the predicate"):
+            return carried
+        given = body(*carried)
+        given = cast("Any", given if isinstance(given, tuple | list) else (given,))
+        require_alike(inits, given, "while_loop: the body must give its variables")
+        leaves = [graph.known.folded(one) for one in leaves_of(given, "while_loop")]
+        carried = rebuilt(inits, leaves)
 
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:

@@ -15,6 +15,8 @@ Exit            out of the frame; a dead one is held back, and leaves when the f
                 a live one left
 NextIteration   into the next iteration, which the first live one opens, or the window lets wait; a
                 dead one stops here
+Send            to the Recv on another worker that has the same tag, dead or live
+Recv            what the Send has sent; it begins with its iteration, and waits
 any other       computed when all inputs have come; dead where one is, and then not computed
 ==============  ====================================================================================
 
@@ -31,13 +33,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeAlias
 
-from ampsim.dataflow.frame import DEAD, Frame, Iteration
+from ampsim.dataflow.frame import DEAD, Frame, Iteration, Path
+from ampsim.dataflow.graph import CONSTANT, Node
 from ampsim.dataflow.plan import Plan, Step, Target
+from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
 from ampsim.ir import Standin
-from ampsim.trace import START, Cause
+from ampsim.trace import Cause
 
 Ready: TypeAlias = "tuple[Step, Iteration, Cause]"
 """A step whose inputs have come, where it runs, and what made it ready."""
@@ -49,9 +54,25 @@ class Machine(Protocol):
     cause: Cause
     """What is being followed at the moment: the last thing that ended."""
 
+    ready: deque[Ready]
+    """Steps that can run, the first that was ready first; of one run at a time."""
+
     @property
     def now_s(self) -> float:
         """The present time."""
+        ...
+
+    @property
+    def worker(self) -> int:
+        """Its number."""
+        ...
+
+    def wake(self) -> None:
+        """Run, in this instant, what has become ready."""
+        ...
+
+    def publish(self, value: Any, post: Callable[..., None]) -> None:
+        """Call `post` with a cause, a value, and what lets go of it, when it has been computed."""
         ...
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
@@ -65,44 +86,64 @@ class Machine(Protocol):
         """
         ...
 
+    def asks(self, step: Step, then: Callable[[], None]) -> bool:
+        """Let a client read what a predicate says, if a client decides.
+
+        Returns: whether one does; `then` is called when it has.
+        """
+        ...
+
 
 class Executor:
-    """Runs one plan.
+    """Runs what a plan has for one worker.
 
     Args:
         plan: what to run.
-        feeds: values of the graph's inputs, by name.
+        rendezvous: where it meets the other workers.
+        feeds: values of the graph's inputs and variables, by name.
         machine: computes.
         run_ahead: whether a step counts as done once its device has it.
+        instance: number of the run, which spans tell.
 
     Attributes:
-        ready: steps that can run, the first that was ready first.
+        ready: the machine's.
         frames: (tag, iteration, opened in s, over in s) of each iteration of a loop.
         decisions: (name of the Switch, tag, which side, when in s).
         window_max: the most iterations of one frame that were under way at a time.
-        result: what was asked for; None before it is there.
+        result: what was asked for, by its place there.
     """
 
     def __init__(
-        self, plan: Plan, feeds: Mapping[str, Any], machine: Machine, *, run_ahead: bool
+        self,
+        plan: Plan,
+        rendezvous: Rendezvous,
+        feeds: Mapping[str, Any],
+        machine: Machine,
+        *,
+        run_ahead: bool,
+        instance: int = 0,
     ) -> None:
         self._machine, self._run_ahead, self._feeds = machine, run_ahead, feeds
-        self.ready: deque[Ready] = deque()
+        self.ready = machine.ready
         self.frames: list[tuple[str, int, float, float]] = []
         self.decisions: list[tuple[str, str, bool, float]] = []
         self.window_max = 0
-        self.result: list[Any] | None = None
+        self.result: dict[int, Any] = {}
+        self._rendezvous = rendezvous
+        rendezvous.receivers[machine.worker] = self
+        self._awaited: dict[tuple[Step, Path], Iteration] = {}
+        self._arrived: dict[tuple[Step, Path], SentValue] = {}
         self._children: dict[tuple[Iteration, str], Frame] = {}
-        self._root = Frame(plan.root, None)
+        self._root = Frame(plan.roots[machine.worker], None, instance)
         iteration = self._root.open(machine.now_s)
-        for step in plan.sources:
+        for step in plan.sources[machine.worker]:
             iteration.outstanding += 1
-            self.ready.append((step, iteration, START))
+            self.ready.append((step, iteration, machine.cause))
 
     @property
     def is_over(self) -> bool:
-        """Whether everything has run."""
-        return not self._root.iterations
+        """Whether everything has run, and nothing has come in vain."""
+        return not self._root.iterations and not self._arrived
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step whose inputs have come."""
@@ -122,24 +163,29 @@ class Executor:
             self._retire(iteration.frame)
 
     def _compute(self, step: Step, iteration: Iteration) -> bool:
-        """Compute a step; whether it goes on until its device has spent what it takes."""
-        value = self._machine.compute(step, iteration)
+        """Compute a step; whether it goes on until its device, or a client, is done with it."""
+        machine = self._machine
+        value = machine.compute(step, iteration)
         targets = step.targets[0]
-        if not step.is_on_device:
-            self._deliver(targets, value, iteration)
-            return False
-        if self._run_ahead and not step.is_read:
-            self._machine.occupy(iteration, None)
-            self._deliver(targets, value, iteration)
-            return False
 
-        def then() -> None:
+        def given() -> None:
             self._deliver(targets, value, iteration)
             iteration.outstanding -= 1
             if not iteration.outstanding:
                 self._retire(iteration.frame)
 
-        if not self._machine.occupy(iteration, then):
+        def then() -> None:
+            if not step.is_decision or not machine.asks(step, given):
+                given()
+
+        if not step.is_on_device:
+            if step.is_decision and machine.asks(step, given):
+                return True
+        elif self._run_ahead and not step.is_read:
+            machine.occupy(iteration, None)
+        elif not machine.occupy(iteration, then) or (
+            step.is_decision and machine.asks(step, given)
+        ):
             return True
         self._deliver(targets, value, iteration)
         return False
@@ -183,7 +229,7 @@ class Executor:
         assert plan is not None, "an Enter leads into a frame"
         key = (iteration, plan.name)
         if key not in self._children:
-            frame = self._children[key] = Frame(plan, iteration)
+            frame = self._children[key] = Frame(plan, iteration, iteration.frame.instance)
             iteration.children += 1
             self._open(frame)
         return self._children[key]
@@ -209,16 +255,63 @@ class Executor:
 
     def _source(self, step: Step, iteration: Iteration) -> None:
         assert step.node is not None, "a source is a node"
-        if step.kind == "input":
-            value = self._feeds[step.node.name]
-        else:
-            value = step.node.attributes["value"]
-        self._deliver(step.targets[0], value, iteration)
+        self._deliver(step.targets[0], self._given_to(step.node), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
-        self.result = iteration.inputs[step.first : step.first + step.count]
+        given = iteration.inputs[step.first : step.first + step.count]
+        self.result = dict(zip(step.places, given, strict=True))
+
+    # --- other workers
+
+    def _send(self, step: Step, iteration: Iteration) -> None:
+        if iteration.is_dead[step.number]:
+            self._rendezvous.send(step, iteration.path, self._machine.cause, DEAD)
+            return
+        value = iteration.inputs[step.first]
+        post = partial(self._rendezvous.send, step, iteration.path)
+        if step.is_on_device:
+            self._machine.publish(value, post)
+        else:
+            post(self._machine.cause, value)
+
+    def _recv(self, step: Step, iteration: Iteration) -> None:
+        key = (step, iteration.path)
+        if key in self._arrived:
+            self._receive(step, iteration, self._arrived.pop(key))
+        else:
+            self._awaited[key] = iteration
+            iteration.outstanding += 1
+
+    def arrive(self, step: Step, path: Path, sent: SentValue, cause: Cause) -> None:
+        """Take what has come for a Recv; it may not have begun."""
+        iteration = self._awaited.pop((step, path), None)
+        if iteration is None:
+            self._arrived[step, path] = sent
+            return
+        self._machine.cause = cause
+        self._receive(step, iteration, sent)
+        iteration.outstanding -= 1
+        if not iteration.outstanding:
+            self._retire(iteration.frame)
+        self._machine.wake()
+
+    def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
+        if sent.value is DEAD:
+            step.live, step.dead = step.live - 1, step.dead + 1
+        if sent.release is not None:
+            sent.release()
+        self._deliver(step.targets[0], sent.value, iteration)
+
+    @property
+    def awaited(self) -> list[tuple[Step, Path]]:
+        """Recvs that wait."""
+        return list(self._awaited)
 
     # --- what all rules share
+
+    def _given_to(self, node: Node) -> Any:
+        """The value of a constant, an input or a variable."""
+        return node.attributes["value"] if node.operator is CONSTANT else self._feeds[node.name]
 
     def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
         """Which side a predicate names."""
@@ -303,5 +396,8 @@ class Executor:
         "next-iteration": _next_iteration,
         "constant": _source,
         "input": _source,
+        "variable": _source,
         "asked": _asked,
+        "send": _send,
+        "recv": _recv,
     }

@@ -56,7 +56,7 @@ class Iteration:
     def __init__(self, frame: Frame, number: int, path: Path, opened_s: float) -> None:
         plan = frame.plan
         self.frame, self.number, self.path, self.opened_s = frame, number, path, opened_s
-        self.state = Tag(0, told(path))
+        self.state = Tag(frame.instance, told(path))
         self.inputs: list[Any] = [None] * plan.slots
         self.pending = plan.pending.copy()
         self.is_dead = bytearray(len(plan.pending))
@@ -76,6 +76,7 @@ class Frame:
     Attributes:
         plan: what it has in common with other runs of the loop.
         parent: the iteration in which it was opened; None of the graph itself.
+        instance: number of the run.
         iterations: those that are not over, by number.
         first, latest: numbers of the oldest of these and of the newest.
         enters: how many Enters have not run.
@@ -85,12 +86,12 @@ class Frame:
     """
 
     __slots__ = (
-        "constants", "deferred", "enters", "first", "iterations", "latest", "left", "parent",
-        "path", "plan",
+        "constants", "deferred", "enters", "first", "instance", "iterations", "latest", "left",
+        "parent", "path", "plan",
     )  # fmt: skip
 
-    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
-        self.plan, self.parent = plan, parent
+    def __init__(self, plan: FramePlan, parent: Iteration | None, instance: int) -> None:
+        self.plan, self.parent, self.instance = plan, parent, instance
         self.path: Path = () if parent is None else parent.path
         self.iterations: dict[int, Iteration] = {}
         self.first, self.latest = 0, -1

@@ -4,7 +4,8 @@ Each context of the forward graph has its twin in the gradient graph: a branch a
 same predicate, a loop another loop that runs as often, backward. What a gradient reads of a forward
 iteration was pushed onto a stack there and is popped here. A constant of a loop is captured again,
 never pushed; its gradient is summed up as the iterations come. Everything nests, because a handle
-of a stack or the count of a loop is itself a value of the forward iteration around it.
+of a stack or the count of a loop is itself a value of the forward iteration around it. What is
+built for a node is placed with it.
 
 Source: Yu et al. (2018), Section 5.1, Figures 7 to 9; what the text leaves open is settled as in
 TensorFlow's `control_flow_state.py`.
@@ -174,7 +175,7 @@ class _Builder:
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
         self.twins: dict[Context, Context] = {graph.context: graph.context}
-        self.source = graph.number_of_gradients()
+        self.source = graph.count("gradients")
         self._saved: dict[Tensor, Tensor] = {}
         self._shapes: dict[Tensor, Tensor] = {}
         self._counted: dict[Loop, _Counted] = {}
@@ -207,7 +208,8 @@ class _Builder:
         if not found:
             return None
         if len(found) > 1:
-            parts[tensor] = found = [add_n(*found)]
+            with self._graph.device(tensor.node):
+                parts[tensor] = found = [add_n(*found)]
         return found[0]
 
     def _back(
@@ -220,7 +222,8 @@ class _Builder:
             return self._while_loop(unit, given, wanted)
         if unit.operator.gradient is None:
             raise GraphError(f"gradients: {unit.told} has no gradient; use flow.stop_gradient")
-        return unit.operator.gradient(Differentiated(unit, wanted, self), given[0])
+        with self._graph.device(unit):
+            return unit.operator.gradient(Differentiated(unit, wanted, self), given[0])
 
     # --- constructs
 
@@ -262,14 +265,15 @@ class _Builder:
         total = self._count(unit.loop)
         first = [self._or_zeros(given[one], unit.outputs[one]) for one in back.variables]
         first += [self.filled(one, 0.0) for one in back.constants]
-        _left, *found = while_loop(
-            _is_left,
-            partial(self._iteration, back),
-            (self.available(total), *first),
-            parallel_iterations=unit.loop.window,
-            shapes=[(), *back.shapes],
-            name=f"{unit.loop.name}-gradient",
-        )
+        with self._graph.device(unit.loop.predicate.node):
+            _left, *found = while_loop(
+                _is_left,
+                partial(self._iteration, back),
+                (self.available(total), *first),
+                parallel_iterations=unit.loop.window,
+                shapes=[(), *back.shapes],
+                name=f"{unit.loop.name}-gradient",
+            )
         by_variable = dict(zip(back.variables, found, strict=False))
         by_constant = dict(zip(back.constants, found[len(back.variables) :], strict=True))
         return [
@@ -290,19 +294,19 @@ class _Builder:
         gradients = [
             self._or_zeros(gradient, tensor) for gradient, tensor in zip(found, taken, strict=False)
         ]
-        gradients += [
-            total if gradient is None else total + gradient
-            for total, gradient in zip(carried[len(taken) :], found[len(taken) :], strict=True)
-        ]
+        sums = zip(back.constants, carried[len(taken) :], found[len(taken) :], strict=True)
+        for constant, total, gradient in sums:
+            with graph.device(constant.node):
+                gradients.append(total if gradient is None else total + gradient)
         after = left - 1
         after.node.controls.append(ordered)
-        return (after, *map(_of_shape, gradients, back.shapes))
+        return (after, *map(self._of_shape, gradients, back.shapes))
 
     def _count(self, loop: Loop) -> Tensor:
         """How often a forward loop ran, which is to count its iterations."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
-        with self._forward(loop.outer):
+        with self._forward(loop.outer), graph.device(loop.predicate.node):
             (zero,) = tensors_of([0])
             merge = begun(graph, loop, zero, ())
             switch = graph.switch(merge, loop.predicate, within=loop)
@@ -355,16 +359,27 @@ class _Builder:
         if tensor.static_shape is not None:
             return self._graph.constant(np.array(tensor.static_shape, INT))
         if tensor not in self._shapes:
-            with self._forward(tensor.context):
+            with self._forward(tensor.context), self._graph.device(tensor.node):
                 self._shapes[tensor] = shape_of(tensor)
         return self.available(self._shapes[tensor])
 
     def filled(self, tensor: Tensor, value: float) -> Tensor:
         """A tensor of one value, of the shape and type of a forward tensor."""
-        return filled(self.shape(tensor), value, tensor.dtype, tensor.shape)
+        shape = self.shape(tensor)
+        with self._graph.device(tensor.node):
+            return filled(shape, value, tensor.dtype, tensor.shape)
 
     def _or_zeros(self, gradient: Tensor | None, tensor: Tensor) -> Tensor:
         return self.filled(tensor, 0.0) if gradient is None else gradient
+
+    def _of_shape(self, tensor: Tensor, shape: Shape | None) -> Tensor:
+        """A tensor of which it is known that it has a shape."""
+        if fits(tensor.shape, shape):
+            return tensor
+        with self._graph.device(tensor.node):
+            known = apply("identity", tensor)
+        known.shape = shape
+        return known
 
     def _forward(self, context: Context) -> Any:
         """Build in a context of the forward graph."""
@@ -374,15 +389,6 @@ class _Builder:
 def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:
     """Whether a backward loop has iterations left."""
     return left > 0
-
-
-def _of_shape(tensor: Tensor, shape: Shape | None) -> Tensor:
-    """A tensor of which it is known that it has a shape."""
-    if fits(tensor.shape, shape):
-        return tensor
-    known = apply("identity", tensor)
-    known.shape = shape
-    return known
 
 
 def _reached_from(context: Context, xs: Iterable[Tensor]) -> set[Tensor]:

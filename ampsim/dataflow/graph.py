@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ampsim.arguments import checked
 from ampsim.dataflow.operator import (
     OPERATORS,
     Operator,
@@ -32,20 +31,21 @@ from ampsim.text import shown
 from ampsim.user_code import Place, is_own
 
 
-def _primitive(name: str) -> Operator:
+def primitive(name: str) -> Operator:
     """An operator whose rule is the executor's."""
     return Operator(name, None, first_shape, first_dtype)
 
 
-CONSTANT: Final = _primitive("constant")
-INPUT: Final = _primitive("input")
-SWITCH: Final = _primitive("switch")
-MERGE: Final = _primitive("merge")
-ENTER: Final = _primitive("enter")
-ENTER_CONSTANT: Final = _primitive("enter-constant")
-EXIT: Final = _primitive("exit")
-NEXT_ITERATION: Final = _primitive("next-iteration")
-TRIGGER: Final = _primitive("trigger")
+CONSTANT: Final = primitive("constant")
+INPUT: Final = primitive("input")
+VARIABLE: Final = primitive("variable")
+SWITCH: Final = primitive("switch")
+MERGE: Final = primitive("merge")
+ENTER: Final = primitive("enter")
+ENTER_CONSTANT: Final = primitive("enter-constant")
+EXIT: Final = primitive("exit")
+NEXT_ITERATION: Final = primitive("next-iteration")
+TRIGGER: Final = primitive("trigger")
 """Fires when all its inputs have come, dead ones too, and is never dead itself."""
 
 
@@ -164,23 +164,26 @@ class Node:
         context: where it runs.
         outputs: what it makes; two of a Switch, one of all others.
         direction: forward, or backward in a graph of gradients.
+        device: where the user has it; None where nothing is said.
         place: the user's line that built it.
     """
 
     __slots__ = (
-        "attributes", "context", "controls", "direction", "index", "inputs", "name", "operator",
-        "outputs", "place",
+        "attributes", "context", "controls", "device", "direction", "index", "inputs", "name",
+        "operator", "outputs", "place",
     )  # fmt: skip
 
     def __init__(
-        self, operator: Operator, inputs: list[Tensor], attributes: dict[str, Any], graph: FlowGraph
-    ) -> None:
+        self, operator: Operator, inputs: list[Tensor], attributes: dict[str, Any],
+        graph: FlowGraph, *, like: Tensor | None = None,
+    ) -> None:  # fmt: skip
         self.operator, self.inputs, self.attributes = operator, inputs, attributes
         self.controls: list[Tensor] = []
         self.context: Context = graph.context
         self.outputs: list[Tensor] = []
-        self.direction = graph.direction
-        self.place = _user_place()
+        self.device = graph.placed
+        self.direction = graph.direction if like is None else like.node.direction
+        self.place = _user_place() if like is None else like.node.place
         self.index, self.name = graph.number(self)
 
     @property
@@ -323,14 +326,24 @@ class FlowGraph:
 
     Nodes are built in the graph that is open: ``with flow.FlowGraph() as graph: ...``.
 
+    Args:
+        first: number of its first node.
+
     Attributes:
         context: where nodes are built now.
         direction: of nodes that are built now.
+        placed: the device of nodes that are built now; None where nothing is said.
         nodes: all of them, in the order of building.
+        given: inputs and variables, by name.
+        known: says what is known before it runs, and loops are unrolled; None where they are not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         self.root = Context(None)
+        self._first = first
+        self.placed: int | str | Node | None = None
+        self.known: Any = None
+        self.given: dict[str, Node] = {}
         self.context: Context = self.root
         self.direction: int = int(Direction.FORWARD)
         self.nodes: list[Node] = []
@@ -346,6 +359,15 @@ class FlowGraph:
         """Close it."""
         _OPEN.remove(self)
 
+    def begin(self, known: Any) -> None:
+        """Build anew: inputs, variables and constants are as they were, and nothing else is there.
+
+        Args:
+            known: an `ampsim.dataflow.unroll.KnownInstance`, and loops are unrolled; or None.
+        """
+        self.known = known
+        self.root.units.clear()
+
     @contextlib.contextmanager
     def inside(self, context: Context) -> Generator[Context]:
         """Build nodes in a context."""
@@ -355,22 +377,32 @@ class FlowGraph:
         finally:
             self.context = before
 
+    @contextlib.contextmanager
+    def device(self, device: int | str | Node | None) -> Generator[None]:
+        """Build nodes that run on a worker of a number, or on the one whose device has a name.
+
+        Or where another node is; with None, where they would without.
+        """
+        before, self.placed = self.placed, device
+        try:
+            yield
+        finally:
+            self.placed = before
+
     def number(self, node: Node) -> tuple[int, str]:
         """List a node; its place in the list, and its name."""
         name = node.operator.name
         count = self._counts[name] = self._counts.get(name, 0) + 1
         self.nodes.append(node)
-        return len(self.nodes) - 1, node.attributes.pop("name", None) or f"{name}-{count}"
+        told = node.attributes.pop("name", None) or f"{name}-{count}"
+        if node.operator in (INPUT, VARIABLE):
+            self.given[told] = node
+        return self._first + len(self.nodes) - 1, told
 
-    def number_of_gradients(self) -> int:
-        """Number a call of `gradients`."""
-        count = self._counts["gradients/"] = self._counts.get("gradients/", 0) + 1
+    def count(self, what: str) -> int:
+        """Number a call that asks for this."""
+        self._counts[f"{what}/"] = count = self._counts.get(f"{what}/", 0) + 1
         return count
-
-    def frame_name(self, name: str) -> str:
-        """A name that no other frame has."""
-        count = self._counts[f"{name}/"] = self._counts.get(f"{name}/", 0) + 1
-        return f"{name}-{count}"
 
     def constant(self, value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
         """A tensor that is always the same; equal ones are one.
@@ -487,21 +519,6 @@ def open_graph() -> FlowGraph:
     return _OPEN[-1]
 
 
-@checked
-def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "float64") -> Tensor:
-    """A tensor whose value is given when the graph runs.
-
-    Raises:
-        OptionError: the name is taken.
-    """
-    graph = open_graph()
-    if any(node.name == name for node in graph.nodes if node.operator is INPUT):
-        raise OptionError(f"input {name!r} is there already; give another name")
-    with graph.inside(graph.root):
-        node = Node(INPUT, [], {"name": name}, graph)
-    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
-
-
 def constant(value: Any, dtype: Any = None) -> Tensor:
     """A tensor that is always the same."""
     return open_graph().constant(value, None if dtype is None else np.dtype(dtype))
@@ -545,7 +562,12 @@ def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
     Raises:
         GraphError: the operands' shapes or types do not fit it, or one cannot be used here.
     """
-    operator, graph = OPERATORS[name], open_graph()
+    return build(OPERATORS[name], operands, attributes)
+
+
+def build(operator: Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
+    """The same, of an operator that need not be listed."""
+    graph = open_graph()
     inputs = tensors_of(operands, is_joint=operator.shape is broadcast)
     node = graph.add(operator, inputs, dict(attributes))
     known = [one.shape for one in inputs if one.shape is not None]

@@ -18,21 +18,18 @@ from ampsim.dataflow.frame import Iteration
 from ampsim.dataflow.operator import standin
 from ampsim.dataflow.plan import Step
 from ampsim.errors import AmpsimError, SimulationError
-from ampsim.hardware import Cluster, Device, occupancy_s
-from ampsim.ir import Standin
+from ampsim.hardware import HOST, Cluster, Device, occupancy_s
+from ampsim.ir import Direction, Standin
 from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
-from ampsim.trace import START, Cause, Recorder
-from ampsim.trace.kinds import COMPUTE_LANE, DISPATCH_LANE
+from ampsim.machine.channel import Transfers
+from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause, Recorder
 from ampsim.user_code import told
 
-NO_STALENESS: Final = -1
-"""A step applies no update."""
+UPDATE: Final = int(Direction.UPDATE)
 
 
 class Runs(Protocol):
     """What has steps to run: the executor."""
-
-    ready: deque[Ready]
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step whose inputs have come."""
@@ -58,47 +55,58 @@ class Host:
     """A worker: its host, which runs steps, and its device, which computes.
 
     Args:
-        cluster: the worker is its first.
+        worker: its number.
+        cluster: has its device.
         clock: whose time passes.
         recorder: takes the spans.
+        instant, transfers: shared by all workers.
         is_abstract: whether floats are shapes without numbers.
         seed: of what varies.
+        round_trip_s: from a predicate, computed, to what it decides, where a client decides; None
+            where the graph does.
 
     Attributes:
         cause: what is being followed at the moment.
+        ready: steps of the present run that can run.
         queues: what is to be dispatched, for the processor.
     """
 
     def __init__(
         self,
+        worker: int,
         cluster: Cluster,
         clock: Clock,
         recorder: Recorder,
         *,
+        instant: Instant,
+        transfers: Transfers,
         is_abstract: bool,
         seed: int,
+        round_trip_s: float | None = None,
     ) -> None:
+        self.worker = worker
+        self._round_trip_s, self._asked = round_trip_s, 0
+        self._transfers = transfers
         self.cause: Cause = START
-        self.device: Device = cluster.devices[0]
+        self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
-        self._instant = Instant(clock)
+        self._instant = instant
         self._cost: _Cost
         self._last: Kernel | None = None
         self._runs: Runs
         self._dispatch_s = self.device.dispatch_s
-        self._no_work: deque[Ready] = deque()
-        self._processor = Processor(0, clock, self._instant)
-        compute = Processor(0, clock, self._instant)
+        self.ready: deque[Ready] = deque()
+        self.queues: dict[Any, deque[Any]] = {0: self.ready if self._dispatch_s else deque()}
+        self._processor = Processor(worker, clock, self._instant)
+        clock.start(self._processor.work(self), f"host {worker}")
+        compute = Processor(worker, clock, self._instant)
         self._lane = Lane(compute, clock)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
-        clock.start(compute.work(varying(self._lane, compute)), "compute 0")
+        clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
     def start(self, runs: Runs) -> None:
         """Begin to run what is ready."""
         self._runs = runs
-        waiting = runs.ready if self._dispatch_s else self._no_work
-        self.queues: dict[Any, deque[Any]] = {0: waiting}
-        self._clock.start(self._processor.work(self), "host 0")
         self._clock.call_later(0.0, self._go_on)
 
     @property
@@ -118,7 +126,7 @@ class Host:
         (step, iteration, cause), start_s = task[1]
         node = step.node
         if node is not None:
-            shown = (0, node.index, node.direction, 0, 0, 0)
+            shown = (self.worker, node.index, node.direction, 0, 0, 0)
             kind = self._recorder.kinds.number(shown, DISPATCH_LANE)
             self._append(kind, start_s, iteration, cause)
         self._runs.run(step, iteration)
@@ -126,24 +134,29 @@ class Host:
     @property
     def has_free(self) -> bool:
         """Whether a step waits whose dispatch takes no time."""
-        return not self._dispatch_s and bool(self._runs.ready)
+        return not self._dispatch_s and bool(self.ready)
 
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready, and those that these make ready."""
         if self._dispatch_s:
             return
-        ready, run = self._runs.ready, self._runs.run
+        ready, run = self.ready, self._runs.run
         while ready:
             step, iteration, self.cause = ready.popleft()
             run(step, iteration)
+
+    def wake(self) -> None:
+        """See that the host looks for steps when this instant settles."""
+        if self._dispatch_s:
+            self._processor.wake()
+        self._instant.add(self._processor)
 
     def _go_on(self) -> None:
         """See that the host looks for steps, as after something has ended."""
         if self._dispatch_s:
             self._processor.wake()
-        elif not self._processor.is_listed:
-            self._processor.is_listed = True
-            self._instant.waiting.append(self._processor)
+        else:
+            self._instant.add(self._processor)
             self._instant.settle()
 
     # --- values
@@ -191,16 +204,48 @@ class Host:
         work = operator.work(shapes, shape, itemsize)
         is_light = not work.flop
         rows, elements = None, None
-        if not is_light:
+        if not is_light and node.direction != UPDATE:
             rows, elements = shape[0], shapes[1][0] * shapes[1][1]
         seconds = occupancy_s(
             self.device, work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == 1,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
-            (0, node.index, node.direction, work.flop, work.bytes, work.operations), COMPUTE_LANE
+            (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
+            COMPUTE_LANE,
         )
         return _Cost(standin(shape, itemsize) if self._is_abstract else None, seconds, kind)
+
+    # --- a client that decides
+
+    def asks(self, step: Step, then: Callable[[], None]) -> bool:
+        """Let a client read what a predicate says, if a client decides; `then` when it has."""
+        if self._round_trip_s is None:
+            return False
+        self._asked += 1
+
+        def answered() -> None:
+            self._asked -= 1
+            then()
+            self._go_on()
+
+        there = partial(self._send, step, (HOST, self.worker), answered)
+        self._send(step, (self.worker, HOST), there)
+        return True
+
+    def _send(self, step: Step, ends: tuple[int, int], then: Callable[[], None]) -> None:
+        """Send a truth value to the client, or back."""
+        assert step.node is not None and self._round_trip_s is not None, "a client decides"
+        now_s, delay_s = self._clock.now, self._round_trip_s / 2
+        number = step.node.index
+        row = (number, number, 1, now_s, now_s + delay_s, now_s, now_s, *ends, self.cause)
+        cause = self._transfers.add(row)
+
+        def arrived() -> None:
+            self.cause = cause
+            then()
+
+        self._clock.call_later(delay_s, arrived)
 
     # --- the device
 
@@ -220,6 +265,13 @@ class Host:
         self._lane.add(Job(cost.seconds, partial(self._ended, kernel)))
         return False
 
+    def publish(self, value: Any, post: Callable[..., None]) -> None:
+        """Hand a value to `post` when the device has computed all that it has."""
+        if self._last is None:
+            post(self.cause, value)
+        else:
+            self._last.published.append((post, value))
+
     def _ended(self, kernel: Kernel, start_s: float) -> None:
         """Record a kernel and what took no time behind it; go on with what waited for them."""
         if self._last is kernel:
@@ -229,10 +281,12 @@ class Host:
         for one in kernel.behind:
             self._append(one.cost.kind, now_s, one.iteration, ended)
         self.cause = ended
+        for post, value in kernel.published:
+            post(ended, value)
         for one in (kernel, *kernel.behind):
             if one.then is not None:
                 one.then()
-        if self._runs.ready:
+        if self.ready:
             self._go_on()
 
     def _append(self, kind: int, start_s: float, iteration: Iteration, cause: Cause) -> None:
@@ -250,12 +304,14 @@ class Kernel:
     Attributes:
         then: what waits for it.
         behind: steps that take no time and came while this was the last.
+        published: values that another worker is to have then.
     """
 
-    __slots__ = ("behind", "cause", "cost", "iteration", "then")
+    __slots__ = ("behind", "cause", "cost", "iteration", "published", "then")
 
     def __init__(
         self, cost: _Cost, iteration: Iteration, cause: Cause, then: Callable[[], None] | None
     ) -> None:
         self.cost, self.iteration, self.cause, self.then = cost, iteration, cause, then
         self.behind: list[Kernel] = []
+        self.published: list[tuple[Callable[..., None], Any]] = []

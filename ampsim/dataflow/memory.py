@@ -64,6 +64,7 @@ class DeviceMemory:
     """The account of one device.
 
     Args:
+        worker: its number.
         device: says how much there is.
         clock: whose time passes.
 
@@ -71,10 +72,10 @@ class DeviceMemory:
         capacity_bytes: what there is room for.
     """
 
-    def __init__(self, device: Device, clock: Clock) -> None:
+    def __init__(self, worker: int, device: Device, clock: Clock) -> None:
         assert device.memory_bytes is not None, f"{device.name} has no end of memory"
         self.capacity_bytes = device.memory_bytes
-        self._device, self._clock = device, clock
+        self._worker, self._device, self._clock = worker, device, clock
         self._memory = Memory(device.name, CATEGORIES, clock, None)
 
     @property
@@ -96,7 +97,8 @@ class DeviceMemory:
     @property
     def rows(self) -> list[tuple[float, ...]]:
         """The fullest moments: worker, time, all bytes, and those of each category."""
-        return [(0, one.time_s, sum(one.bytes), *one.bytes) for one in self._memory.timeline]
+        timeline = self._memory.timeline
+        return [(self._worker, one.time_s, sum(one.bytes), *one.bytes) for one in timeline]
 
     def full(self, maker: Maker, size_bytes: int, *, is_swapping: bool) -> OutOfMemoryError:
         """The error of a step for whose bytes there is no room."""

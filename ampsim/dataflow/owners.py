@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from ampsim.dataflow.graph import Node
+from ampsim.dataflow.graph import VARIABLE, Node
 from ampsim.dataflow.host import Kernel
 from ampsim.dataflow.memory import Buffer, DeviceMemory, DeviceTensor, Maker, Owner, Resource, Saved
 from ampsim.dataflow.operator import no_work
+from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
 
 
@@ -96,7 +97,7 @@ class Owners:
     def __init__(self, memory: DeviceMemory, queue: deque[Queued]) -> None:
         self.swapper: Swapper | None = None
         self._memory, self._queue = memory, queue
-        self._inputs: list[Buffer] = []
+        self._inputs: list[Owner] = []
         self._made: list[Owner] = []
         self._pushes = 0
 
@@ -106,18 +107,27 @@ class Owners:
         return made
 
     def given(self, value: Any, maker: Maker) -> DeviceTensor:
-        """A value that lies on the device for the whole run."""
-        size_bytes = _size_bytes(value, maker.node)
+        """A value that lies on the device for the whole run; a variable with its optimizer's."""
+        node = maker.node
+        slots = node.attributes["held"].slots if node.operator is VARIABLE else 0
+        size_bytes = (1 + slots) * _size_bytes(value, node)
         buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
         self._inputs.append(buffer)
         buffer.hold()
         self._queue.append(Queued((), buffer))
         return DeviceTensor(value, buffer)
 
+    def received(self, sent: SentValue, maker: Maker) -> DeviceTensor:
+        """What another worker has sent; it lies here when the device has come to it."""
+        buffer = Buffer(self._memory, _size_bytes(sent.value, maker.node), maker)
+        self._queue.append(Queued((), buffer, sent.release))
+        return DeviceTensor(sent.value, buffer)
+
     def finish(self) -> None:
         """Let go of what was given; then nothing is left."""
         for buffer in self._inputs:
             buffer.release()
+        self._inputs.clear()
         left = self._memory.used_bytes
         assert not left, f"{left} bytes of memory are held by nobody"
 
@@ -241,7 +251,16 @@ class Owners:
         parts = [place for place in places if place.__class__ is tuple and place[0] is of]
         return self._stacked(maker, value, [one for part in parts for one in places[part]])
 
+    def _assigned(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        """What a variable has from the next run on stays until this one is over."""
+        if given[0].__class__ is not DeviceTensor:
+            return value
+        given[0].owner.hold()
+        self._inputs.append(given[0].owner)
+        return self._shared(value, given[0].owner)
+
     _rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
+        "assign": _assigned,
         "stack": _new_resource,
         "push": _push,
         "pop": _pop,

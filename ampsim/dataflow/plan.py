@@ -1,7 +1,8 @@
 """The plan of a run: what of a graph is needed, as steps with slots for their inputs.
 
-A step belongs to one frame of the program's text: the graph itself, or a loop. Each iteration has a
-slot for every input of every step of its frame, and a count of the inputs that have not come.
+A step belongs to one worker and one frame of the program's text: the graph itself, or a loop. Each
+iteration has a slot for every input of every step of its frame, and a count of the inputs that have
+not come.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from ampsim.dataflow.graph import (
     ENTER_CONSTANT,
     EXIT,
     MERGE,
+    SWITCH,
     Loop,
     Node,
     Tensor,
 )
+from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
+from ampsim.hardware import Cluster
 
 Target: TypeAlias = "tuple[Step, int]"
 """Where an output goes: a step, and the slot of its input."""
@@ -28,6 +32,7 @@ class FramePlan:
     """What all frames of one loop, or the graph itself, have in common.
 
     Attributes:
+        worker: whose part of it.
         name: of the loop; "" of the graph itself.
         window: iterations that may be under way at a time; 0 for any number.
         steps: what runs in an iteration.
@@ -37,8 +42,8 @@ class FramePlan:
         exits: what leaves.
     """
 
-    def __init__(self, name: str, window: int) -> None:
-        self.name, self.window = name, window
+    def __init__(self, worker: int, name: str, window: int) -> None:
+        self.worker, self.name, self.window = worker, name, window
         self.steps: list[Step] = []
         self.slots = 0
         self.pending: list[int] = []
@@ -57,21 +62,24 @@ class Step:
         targets: for each output, where it goes.
         frame: in which it runs; of an Enter the parent's.
         child: the frame that an Enter opens.
+        peer: the Recv that a Send serves; the Send by which a Recv is served.
         kernel: computes the output; None of primitives.
         is_on_device: whether a device computes it, not the host.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
         needs_numbers: whether the host computes it from more than shapes and resources.
         needs_tag: whether its kernel is told where it runs.
+        is_decision: whether a Switch reads what it computes.
         is_merge: whether it runs at the first live input.
+        places: of what the last one keeps, among all that was asked for.
         known: what it costs, by shapes of its inputs.
         live, dead: how often it ran.
     """
 
     __slots__ = (
-        "child", "count", "dead", "first", "frame", "is_merge", "is_on_device", "is_read",
-        "is_shape_told", "kernel", "kind", "known", "live", "needs_numbers", "needs_tag", "node",
-        "number", "targets",
+        "child", "count", "dead", "first", "frame", "is_decision", "is_merge", "is_on_device",
+        "is_read", "is_shape_told", "kernel", "kind", "known", "live", "needs_numbers", "needs_tag",
+        "node", "number", "peer", "places", "targets",
     )  # fmt: skip
 
     def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
@@ -79,9 +87,11 @@ class Step:
         self.number, self.first = len(frame.steps), frame.slots
         self.targets: list[list[Target]] = [[] for _ in (node.outputs if node else ())]
         self.child: FramePlan | None = None
+        self.peer: Step | None = None
+        self.places: list[int] = []
         self.kernel: Callable[..., Any] | None = None
         self.is_on_device = self.is_read = self.is_merge = self.is_shape_told = False
-        self.needs_numbers = self.needs_tag = False
+        self.needs_numbers = self.needs_tag = self.is_decision = False
         self.known: dict[Any, Any] = {}
         self.live = self.dead = 0
         frame.steps.append(self)
@@ -90,50 +100,77 @@ class Step:
 class Plan:
     """What a run does.
 
+    Args:
+        asked: what to compute.
+        window: iterations of a frame that may be under way at a time; 0 for any number.
+        cluster: has the workers; None lets all run on the first.
+        placement: devices by the names of nodes.
+
     Attributes:
-        root: the graph itself.
-        sources: steps that wait for nothing.
-        last: the step that keeps what was asked for.
+        roots: the graph itself, by worker.
+        sources: steps that wait for nothing, by worker.
         steps: all of them, in the order of the graph.
         names: of the nodes, by their numbers in the graph.
+        asked: how many tensors are asked for.
     """
 
-    def __init__(self, asked: Sequence[Tensor], window: int) -> None:
-        self.root = FramePlan("", 0)
+    def __init__(
+        self,
+        asked: Sequence[Tensor],
+        window: int,
+        cluster: Cluster | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        self.asked = len(asked)
+        self.roots: dict[int, FramePlan] = {}
         self._window = window
-        self._frames: dict[Loop | None, FramePlan] = {None: self.root}
+        self._frames: dict[tuple[Loop | None, int], FramePlan] = {}
         nodes = needed(asked)
-        self._steps: dict[Node, Step] = {}
-        for node in nodes:
-            self._steps[node] = self._step(node)
-        for node in nodes:
-            self._connect(node)
-        self.last = Step(None, "asked", self.root, len(asked))
-        self._add_slots(self.last, len(asked), len(asked))
-        for place, tensor in enumerate(asked):
-            self._aim(tensor, self.last, self.last.first + place)
+        cut = self._cut = Cut(asked, NodePlaces(nodes, cluster, placement or {}), nodes)
+        self._steps = {one: self._step(*one) for one in cut.placed}
+        for node, worker in cut.placed:
+            self._connect(node, worker)
+        self._ask(asked)
         self.steps = list(self._steps.values())
-        count = 1 + max((node.index for node in nodes), default=-1)
+        count = 1 + max((node.index for node, _worker in cut.placed), default=-1)
         self.names = [f"node {number}" for number in range(count)]
-        for node in nodes:
+        for node, _worker in cut.placed:
             self.names[node.index] = node.name
-        self.sources = [step for step in self.root.steps if not self.root.pending[step.number]]
+        self.sources = {
+            worker: [step for step in root.steps if not root.pending[step.number]]
+            for worker, root in sorted(self.roots.items())
+        }
 
-    def _frame(self, loop: Loop | None) -> FramePlan:
-        if loop not in self._frames:
-            assert loop is not None, "the graph itself has its frame"
-            self._frames[loop] = FramePlan(loop.name, loop.window or self._window)
-        return self._frames[loop]
+    def _ask(self, asked: Sequence[Tensor]) -> None:
+        """Let a last step on each worker keep what it has of what was asked for."""
+        by_worker: dict[int, list[int]] = {}
+        for place, tensor in enumerate(asked):
+            by_worker.setdefault(self._cut.home(tensor), []).append(place)
+        for worker, places in by_worker.items():
+            last = Step(None, "asked", self._frame(None, worker), len(places))
+            last.places = places
+            self._add_slots(last, len(places), len(places))
+            for number, place in enumerate(places):
+                self._aim(asked[place], last, last.first + number)
 
-    def _step(self, node: Node) -> Step:
+    def _frame(self, loop: Loop | None, worker: int) -> FramePlan:
+        if (loop, worker) not in self._frames:
+            window = 0 if loop is None else loop.window or self._window
+            frame = FramePlan(worker, "" if loop is None else loop.name, window)
+            self._frames[loop, worker] = frame
+            if loop is None:
+                self.roots[worker] = frame
+        return self._frames[loop, worker]
+
+    def _step(self, node: Node, worker: int) -> Step:
         operator = node.operator
         is_loop_merge = operator is MERGE and "loop" in node.attributes
-        frame = self._frame(node.context.loop)
+        frame = self._frame(node.context.loop, worker)
         count = 1 if is_loop_merge or operator is MERGE else len(node.inputs)
         step = Step(node, "forward" if is_loop_merge else operator.name, frame, count)
         step.is_merge = operator is MERGE and not is_loop_merge
         if operator in (ENTER, ENTER_CONSTANT):
-            step.child = self._frame(node.attributes["loop"])
+            step.child = self._frame(node.attributes["loop"], worker)
             step.child.enters += 1
         if operator is EXIT:
             frame.exits.append(step)
@@ -148,6 +185,8 @@ class Plan:
             step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
             step.needs_tag = operator.needs_tag
             step.is_read = step.is_on_device and not node.outputs[0].is_float
+        if operator is SEND:
+            step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
         waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
         slots = 1 if step.count == 1 else max(step.count, 1)
         self._add_slots(step, slots + len(node.controls), waits)
@@ -157,17 +196,26 @@ class Plan:
         step.frame.slots += slots
         step.frame.pending.append(waits)
 
-    def _connect(self, node: Node) -> None:
+    def _connect(self, node: Node, worker: int) -> None:
         """Let what a node takes go to its slots."""
-        step = self._steps[node]
+        step = self._steps[node, worker]
+        if node.operator is SWITCH:
+            decides = self._cut.local(node.inputs[1], worker).node
+            self._steps[decides, worker].is_decision = True
         for place, tensor in enumerate(node.inputs):
             shared = node.operator is MERGE
             self._aim(tensor, step, step.first + (0 if shared else place))
         for place, tensor in enumerate(node.controls):
-            self._aim(tensor, step, step.first + max(step.count, 1) + place)
+            slot = step.first + max(step.count, 1) + place
+            self._aim(tensor, step, slot, is_signal=True)
+        if node in self._cut.peers:
+            step.peer = self._steps[self._cut.peers[node]]
+            step.peer.peer = step
 
-    def _aim(self, tensor: Tensor, target: Step, slot: int) -> None:
-        self._steps[tensor.node].targets[tensor.output].append((target, slot))
+    def _aim(self, tensor: Tensor, target: Step, slot: int, *, is_signal: bool = False) -> None:
+        worker = target.frame.worker
+        found = self._cut.local(tensor, worker, is_signal=is_signal)
+        self._steps[found.node, worker].targets[found.output].append((target, slot))
 
 
 def needed(asked: Sequence[Tensor]) -> list[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -19,11 +19,15 @@ from ampsim.dataflow.graph import INPUT, Tensor
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import CATEGORIES
 from ampsim.dataflow.operator import standin
+from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.rendezvous import Rendezvous
 from ampsim.dataflow.swapping import SWAP_THRESHOLD
+from ampsim.dataflow.variable import ASSIGN, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Standin
+from ampsim.machine import Fabric, Instant
 from ampsim.text import shown
 from ampsim.trace import Recorder, critical_path, read_only
 
@@ -44,15 +48,28 @@ class FlowResult:
     values: list[Any]
     makespan_s: float
     window_max: int
-    _executor: Executor = field(repr=False)
+    _done: Done = field(repr=False)
     _plan: Plan = field(repr=False)
     _recorder: Recorder = field(repr=False)
-    _host: Host = field(repr=False)
+    _hosts: Mapping[int, Host] = field(repr=False)
 
     @cached_property
     def spans(self) -> pd.DataFrame:
         """One row a kernel, and one a dispatch where that takes time; columns as of any run."""
         return self._recorder.frame("spans")
+
+    @cached_property
+    def transfers(self) -> pd.DataFrame:
+        """One row a message between workers whose way takes time; columns as of any run."""
+        return self._recorder.frame("transfers")
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """How many messages went between workers.
+
+        `tensors`; `predicates`, all truth values; `signals` of control edges; `dead` signals.
+        """
+        return dict(self._done.sent)
 
     @property
     def critical_path(self) -> pd.DataFrame:
@@ -67,7 +84,7 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where the device has no
         `memory_bytes`.
         """
-        rows = self._host.memory.rows if isinstance(self._host, CountingHost) else []
+        rows = [row for host in self._counting for row in host.memory.rows]
         return _table(("worker", "time_s", "bytes", *CATEGORIES), rows)
 
     @property
@@ -95,26 +112,32 @@ class FlowResult:
 
     @property
     def _swapped(self) -> tuple[int, int]:
-        swapper = self._host.swapper if isinstance(self._host, CountingHost) else None
-        return (0, 0) if swapper is None else (swapper.out_bytes, swapper.in_bytes)
+        swappers = [host.swapper for host in self._counting if host.swapper is not None]
+        return sum(one.out_bytes for one in swappers), sum(one.in_bytes for one in swappers)
+
+    @property
+    def _counting(self) -> list[CountingHost]:
+        return [host for host in self._hosts.values() if isinstance(host, CountingHost)]
 
     @cached_property
     def frames(self) -> pd.DataFrame:
-        """One row an iteration of a loop: tag, iteration, opened_s, over_s."""
-        return _table(("tag", "iteration", "opened_s", "over_s"), self._executor.frames)
+        """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
+        return _table(("tag", "iteration", "opened_s", "over_s", "worker"), self._done.frames)
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
-        """One row each time that a Switch had a live predicate: node, tag, taken, time_s."""
-        return _table(("node", "tag", "taken", "time_s"), self._executor.decisions)
+        """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
+        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.decisions)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """One row a node: node, operator, live and dead: how often it ran."""
-        steps = [step for step in self._plan.steps if step.node is not None]
-        names = ("node", "operator", "live", "dead")
-        rows = [(one.node.name, one.node.operator.name, one.live, one.dead) for one in steps]  # pyright: ignore[reportOptionalMemberAccess]  # chosen so
-        return _table(names, rows)
+        """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
+        rows = [
+            (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
+            for one in self._plan.steps
+            if one.node is not None
+        ]
+        return _table(("node", "operator", "live", "dead", "worker"), rows)
 
 
 def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
@@ -139,10 +162,14 @@ def run(
     run_ahead: bool = True,
     swap_memory: bool = False,
     swap_threshold: float | None = None,
+    placement: Placement | None = None,
+    broadcast_dead: bool = False,
     seed: int = 0,
     clock: Clock | None = None,
 ) -> FlowResult:
-    """Compute tensors of a graph on the first device of a cluster.
+    """Compute tensors of a graph on the devices of a cluster.
+
+    What nobody has placed runs on worker 0.
 
     Args:
         asked: what to compute.
@@ -153,6 +180,9 @@ def run(
         run_ahead: whether a step counts as done once its device has it.
         swap_memory: whether what lies on stacks moves to the host where memory runs short.
         swap_threshold: the share of the memory above which it does; by default 0.7.
+        placement: devices by the names of operators; goes before `flow.device`.
+        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
+            for it, in place of once for each tensor.
         seed: of what varies on the cluster.
         clock: whose time passes; a virtual one unless given.
 
@@ -172,66 +202,188 @@ def run(
                 "while_loop gives"
             )
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
-    _require_meaning(cluster)
-    threshold = _threshold(cluster.devices[0], swap_threshold, is_swapping=swap_memory)
-    plan = Plan(tensors, parallel_iterations)
-    fed = _fed(plan, feeds or {}, is_abstract=mode == "sleep")
+    plan = Plan(tensors, parallel_iterations, cluster, placement)
+    require_meaning(cluster, plan.roots)
+    devices = [cluster.devices[worker] for worker in plan.roots]
+    threshold = _threshold(devices, swap_threshold, is_swapping=swap_memory)
+    fed = fed_to(plan, feeds or {}, is_abstract=mode == "sleep")
     clock = SimClock() if clock is None else clock
-    has_lanes = bool(cluster.devices[0].dispatch_s) or swap_memory
-    recorder = Recorder(plan.names, 1, has_lanes=has_lanes)
-    options: dict[str, Any] = {"is_abstract": mode == "sleep", "seed": seed}
-    if cluster.devices[0].memory_bytes is None:
-        host = Host(cluster, clock, recorder, **options)
-        executor = Executor(plan, fed, host, run_ahead=run_ahead)
-    else:
-        host = CountingHost(cluster, clock, recorder, **options)
-        executor = CountingExecutor(plan, fed, host, run_ahead=run_ahead)
-        if swap_memory:
-            host.swap(threshold)
-    host.start(executor)
-    clock.run()
-    assert executor.is_over, "the run ended before everything had run"
-    if isinstance(executor, CountingExecutor):
-        executor.finish()
-    values = list(executor.result or ())
-    assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
+    has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
+    recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
+    session = Session(
+        cluster, clock, recorder, is_abstract=mode == "sleep", run_ahead=run_ahead, seed=seed,
+        swap_threshold=threshold, broadcast_dead=broadcast_dead,
+    )  # fmt: skip
+    done = session.run(plan, fed)
+    assert not any(value is DEAD for value in done.result), "nothing is dead outside of branches"
     recorder.flush()
     end_s = recorder.summary.end_s
-    return FlowResult(values, end_s, executor.window_max, executor, plan, recorder, host)
+    return FlowResult(done.result, end_s, done.window_max, done, plan, recorder, session.hosts)
 
 
-def _threshold(device: Device, threshold: float | None, *, is_swapping: bool) -> float:
-    """The share of the memory above which what lies on stacks is swapped.
+class Done:
+    """What is left of a run of a plan.
+
+    Attributes:
+        result: what was asked for.
+        frames: (tag, iteration, opened in s, over in s, worker) of each iteration of a loop.
+        decisions: (name of the Switch, tag, which side, when in s, worker).
+        window_max: the most iterations of one frame that were under way at a time on a worker.
+        sent: how many messages went between workers, by what they were.
+    """
+
+    def __init__(
+        self, plan: Plan, executors: Mapping[int, Executor], sent: Mapping[str, int]
+    ) -> None:
+        parts: dict[int, Any] = {}
+        self.frames: list[tuple[Any, ...]] = []
+        self.decisions: list[tuple[Any, ...]] = []
+        for worker, one in executors.items():
+            parts |= one.result
+            self.frames += [(*row, worker) for row in one.frames]
+            self.decisions += [(*row, worker) for row in one.decisions]
+        self.result = [parts[place] for place in range(plan.asked)]
+        self.window_max = max((one.window_max for one in executors.values()), default=0)
+        self.sent = sent
+
+
+class Session:
+    """Runs of plans on a cluster, one after the other.
+
+    Args:
+        cluster: the devices.
+        clock: whose time passes.
+        recorder: takes the spans.
+        is_abstract: whether floats are shapes without numbers.
+        run_ahead: whether a step counts as done once its device has it.
+        seed: of what varies on the cluster.
+        swap_threshold: the share of the memory above which stacks are swapped; None for never.
+        broadcast_dead: as of `run`.
+        round_trip_s: of a client that decides; None where the graph does.
+
+    Attributes:
+        hosts: of workers that have taken part.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        recorder: Recorder,
+        *,
+        is_abstract: bool,
+        run_ahead: bool,
+        seed: int,
+        swap_threshold: float | None = None,
+        broadcast_dead: bool = False,
+        round_trip_s: float | None = None,
+    ) -> None:
+        self._cluster, self._clock, self._recorder = cluster, clock, recorder
+        self._run_ahead, self._broadcast_dead = run_ahead, broadcast_dead
+        self._threshold = swap_threshold
+        instant = Instant(clock)
+        self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
+        self._how: dict[str, Any] = {
+            "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
+            "seed": seed, "round_trip_s": round_trip_s,
+        }  # fmt: skip
+        self.hosts: dict[int, Host] = {}
+        self._host(0)
+        clock.run()
+
+    def _host(self, worker: int) -> Host:
+        if worker not in self.hosts:
+            counts = self._cluster.devices[worker].memory_bytes is not None
+            kind = CountingHost if counts else Host
+            host = kind(worker, self._cluster, self._clock, self._recorder, **self._how)
+            if isinstance(host, CountingHost) and self._threshold is not None:
+                host.swap(self._threshold)
+            self.hosts[worker] = host
+        return self.hosts[worker]
+
+    def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
+        """Run a plan to its end; variables then have what was assigned.
+
+        Args:
+            plan: what to run.
+            fed: values of its inputs and variables, as `fed_to` gives them.
+            instance: number of the run, which spans tell.
+        """
+        nodes = [step.node for step in plan.steps if step.node is not None]
+        held = [node.attributes["held"] for node in nodes if node.operator is ASSIGN]
+        for one in held:
+            one.forget()
+        rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._broadcast_dead)
+        how: dict[str, Any] = {"run_ahead": self._run_ahead, "instance": instance}
+        executors: dict[int, Executor] = {}
+        for worker in plan.sources:
+            host = self._host(worker)
+            if isinstance(host, CountingHost):
+                host.has_others = len(plan.sources) > 1
+                executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
+            else:
+                executors[worker] = Executor(plan, rendezvous, fed, host, **how)
+            host.start(executors[worker])
+        self._clock.run()
+        self._require_over(executors, rendezvous)
+        for one in held:
+            one.commit()
+        return Done(plan, executors, rendezvous.counts)
+
+    def _require_over(self, executors: Mapping[int, Executor], rendezvous: Rendezvous) -> None:
+        """Everything has run.
+
+        Raises:
+            OutOfMemoryError: a worker waits for memory.
+            SimulationError: a Recv waits for what nobody sends.
+        """
+        if not all(one.is_over for one in executors.values()):
+            for worker in executors:
+                host = self.hosts[worker]
+                if isinstance(host, CountingHost):
+                    host.require_room()
+            rendezvous.require_served(self._clock.now)
+            raise AssertionError("the run ended before everything had run")
+        for one in executors.values():
+            if isinstance(one, CountingExecutor):
+                one.finish()
+
+
+def _threshold(
+    devices: Sequence[Device], threshold: float | None, *, is_swapping: bool
+) -> float | None:
+    """The share of the memory above which what lies on stacks is swapped; None for never.
 
     Raises:
-        OptionError: it is no share, or is told in vain, or the device cannot swap.
+        OptionError: it is no share, or is told in vain, or a device cannot swap.
     """
     if threshold is not None and not is_swapping:
         raise OptionError("swap_threshold has no effect without swap_memory=True; leave it out")
     threshold = SWAP_THRESHOLD if threshold is None else threshold
     if not 0 <= threshold < 1:
         raise OptionError(f"swap_threshold must be from 0 to below 1, got {threshold:g}")
-    for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
-        if is_swapping and getattr(device, key) is None:
-            raise OptionError(
-                f"swap_memory needs {key} of the device, and {device.name} has none; add it to "
-                "its file"
-            )
-    return threshold
+    for device in devices if is_swapping else ():
+        for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
+            if getattr(device, key) is None:
+                raise OptionError(
+                    f"swap_memory needs {key} of the device, and {device.name} has none; add it "
+                    "to its file"
+                )
+    return threshold if is_swapping else None
 
 
-def _require_meaning(cluster: Cluster) -> None:
-    """The cluster has no key of which a graph would make nothing.
+def require_meaning(cluster: Cluster, workers: Iterable[int] = (0,)) -> None:
+    """The cluster has no key of which a graph on some workers would make nothing.
 
     Raises:
         OptionError: it has.
     """
-    overhead_s = cluster.devices[0].message_overhead_s
-    if overhead_s:
-        raise OptionError(
-            f"cluster: message_overhead_s of {overhead_s:g} is of steps that take and send "
-            "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
-        )
+    for worker in workers:
+        for key, value in cluster.devices[worker].message_numbers.items():
+            raise OptionError(
+                f"cluster: {key} of {value:g} is of steps that take and send "
+                "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
+            )
     if cluster.checkpoints is not None or cluster.memory is not None:
         raise OptionError(
             "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
@@ -239,8 +391,8 @@ def _require_meaning(cluster: Cluster) -> None:
         )
 
 
-def _fed(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:
-    """The values of the inputs that the run needs.
+def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:
+    """The values of the inputs and variables that the run needs.
 
     Raises:
         OptionError: one is missing, or of no input, or does not fit it.
@@ -253,7 +405,8 @@ def _fed(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str
     for name in inputs:
         if name not in feeds:
             raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")
-    fed: dict[str, Any] = {}
+    nodes = [step.node for step in plan.steps if step.node is not None]
+    fed = read(nodes, is_abstract=is_abstract)
     for name, value in feeds.items():
         if name not in inputs:
             raise OptionError(f"feeds: {one_of('input', name, inputs)}")

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ampsim.dependency.engine import DependencyEngine
-from ampsim.dependency.expression import Expression, Operand, Shape, not_possible, summed
 from ampsim.dependency.operation import Variable
 from ampsim.dependency.places import ARRAYS, Place
 from ampsim.dependency.refusals import require_ended
@@ -25,27 +24,92 @@ from ampsim.ir.work import NO_WORK, Work
 from ampsim.text import shown
 from ampsim.user_code import place_of
 
+Shape: TypeAlias = tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the arrays of one program have in common.
-
-    Args:
-        engine: pushes their operations.
-        dtype: what their elements are.
-        is_numeric: whether numbers are computed; otherwise operations only take time and memory.
-    """
+    """What the arrays of one program have in common."""
 
     engine: DependencyEngine
     dtype: np.dtype[Any]
     is_numeric: bool
 
 
-class Array(Operand):
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """What an operation on arrays computes, before it is known where.
+
+    Args:
+        name: what it does, such as "forward".
+        inputs: arrays that it reads.
+        compute: gives the result from the inputs' values.
+        shape: of the result.
+        work: what its device is charged for.
+        rows, matrix_elements: size of what it works on, as for `DependencyEngine.push`.
+    """
+
+    name: str
+    inputs: tuple[Any, ...]
+    compute: Callable[..., Any]
+    shape: Shape
+    work: Work = NO_WORK
+    rows: int | None = None
+    matrix_elements: int | None = None
+
+    def __add__(self, other: Any) -> Expression:
+        """The sum with one more array."""
+        if self.name != "sum":
+            return not_possible(self, "+", other)
+        return summed(*self.inputs, other)
+
+
+def summed(*inputs: Array) -> Expression:
+    """The sum of arrays of one shape, added from the first to the last.
+
+    Raises:
+        OptionError: their shapes differ, or there are none.
+    """
+    if not inputs:
+        raise OptionError("summed must be given at least one array")
+    first = inputs[0]
+    for other in inputs:
+        if not isinstance(other, Array):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(f"inputs must be arrays at a place, such as a[0], got {shown(other)}")
+        if other.known_shape != first.known_shape:
+            raise OptionError(
+                f"{first.name} + {other.name} must be of one shape, got {first.known_shape} and "
+                f"{other.known_shape}"
+            )
+
+    def compute(*values: np.ndarray) -> Any:
+        total = values[0]
+        for value in values[1:]:
+            total = total + value
+        return total
+
+    size = int(np.prod(first.known_shape))
+    size_bytes = (len(inputs) + 1) * first.size_bytes
+    work = Work(flop=(len(inputs) - 1) * size, bytes=size_bytes, operations=len(inputs) - 1)
+    return Expression("sum", inputs, compute, first.known_shape, work)
+
+
+def not_possible(one: Any, sign: str, other: Any) -> Any:
+    """Refuse an expression.
+
+    Raises:
+        OptionError: always.
+    """
+    raise OptionError(
+        f"{shown(one)} {sign} {shown(other)} is no expression of arrays; sums of arrays, and a "
+        "number times an array, are"
+    )
+
+
+class Array:
     """Numbers at one place, and the variable that stands for them.
 
     Args:
-        context: what it has in common with others.
         name: what records call it.
         place: the worker's index, or -1.
 
@@ -213,7 +277,6 @@ class Array(Operand):
         return copied
 
     def _push(self, expression: Expression) -> None:
-        """Push an expression whose result goes into this array."""
         if self.whole is not None:
             raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         self._require(expression.shape)
@@ -321,12 +384,7 @@ class Arrays:
 
 
 class Named:
-    """Arrays of one name, at most one at each place.
-
-    Args:
-        context: what they have in common with others.
-        name: what records call them, with their place.
-    """
+    """Arrays of one name, at most one at each place."""
 
     __slots__ = ("_at", "_context", "name")
 

@@ -21,9 +21,8 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from ampsim.arguments import check_fields
-from ampsim.dependency.array import Array, Arrays, Named, require_array
+from ampsim.dependency.array import Array, Arrays, Expression, Named, require_array, summed
 from ampsim.dependency.engine import DependencyEngine
-from ampsim.dependency.expression import Expression, summed
 from ampsim.errors import OptionError
 from ampsim.ir.work import Work
 from ampsim.rng import stream
@@ -236,7 +235,6 @@ class _Program:
             self._engine.wait_for_all()
 
     def _push_passes(self, gpu: int, rows: slice) -> None:
-        """Forward and backward on one GPU."""
         last = self._study.layers - 1
         before = self._data
         for output, weight in zip(self._output, self.weight, strict=True):
@@ -250,7 +248,6 @@ class _Program:
             self._wgrad[layer][gpu] = to_weight
 
     def _push_update(self, layer: int) -> None:
-        """Sum, update and copy back the weights of one layer."""
         study, weight, gradient = self._study, self.weight[layer], self._wgrad[layer]
         gpus = range(study.gpus)
         if study.gpus > 1:

@@ -20,7 +20,7 @@ from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
 from ampsim.dependency.refusals import require_ended
 from ampsim.errors import AmpsimError, OptionError, OutOfMemoryError, SimulationError
-from ampsim.machine import Begun, Processor
+from ampsim.machine import Begun, NothingFree, Processor
 from ampsim.trace import START, Cause
 from ampsim.user_code import told
 
@@ -91,14 +91,10 @@ def _note_ready(operation: Operation, ended: Operation, variable: Variable, read
     ready(operation)
 
 
-class Host:
-    """Pushes, one after the other: the `Tasks` of the host's processor.
+class Host(NothingFree):
+    """Pushes, one after the other, even those that cost nothing: the `Tasks` of its processor.
 
     Args:
-        processor: the thread.
-        clock: whose time passes.
-        push_s: what a push costs.
-        enqueue: puts an operation into its queues.
         is_synchronous: whether a push returns only when its operation has ended.
 
     Attributes:
@@ -123,10 +119,7 @@ class Host:
         self.awaited: Operation | None = None
         self._since_s = -1.0
         self._cause: Cause = START
-        self.queues: dict[Any, Any] = {0: Gated(self._pushes, self._is_free)}
-
-    def _is_free(self) -> bool:
-        return self.awaited is None
+        self.queues: dict[Any, Any] = {0: Gated(self._pushes, lambda: self.awaited is None)}
 
     def put(self, operation: Operation) -> None:
         """Take an operation to push; not called where that `is_immediate`."""
@@ -150,14 +143,6 @@ class Host:
             self.awaited = operation
         self._enqueue(operation)
 
-    @property
-    def has_free(self) -> bool:
-        """Never."""
-        return False
-
-    def do_free(self, now_s: float) -> None:
-        """Nothing: pushes wait for each other even where they cost nothing."""
-
     def go_on(self) -> None:
         """Push the next: the operation has ended that the host waits for."""
         assert self.awaited is not None, "the host waits for no operation"
@@ -169,12 +154,6 @@ class Host:
 
 class Execution:
     """What an engine does with operations.
-
-    Args:
-        clock: whose time passes.
-        places: where they run.
-        policy: who runs them.
-        push_s: what a push costs the host.
 
     Attributes:
         log: what is kept of all operations that were pushed.

@@ -38,7 +38,6 @@ class Runs(Protocol):
 
     def finish(self, operation: Operation) -> None:
         """Note that an operation has ended now."""
-        ...
 
 
 class Lane:
@@ -48,7 +47,6 @@ class Lane:
         place: the worker's index; -1 for the host.
         kind: "compute", "copy-in", "copy-out", or "engine" for what needs no thread.
         first_row: number of its first thread among all threads.
-        instant: shared by all processors.
 
     Attributes:
         waiting: what is ready and takes time, a heap.
@@ -85,20 +83,34 @@ class Lane:
                 return
 
 
-class Computing:
-    """What a thread of a lane that computes does: the `Tasks` of one processor.
-
-    Args:
-        lane: whose operations.
-        row: its number among all threads.
-        runs: starts and ends them.
-    """
+class _Thread:
+    """The `Tasks` of one processor of a lane."""
 
     __slots__ = ("_lane", "_row", "_runs", "queues")
 
     def __init__(self, lane: Lane, row: int, runs: Runs) -> None:
         self.queues: dict[Any, Any] = {0: lane.waiting}
         self._lane, self._row, self._runs = lane, row, runs
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a ready operation waits that takes no time."""
+        return bool(self._lane.free)
+
+    def do_free(self, now_s: float) -> None:
+        """Do what takes no time, in the order in which it became ready."""
+        free = self._lane.free
+        while free:
+            operation = free.popleft()
+            operation.thread = self._row
+            self._runs.start(operation)
+            self._runs.finish(operation)
+
+
+class Computing(_Thread):
+    """What a thread of a lane that computes does."""
+
+    __slots__ = ()
 
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Start the most urgent operation; one that fails occupies nothing."""
@@ -110,37 +122,17 @@ class Computing:
         """Finish it."""
         self._runs.finish(task[1])
 
-    @property
-    def has_free(self) -> bool:
-        """Whether a ready operation waits that takes no time."""
-        return bool(self._lane.free)
 
-    def do_free(self, now_s: float) -> None:
-        """Do what takes no time, in the order in which it became ready."""
-        if self._lane.free:
-            do_free(self._lane, self._row, self._runs)
+class Copying(_Thread):
+    """What the threads of a copy lane do: each sends, and waits until all of it has arrived."""
 
-
-class Copying:
-    """What the threads of a copy lane do: each sends, and waits until all of it has arrived.
-
-    Args:
-        lane: whose operations.
-        threads: how many there are.
-        runs: starts and ends them.
-        processor: that of the lane, which is never occupied itself.
-    """
-
-    __slots__ = ("_lane", "_processor", "_rows", "_runs", "queues")
+    __slots__ = ("_processor", "_rows")
 
     def __init__(self, lane: Lane, threads: int, runs: Runs, processor: Processor) -> None:
-        self._rows = list(range(lane.first_row, lane.first_row + threads))
-        self.queues: dict[Any, Any] = {0: Gated(lane.waiting, self._has_thread)}
-        self._lane, self._runs = lane, runs
+        super().__init__(lane, lane.first_row, runs)
+        rows = self._rows = list(range(lane.first_row, lane.first_row + threads))
+        self.queues = {0: Gated(lane.waiting, lambda: bool(rows))}
         self._processor = processor
-
-    def _has_thread(self) -> bool:
-        return bool(self._rows)
 
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Let a thread start the most urgent copy."""
@@ -166,25 +158,6 @@ class Copying:
 
     def end(self, task: Begun) -> None:
         """Nothing: a copy ends when it has arrived."""
-
-    @property
-    def has_free(self) -> bool:
-        """Whether a ready operation waits that takes no time."""
-        return bool(self._lane.free)
-
-    def do_free(self, now_s: float) -> None:
-        """Do copies over links that take no time."""
-        do_free(self._lane, self._lane.first_row, self._runs)
-
-
-def do_free(lane: Lane, row: int, runs: Runs) -> None:
-    """Do what takes no time on a lane, in the order in which it became ready."""
-    free = lane.free
-    while free:
-        operation = free.popleft()
-        operation.thread = row
-        runs.start(operation)
-        runs.finish(operation)
 
 
 class Gated:

@@ -67,11 +67,7 @@ class Uses(NamedTuple):
 
 
 class OperationLog:
-    """The rows of the operations of one engine.
-
-    Attributes:
-        count: how many operations there are.
-    """
+    """The rows of the operations of one engine."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -71,14 +71,7 @@ class Variable:
 
 @dataclass(slots=True)
 class OperationFailure:
-    """What the function of an operation raised.
-
-    Attributes:
-        operation: whose function it was.
-        time_s: when.
-        error: what it raised.
-        is_told: whether a wait has raised it.
-    """
+    """What the function of an operation raised."""
 
     operation: Operation
     time_s: float
@@ -87,13 +80,7 @@ class OperationFailure:
 
 
 class Waiting(Protocol):
-    """Where an operation runs: a lane.
-
-    Attributes:
-        place: the worker's index; -1 for the host.
-        kind: "compute", "copy-in", "copy-out", or "engine" for what needs no thread.
-        first_row: number of its first thread.
-    """
+    """Where an operation runs: a lane."""
 
     place: int
     kind: str
@@ -101,7 +88,6 @@ class Waiting(Protocol):
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready and may have a thread."""
-        ...
 
 
 class Operation:

@@ -15,15 +15,24 @@ from ampsim.arguments import as_float
 from ampsim.clock import Clock
 from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runs, entry
 from ampsim.dependency.operation import Cost, Operation
-from ampsim.dependency.policies.base import LaneKind, Policy
+from ampsim.dependency.policies import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
 from ampsim.hardware.network import Share
 from ampsim.ir.work import Work
-from ampsim.machine import Begun, Channel, Fabric, Instant, Memory, Processor, paced
+from ampsim.machine import (
+    Begun,
+    Channel,
+    Fabric,
+    Instant,
+    Memory,
+    NothingFree,
+    Processor,
+    paced,
+)
 from ampsim.machine.first_come import Holder, QueuedChannel
-from ampsim.machine.outages import has_outages
+from ampsim.machine.pace import has_outages
 from ampsim.text import shown
 from ampsim.trace import Recorder
 
@@ -53,23 +62,13 @@ class IssuedLane(Lane):
         super().put(operation)
 
 
-class Issuing:
-    """Issues the operations of one lane: the `Tasks` of one processor.
+class Issuing(NothingFree):
+    """Issues the operations of one lane, the most urgent first: the `Tasks` of one processor.
 
     Args:
-        lane: whose operations.
-        row: its number among all threads.
         dispatch_s: what it takes to issue one.
-        runs: knows which will be skipped.
-        processor: does it.
-        clock: whose time passes.
         records: gets (operation, row, start in s, end in s) of each, one after the other.
     """
-
-    __slots__ = (
-        "_clock", "_dispatch_s", "_lane", "_processor", "_records", "_row", "_runs", "_waiting",
-        "queues",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,14 +104,6 @@ class Issuing:
             self._records.extend((operation.number, self._row, start_s, self._clock.now))
         self._lane.put_issued(operation)
 
-    @property
-    def has_free(self) -> bool:
-        """Never."""
-        return False
-
-    def do_free(self, now_s: float) -> None:
-        """Nothing: what takes no time is not issued."""
-
 
 Place: TypeAlias = int | Literal["host"]
 """Where an operation runs: a worker's index, or the host, which is "host" or -1."""
@@ -140,10 +131,8 @@ class Places:
     """All places of one engine.
 
     Args:
-        cluster: devices and links.
         host: what the host computes on; None where that takes no time.
         policy: how many threads there are.
-        clock: whose time passes.
         seed: of what varies.
 
     Raises:
@@ -271,7 +260,6 @@ class Places:
         return known
 
     def _seconds(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
-        """How long work occupies a thread of a place."""
         if not isinstance(work, Work):
             raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
         for name in _WORK_FIELDS:
@@ -299,7 +287,6 @@ class Places:
         return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
 
     def _lane(self, place: int, kind: str, threads: int, runs: Runs) -> Lane:
-        """A lane with its threads at work."""
         first = len(self.rows)
         self.rows += [Thread(place, kind, thread) for thread in range(threads)]
         device = self._device(place) if kind == "compute" else None
@@ -321,7 +308,6 @@ class Places:
         return lane
 
     def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runs) -> None:
-        """Let the operations of a lane be issued."""
         processor = Processor(lane.place, self._clock, self.instant)
         lane.issuing = Issuing(
             lane, len(self.rows), dispatch_s, runs, processor=processor, clock=self._clock,
@@ -334,7 +320,6 @@ class Places:
         self._clock.start(processor.work(tasks), f"dispatch {lane.place}")
 
     def _device(self, place: int) -> Device | None:
-        """What a place computes on; None where that takes no time."""
         return self._host if place == HOST else self._cluster.devices[place]
 
 
@@ -345,9 +330,9 @@ def _require_meaning(cluster: Cluster, host: Device | None) -> None:
         OptionError: one has.
     """
     for worker, device in enumerate(cluster.devices):
-        if device.message_overhead_s:
+        for key, value in device.message_numbers.items():
             raise OptionError(
-                f"worker {worker}: message_overhead_s of {device.message_overhead_s:g} is of steps "
+                f"worker {worker}: {key} of {value:g} is of steps "
                 "that take and send messages, and operations of a dependency engine do neither; "
                 "give push_s, copy_latency_s or a link's latency_s instead"
             )

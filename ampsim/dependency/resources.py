@@ -116,10 +116,5 @@ class Workspace:
             self._engine.delete_variable(variable, lambda place=place: self._grow(place, 0))
 
     def _grow(self, place: int, size_bytes: int) -> None:
-        """Hold so many bytes from now on."""
-        more = size_bytes - self._held_bytes[place]
-        if more > 0:
-            self._memory.take(WORKSPACE, more)
-        else:
-            self._memory.give(WORKSPACE, -more)
+        self._memory.change(WORKSPACE, size_bytes - self._held_bytes[place])
         self._held_bytes[place] = size_bytes

@@ -8,7 +8,7 @@ link is a transfer, too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -60,43 +60,6 @@ def uses_of(uses: Uses) -> tuple[Use, ...]:
     return tuple(found)
 
 
-def queues_at(uses: Sequence[Use], times: Sequence[Any], time_s: float) -> dict[int, list[Waiter]]:
-    """For each variable that is waited for or in use, its queue at an instant, in push order.
-
-    Args:
-        uses: of each operation.
-        times: of each operation (pushed, started, ended), three columns in seconds.
-        time_s: the instant, after what is pushed and starts in it and before what ends.
-    """
-    pushed_s, start_s, end_s = times
-    found: dict[int, list[Waiter]] = {}
-    for number in np.flatnonzero((pushed_s <= time_s) & (time_s < end_s)).tolist():
-        is_running = bool(start_s[number] <= time_s)
-        for is_mutation, variables in enumerate(uses[number]):
-            for variable in variables:
-                waiter = Waiter(number, bool(is_mutation), is_running)
-                found.setdefault(variable, []).append(waiter)
-    return {variable: found[variable] for variable in sorted(found)}
-
-
-def text_of(
-    queues: Mapping[int, Sequence[Waiter]], operations: Sequence[str], variables: Mapping[int, str]
-) -> str:
-    """The queues as lines, their heads on the left."""
-    if not queues:
-        return "no operation waits or runs"
-    width = max(len(variables[one]) for one in queues)
-    return "\n".join(
-        f"{variables[one]:{width}} | " + " ".join(_word(waiter, operations) for waiter in waiters)
-        for one, waiters in queues.items()
-    )
-
-
-def _word(waiter: Waiter, operations: Sequence[str]) -> str:
-    opening, closing = "[]" if waiter.is_mutation else "()"
-    return f"{opening}{operations[waiter.operation]}{'*' if waiter.is_running else ''}{closing}"
-
-
 TIMES: Final = ("pushed_s", "ready_s", "start_s", "end_s")
 MEMORY_COLUMNS: Final = ("place", "time_s", "bytes", *CATEGORIES)
 PUSH_ROW: Final = 0
@@ -113,13 +76,7 @@ def dispatches_of(places: Places) -> Known:
 
 
 def columns_of(log: OperationLog, names: Sequence[str | None], rows: Sequence[Thread]) -> Known:
-    """The columns of the operations' table, and those that the path needs.
-
-    Args:
-        log: what was kept of the operations.
-        names: of the variables, by number; None of those without one.
-        rows: every thread.
-    """
+    """The columns of the operations' table, and those that the path needs."""
     columns = log.columns()
     number, waited_for = np.arange(log.count), columns["waited_for"]
     places, kinds, _threads = zip(*rows, strict=True)
@@ -208,15 +165,6 @@ def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalR
     )
 
 
-def busy_s_of(columns: Known, dispatches: Known, rows: int) -> np.ndarray:
-    """For how long each thread was occupied, in seconds."""
-    spent_s = np.zeros(rows)
-    np.add.at(spent_s, columns["thread"], columns["end_s"] - columns["start_s"])
-    np.add.at(spent_s, dispatches["thread"], dispatches["end_s"] - dispatches["start_s"])
-    spent_s[PUSH_ROW] += float(np.sum(columns["pushed_s"] - columns["push_start_s"]))
-    return spent_s
-
-
 def path_kinds_of(path: Columns, rows: Sequence[Thread]) -> np.ndarray:
     """What each part of a path is, in words."""
     words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
@@ -232,7 +180,6 @@ _WORDS: Final = {"device queue": "queue"}
 
 
 def _in_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The elements of both, in turn."""
     return np.stack([first, second], axis=1).ravel()
 
 
@@ -444,7 +391,10 @@ class EngineResult:
     @property
     def busy(self) -> pd.DataFrame:
         """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
-        spent_s = busy_s_of(self._columns, self._dispatches, len(self.rows))
+        columns, issued, spent_s = self._columns, self._dispatches, np.zeros(len(self.rows))
+        for of in (columns, issued):
+            np.add.at(spent_s, of["thread"], of["end_s"] - of["start_s"])
+        spent_s[PUSH_ROW] += float(np.sum(columns["pushed_s"] - columns["push_start_s"]))
         share = spent_s / (self.makespan_s or np.nan)
         place, kind, thread = zip(*self.rows, strict=True)
         return pd.DataFrame(
@@ -459,18 +409,41 @@ class EngineResult:
         Raises:
             OptionError: the time is no number.
         """
-        return text_of(self.waiters_at(time_s), self._columns["name"], self.variables)
+        queues, names = self.waiters_at(time_s), self._columns["name"]
+        if not queues:
+            return "no operation waits or runs"
+        width = max(len(self.variables[one]) for one in queues)
+        lines: list[str] = []
+        for variable, waiters in queues.items():
+            signs = [("[]" if one.is_mutation else "()", one) for one in waiters]
+            words = [
+                f"{sign[0]}{names[one.operation]}{'*' * one.is_running}{sign[1]}"
+                for sign, one in signs
+            ]
+            lines.append(f"{self.variables[variable]:{width}} | {' '.join(words)}")
+        return "\n".join(lines)
 
     def waiters_at(self, time_s: float) -> dict[int, list[Waiter]]:
         """The same as numbers: for each variable those that wait for it or use it, in push order.
+
+        The instant is after what is pushed and starts in it, and before what ends.
 
         Raises:
             OptionError: the time is no number.
         """
         if not np.isfinite(as_float(time_s)):
             raise OptionError(f"time_s must be a finite number, got {shown(time_s)}")
-        times = [self._columns[name] for name in ("pushed_s", "start_s", "end_s")]
-        return queues_at(self.uses, times, time_s)
+        pushed_s, start_s, end_s = (
+            self._columns[name] for name in ("pushed_s", "start_s", "end_s")
+        )
+        found: dict[int, list[Waiter]] = {}
+        for number in np.flatnonzero((pushed_s <= time_s) & (time_s < end_s)).tolist():
+            is_running = bool(start_s[number] <= time_s)
+            for is_mutation, variables in enumerate(self.uses[number]):
+                for variable in variables:
+                    waiter = Waiter(number, bool(is_mutation), is_running)
+                    found.setdefault(variable, []).append(waiter)
+        return {variable: found[variable] for variable in sorted(found)}
 
     @property
     def digest(self) -> str:
@@ -493,7 +466,6 @@ class EngineResult:
         )
 
     def _repr_html_(self) -> str:
-        """The run in a few numbers."""
         busy = (self.busy["busy_s"] > 0).tolist()
         rows = [
             ["operations", f"{len(self._columns['number']):,}"],
@@ -519,14 +491,7 @@ def _lane_name(row: Thread) -> str:
 def result_of(
     log: OperationLog, names: Sequence[str | None], places: Places, policy: Policy
 ) -> EngineResult:
-    """Read off what has ended.
-
-    Args:
-        log: what was kept of the operations.
-        names: of the variables, by number; None of those without one.
-        places: where they ran.
-        policy: who ran them.
-    """
+    """Read off what has ended."""
     columns = columns_of(log, names, places.rows)
     transfers = places.recorder.columns("transfers")
     rows, memory = tuple(places.rows), memory_of(places)

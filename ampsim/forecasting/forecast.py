@@ -15,7 +15,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -31,13 +31,11 @@ from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
-    Entry,
     Made,
     RunMaker,
     entries_of,
     looks_of,
     note_validation,
-    placed_by,
     require_fit,
     run_rows,
 )
@@ -52,7 +50,7 @@ from ampsim.runs.ranking import Ranking, Sureness
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
-from ampsim.runs.task import Plan
+from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
@@ -114,13 +112,6 @@ Trained: TypeAlias = tuple[Model, Schedule, Cluster]
 """What a row is of."""
 
 
-def with_copies(
-    rows: Sequence[Mapping[str, Any]], trained: Sequence[Trained]
-) -> list[dict[str, Any]]:
-    """Rows with the columns, which come last."""
-    return [{**row, **of} for row, of in zip(rows, copies_of(trained), strict=True)]
-
-
 def copies_of(rows: Sequence[Trained]) -> list[dict[str, Any]]:
     """The columns of each row; the CC ratio is None where it is unknown."""
     known: dict[str, float | None] = {}
@@ -128,7 +119,10 @@ def copies_of(rows: Sequence[Trained]) -> list[dict[str, Any]]:
     for model, schedule, cluster in rows:
         key = repr(model_origin(model)) if model.origin else str(id(model))
         if key not in known:
-            known[key] = _ratio(model)
+            try:
+                known[key] = cc_ratio(model)
+            except AmpsimError:  # as its runs say themselves
+                known[key] = None
         found.append({**counts_of(schedule, cluster.workers), "cc_ratio": known[key]})
     return found
 
@@ -141,26 +135,10 @@ def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
     return {"ranks": ranks, "servers": schedule.server_count}
 
 
-def _ratio(model: Model) -> float | None:
-    """The CC ratio; None also of a model that fails, as its runs say themselves."""
-    try:
-        return cc_ratio(model)
-    except AmpsimError:
-        return None
-
-
 def manifest_of(
-    plan: Plan, schedules: Sequence[Schedule], rates: Sequence[Rate], runs: Sequence[Run]
+    plan: RunPlan, schedules: Sequence[Schedule], rates: Sequence[Rate], runs: Sequence[Run]
 ) -> dict[str, Any]:
-    """Command, versions, seeds, hashes, costs and placement, as nested plain values.
-
-    Args:
-        plan: what all rows share.
-        schedules: those of the rows.
-        rates: their learning rates; none where nothing has run.
-        runs: every run; the placement is that of the first, and `placements` has that of each row
-            where it was searched for.
-    """
+    """Command, versions, seeds, hashes, costs and placement, as nested plain values."""
     options, rates = plan.options, rates or [Rate()] * len(schedules)
     return {
         **software(),
@@ -173,7 +151,7 @@ def manifest_of(
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
         "schedules": [
-            {**schedule_origin(schedule), **_rate_origin(rate, plan.model)}
+            {**schedule_origin(schedule), **({} if rate == Rate() else rate.columns(plan.model))}
             for schedule, rate in zip(schedules, rates, strict=True)
         ],
         "placement": runs[0].placement if runs else options.placed.origin,
@@ -189,16 +167,6 @@ def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
         found.setdefault(run.label, run.placement)
     is_searched = any(one.get("name") == Search.name for one in found.values())
     return {"placements": found} if is_searched else {}
-
-
-def sureness_of(sureness: Sureness, rows: int) -> Mapping[str, Any]:
-    """How sure a call of the order of so many rows is, and how often it was looked for."""
-    return {"sure": sureness.sure, "looks": sureness.looks} if rows > 1 else {}
-
-
-def _rate_origin(rate: Rate, model: Model) -> dict[str, Any]:
-    """A row's learning rate, if it is not as given."""
-    return rate.columns(model) if rate != Rate() else {}
 
 
 MAX_EPOCHS: Final = 40
@@ -334,7 +302,7 @@ def forecast(
         placement=placement_of(DEFAULT if placement is None else placement),
         validate_every=validate_every,
     )  # fmt: skip
-    plan = Plan(model, cluster, options)
+    plan = RunPlan(model, cluster, options)
     looks = looks_of(len(schedules), repeats, sure, max_repeats)
     budget = None if tune is None else require_budget(tune)
     if sure is not None and (target is None or mode == "sleep"):
@@ -346,7 +314,8 @@ def forecast(
     if placement is None:
         advice = advice_on(Trials(model, cluster, instances), schedules, seed=seed)
     warn(advice)
-    entries = placed_by(placements, entries_of(plan, schedules, scale_rate))
+    rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
+    entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
     goal, maker = plan.goal, RunMaker(jobs, on_progress, keeping)
     tuned = Tuned(tuple(entries), no_trials())
     if budget is not None:
@@ -366,14 +335,14 @@ def forecast(
 
 
 def _ranking(
-    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Entry], sureness: Sureness
+    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Row], sureness: Sureness
 ) -> Ranking | None:
     rules = {one.label: one.plan.rate.rule for one in entries}
     return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
 
 
 def _collect(
-    plan: Plan,
+    plan: RunPlan,
     schedules: Sequence[Schedule],
     tuned: Tuned,
     made: Made,
@@ -383,12 +352,11 @@ def _collect(
     advice: Advice | None,
 ) -> Forecast:
     goal, entries = plan.goal, tuned.entries
-    rates = {one.label: one.plan.rate for one in entries}
     by_label = {one.label: one for one in entries}
     mine = [by_label[of[0].label] for of in made.rows]
     rows = [
-        {**row_of(of[0].schedule, goal, of), **rates[of[0].label].columns(plan.model)}
-        for of in made.rows
+        {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(plan.model)}
+        for of, one in zip(made.rows, mine, strict=True)
     ]
     rows = compared(goal, rows, made.rows, sureness)
     rows = [
@@ -397,15 +365,16 @@ def _collect(
     ]
     note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
     rows = with_devices(rows, made.rows, made.spreads)
-    rows = with_copies(rows, [(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    unreached, runs = _unreached(tuned), [run for row in made.rows for run in row]
-    said = [*([str(advice)] if advice else []), *unreached]
-    said += sentences_of(rows, made.rows, made.spreads)
-    if any(not one.plan.options.times_validation for one in entries):
-        said.append(ASSUMPTION)
+    copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
+    rows = [{**row, **of} for row, of in zip(rows, copies, strict=True)]
+    unreached = tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
+    runs = [run for row in made.rows for run in row]
+    is_off = any(not one.plan.options.times_validation for one in entries)
+    spread = sentences_of(rows, made.rows, made.spreads)
+    said = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
     manifest = {
-        **manifest_of(plan, schedules, [*rates.values()], runs),
-        **sureness_of(sureness, len(rows)),
+        **manifest_of(plan, schedules, [one.plan.rate for one in entries], runs),
+        **({"sure": sureness.sure, "looks": sureness.looks} if len(rows) > 1 else {}),
         **({"assumptions": said} if said else {}),
     }
     return Forecast(
@@ -424,46 +393,18 @@ def _collect(
     )
 
 
-def _unreached(tuned: Tuned) -> tuple[str, ...]:
-    return tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
-
-
 KEYS: Final = (
-    "schedule",
-    "max_active_keys",
-    "min_update_interval",
-    "replicas",
-    "workers",
-    "train_per_s",
-    "valid_per_s",
-    "epochs_to_target",
-    "time_to_target_s",
-    "time_to_target_low_s",
-    "time_to_target_high_s",
-    "utilisation",
-    "staleness_mean",
-    "staleness_max",
-    "messages",
+    "schedule", "max_active_keys", "min_update_interval", "replicas", "workers", "train_per_s",
+    "valid_per_s", "epochs_to_target", "time_to_target_s", "time_to_target_low_s",
+    "time_to_target_high_s", "utilisation", "staleness_mean", "staleness_max", "messages",
     "makespan_s",
-)
+)  # fmt: skip
 """The keys of a row that stay stable, in their order; others may follow."""
 
-_COUNTS: Final = frozenset(
-    {
-        "max_active_keys",
-        "min_update_interval",
-        "replicas",
-        "workers",
-        "epochs_to_target",
-        "staleness_max",
-        "messages",
-        "repeats",
-        "repeats_reached",
-        "ranks",
-        "servers",
-        "seeds_needed",
-    }
-)
+_COUNTS: Final = {
+    "max_active_keys", "min_update_interval", "replicas", "workers", "epochs_to_target",
+    "staleness_max", "messages", "repeats", "repeats_reached", "ranks", "servers", "seeds_needed",
+}  # fmt: skip
 
 
 def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
@@ -471,11 +412,6 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
 
     Under `epochs` stands each epoch of each run, under `validations` each validation if some are
     within epochs, and under `trials` what was tried by tuning, if anything.
-
-    Args:
-        forecast: what to say.
-        seed: of its first repeat.
-        verdict: in words, as the page has it; left out if empty.
     """
     content: dict[str, Any] = {
         "ampsim": own_version(),
@@ -512,10 +448,6 @@ def row_values(record: dict[Any, Any]) -> dict[str, Any]:
     return {key: _value(key, record.get(key)) for key in keys}
 
 
-def _is_count(key: str) -> bool:
-    return key in _COUNTS or key.endswith("_bytes")
-
-
 def _value(key: str, value: Any) -> Any:
     """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
     if hasattr(value, "item"):  # a NumPy scalar
@@ -526,4 +458,5 @@ def _value(key: str, value: Any) -> Any:
         return value
     if not math.isfinite(value):
         return None
-    return int(value) if _is_count(key) and value == int(value) else value
+    is_count = key in _COUNTS or key.endswith("_bytes")
+    return int(value) if is_count and value == int(value) else value

@@ -25,23 +25,14 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from ampsim.hardware import Cluster, Device
+from ampsim.hardware.device import HOST_NUMBERS
 from ampsim.runs.run import Run
 from ampsim.units import format_rate, format_seconds
-
-_OF_HOST: Final = ("step_overhead_s", "message_overhead_s")
-"""Numbers of a host that take time."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One end of the interval of a number.
-
-    Args:
-        device: the name of the device that has the number.
-        key: of the number.
-        value: the end.
-        is_high: whether it is the upper one.
-    """
+    """One end of the interval of a number."""
 
     device: str
     key: str
@@ -63,7 +54,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class Throughputs:
     """Throughputs of a short run, in items per second; NaN of what takes no time."""
 
     train_per_s: float
@@ -83,7 +74,9 @@ def ends_of(cluster: Cluster) -> list[End]:
     ]
     if cluster.host is not None:
         of_host = cluster.host.intervals
-        intervals += [(cluster.host.name, key, of_host[key]) for key in _OF_HOST if key in of_host]
+        intervals += [
+            (cluster.host.name, key, of_host[key]) for key in HOST_NUMBERS if key in of_host
+        ]
     found = [
         End(device, key, value, is_high)
         for device, key, interval in intervals
@@ -94,9 +87,6 @@ def ends_of(cluster: Cluster) -> list[End]:
 
 def combined(ratios: Sequence[float]) -> tuple[float, float]:
     """The lower and upper ratio of several that err independently, two for each number.
-
-    Args:
-        ratios: at the lower and the upper end of the first number, then of the second, and so on.
 
     >>> combined([0.5, 2.0])
     (0.5, 2.0)
@@ -121,8 +111,8 @@ class Spread:
     """
 
     ends: tuple[End, ...]
-    base: Rates
-    at_ends: tuple[Rates, ...]
+    base: Throughputs
+    at_ends: tuple[Throughputs, ...]
 
     def train_ratios(self) -> tuple[float, float]:
         """Training throughput at its lowest and highest, over that at the numbers themselves."""
@@ -162,8 +152,9 @@ def to_plain(spread: Spread | Unspread) -> dict[str, Any]:
     ends = [asdict(one) for one in spread.ends]
     if isinstance(spread, Unspread):
         return {"ends": ends, "why": spread.why}
-    rates = [[_known(one.train_per_s), _known(one.valid_per_s)] for one in _all(spread)]
-    return {"ends": ends, "rates": rates}
+    rates = [(one.train_per_s, one.valid_per_s) for one in (spread.base, *spread.at_ends)]
+    known = [[rate if math.isfinite(rate) else None for rate in one] for one in rates]
+    return {"ends": ends, "rates": known}
 
 
 def from_plain(content: Mapping[str, Any]) -> Spread | Unspread:
@@ -175,22 +166,13 @@ def from_plain(content: Mapping[str, Any]) -> Spread | Unspread:
     ends = tuple(End(**one) for one in content["ends"])
     if "why" in content:
         return Unspread(ends, str(content["why"]))
-    base, *others = (Rates(*map(_rate, one)) for one in content["rates"])
+    base, *others = (
+        Throughputs(*(math.nan if rate is None else float(rate) for rate in one))
+        for one in content["rates"]
+    )
     if len(others) != len(ends):
         raise ValueError("there must be rates at each end")
     return Spread(ends, base, tuple(others))
-
-
-def _all(spread: Spread) -> tuple[Rates, ...]:
-    return (spread.base, *spread.at_ends)
-
-
-def _known(rate: float) -> float | None:
-    return rate if math.isfinite(rate) else None
-
-
-def _rate(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 COLUMNS: Final = (
@@ -212,11 +194,6 @@ def with_devices(
     spreads: Sequence[Spreading],
 ) -> list[dict[str, Any]]:
     """The rows of a table with what the intervals of their devices' numbers do to them.
-
-    Args:
-        rows: of the table.
-        runs: those of each row.
-        spreads: what is known of each.
 
     Returns:
         The rows, as they were where no number has an interval.
@@ -244,11 +221,6 @@ def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str
 
     The interval over seeds and that of the device are independent of one another: the logarithms of
     their ends over the median are added as the root of their squares.
-
-    Args:
-        row: of the table.
-        spread: what the ends of the intervals do to it.
-        items: of an epoch.
     """
     if not isinstance(spread, Spread):
         return {**row, **dict.fromkeys(COLUMNS)}
@@ -294,14 +266,7 @@ def sentences_of(
     spreads: Sequence[Spreading],
     points: Sequence[Hashable] | None = None,
 ) -> list[str]:
-    """Sentences on the intervals of the rows' devices, and what they do to the rows' order.
-
-    Args:
-        rows: of the table.
-        runs: those of each row.
-        spreads: what is known of each.
-        points: where each row stands, if only rows at one point are compared.
-    """
+    """Sentences on the intervals of the rows' devices, and what they do to the rows' order."""
     ends = list(dict.fromkeys(end for one in spreads if one is not None for end in one.ends))
     if not ends:
         return []
@@ -354,12 +319,11 @@ def _order(
     First is the least time to the target; where no row arrived, the highest training throughput.
     """
     is_time = any(row["time_to_target_s"] is not None for row in rows)
-    times = {
-        place: time_s
-        for place, row in enumerate(rows)
-        if (time_s := row["time_to_target_s"] if is_time else _inverse(row["train_per_s"]))
-        is not None
-    }
+    if is_time:
+        every = [row["time_to_target_s"] for row in rows]
+    else:
+        every = [1.0 / row["train_per_s"] if row["train_per_s"] else None for row in rows]
+    times = {place: time_s for place, time_s in enumerate(every) if time_s is not None}
     known = [[place for place in one if place in times] for one in places]
     contests = [
         one
@@ -387,10 +351,6 @@ def _order(
     told = f"{_listed(others)} would be first" if others else "the same row is first"
     at = "At these ends" if others else "At each of these ends"
     return [f"Ranks are of the numbers themselves. {at}, {told}."]
-
-
-def _inverse(rate: float | None) -> float | None:
-    return 1.0 / rate if rate else None
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from ampsim.runs.jobs import Listeners, OnFinish, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
-from ampsim.runs.task import Plan, Row, Task
+from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
 from ampsim.study.model import Model
 from ampsim.study.placement_trials import Trials
@@ -36,18 +36,12 @@ from ampsim.study.training import Training
 
 
 def require_fit(
-    plan: Plan, schedules: Sequence[Schedule], seed: int, on_progress: OnProgress | None = None
+    plan: RunPlan, schedules: Sequence[Schedule], seed: int, on_progress: OnProgress | None = None
 ) -> list[Placement]:
     """Check that each schedule fits the model's graph, the cluster and the placement.
 
     Trainings are put together and thrown away: no time passes, and no data is read unless the
-    placement asks for it.
-
-    Args:
-        plan: on what they are to run.
-        schedules: what is to run.
-        seed: of the first run.
-        on_progress: told of each trial of a placement that is searched for.
+    placement asks for it; the trials of a placement that is searched for are told.
 
     Returns:
         The placement of each schedule, found once for all its runs where no chance decides it.
@@ -90,7 +84,7 @@ ASSUMPTION: Final = (
 """What a manifest says of such a table."""
 
 
-def times_validation(plan: Plan, schedule: Schedule, beside: Iterable[Schedule]) -> Plan:
+def times_validation(plan: RunPlan, schedule: Schedule, beside: Iterable[Schedule]) -> RunPlan:
     """The plan of one row of a table whose schedules are `beside`; a solver's stays as it is."""
     if isinstance(schedule, Solver) or not any(isinstance(one, Solver) for one in beside):
         return plan
@@ -98,12 +92,7 @@ def times_validation(plan: Plan, schedule: Schedule, beside: Iterable[Schedule])
 
 
 def note_validation(rows: Sequence[dict[str, Any]], are_solvers: Sequence[bool]) -> None:
-    """Say in rows of schedules that their validation takes no time, where solvers stand beside.
-
-    Args:
-        rows: of one table.
-        are_solvers: for each row, whether it is a solver's.
-    """
+    """Say in rows of schedules that their validation takes no time, where solvers stand beside."""
     if not any(are_solvers):
         return
     for row, is_solver in zip(rows, are_solvers, strict=True):
@@ -129,13 +118,7 @@ class Made:
 
 
 class RunMaker:
-    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
-
-    Args:
-        jobs: runs to make at a time.
-        on_progress: told of runs that are made.
-        keeping: where runs are kept; None keeps none.
-    """
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early."""
 
     def __init__(self, jobs: int, on_progress: OnProgress | None, keeping: Keeping | None) -> None:
         """Make nothing yet."""
@@ -174,14 +157,12 @@ class RunMaker:
     def make_beside(self, tasks: Sequence[Task], on_finish: OnFinish) -> None:
         """Make runs that belong to no row, and keep none of them.
 
-        Args:
-            tasks: what is wanted.
-            on_finish: takes what each gave, if it gave anything.
-
         Raises:
             KeyboardInterrupt: what was handed over is whole.
         """
-        run_all(tasks, self._jobs, Listeners(on_finish, _ignore, self._on_progress))
+        run_all(
+            tasks, self._jobs, Listeners(on_finish, lambda _place, _said: None, self._on_progress)
+        )
 
     def _row(self, task: Task) -> Row:
         """The row that a task is of; what its model reads is hashed once."""
@@ -189,11 +170,7 @@ class RunMaker:
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
         _model, code, data = self._files[id(model)]
-        return Row(task.label, task.schedule, task.plan, {}, data, code)
-
-
-def _ignore(place: int, sentence: str) -> None:
-    """Take no notice of a run that gave nothing."""
+        return Row(task.label, task.schedule, task.plan, data=data, code=code)
 
 
 def _nothing_made(sentence: str) -> SimulationError:
@@ -243,35 +220,10 @@ default schedules)."""
 _LOOKS_MAX: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row that is to be run.
-
-    Args:
-        label: what it is called.
-        schedule: what runs.
-        plan: on what, and for how long.
-    """
-
-    label: str
-    schedule: Schedule
-    plan: Plan
-
-    def task(self, seed: int, repeat: int, repeats: int) -> Task:
-        """One of its runs."""
-        return Task(self.plan, self.schedule, seed, self.label, repeat, repeats)
-
-
-def entries_of(plan: Plan, schedules: Sequence[Schedule], scaling: Scaling | None) -> list[Entry]:
-    """The rows of a table, each with a label and a learning rate of its own.
-
-    Args:
-        plan: what they share.
-        schedules: one row each.
-        scaling: how a row's rate grows; see `ampsim.study.learning_rates`.
-    """
+def entries_of(plan: RunPlan, schedules: Sequence[Schedule], scaling: Scaling | None) -> list[Row]:
+    """The rows of a table, each with a label and a learning rate of its own."""
     return [
-        Entry(
+        Row(
             label,
             schedule,
             replace(
@@ -280,14 +232,6 @@ def entries_of(plan: Plan, schedules: Sequence[Schedule], scaling: Scaling | Non
             ),
         )
         for schedule, label in zip(schedules, labels_of(schedules), strict=True)
-    ]
-
-
-def placed_by(placements: Sequence[Placement], entries: Sequence[Entry]) -> list[Entry]:
-    """The rows, each with a placement of its own."""
-    return [
-        replace(entry, plan=entry.plan.having(placement=placement))
-        for placement, entry in zip(placements, entries, strict=True)
     ]
 
 
@@ -306,12 +250,6 @@ class Looks:
 
 def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> Looks:
     """When to look at so many rows.
-
-    Args:
-        rows: how many.
-        repeats: runs of each; with `sure`, at least.
-        sure: how sure the order must be; None to make `repeats` runs and ask nothing.
-        max_repeats: runs of each at most, with `sure`.
 
     Raises:
         OptionError: so few runs could never be that sure, or there is nothing to compare.
@@ -341,23 +279,16 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
 
 
 def run_rows(
-    entries: Sequence[Entry],
+    entries: Sequence[Row],
     looks: Looks,
     seed: int,
     maker: RunMaker,
     rank_of: Callable[[Sequence[Sequence[Run]]], Ranking | None],
-) -> tuple[tuple[Entry, ...], Made]:
+) -> tuple[tuple[Row, ...], Made]:
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
     the rate as given, with all its seeds.
-
-    Args:
-        entries: the rows.
-        looks: when to look.
-        seed: of the first run of each row; the next has the next.
-        maker: makes the runs.
-        rank_of: ranks the rows by their runs.
 
     Returns:
         The rows with the learning rates that they ran with, and their runs.
@@ -371,9 +302,11 @@ def run_rows(
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
-        broken = [one for one in entries if _is_broken_by_rule(rows[one.label])]
+        broken = [
+            one for one in entries if any(diverged_by_rule(run.failure) for run in rows[one.label])
+        ]
         if broken and not made.interrupted:
-            given = {one.label: _as_given(one) for one in broken}
+            given = {one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in broken}
             made = maker.make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
             again = {of_row[0].label: of_row for of_row in made.rows}
@@ -386,16 +319,7 @@ def run_rows(
     return tuple(entries), made
 
 
-def _tasks(entries: Sequence[Entry], seed: int, repeats: range) -> list[Task]:
+def _tasks(entries: Sequence[Row], seed: int, repeats: range) -> list[Task]:
     return [
         one.task(seed + repeat, repeat + 1, repeats.stop) for one in entries for repeat in repeats
     ]
-
-
-def _is_broken_by_rule(runs: Sequence[Run]) -> bool:
-    return any(diverged_by_rule(run.failure) for run in runs)
-
-
-def _as_given(entry: Entry) -> Entry:
-    plan = entry.plan
-    return replace(entry, plan=replace(plan, rate=plan.rate.as_given(plan.model)))

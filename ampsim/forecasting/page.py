@@ -11,16 +11,14 @@ from matplotlib.figure import Figure
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.report.frames import devices_of, runs_by_row
-from ampsim.report.gantt.boxes import choose_window
-from ampsim.report.gantt.chart import ChartRun, gantt
-from ampsim.report.gantt.outages import instances_of
+from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of
+from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.figures import (
     INSTANCES_SHOWN,
     gantt_together,
     narrow_figures,
     result_figures,
     shown_schedules,
-    spans_of,
 )
 from ampsim.report.page.html import html_page
 from ampsim.report.page.tables import write_epochs, write_trials
@@ -76,12 +74,7 @@ def _write(forecast: RunTable, place: Path) -> list[Path]:
         written.append(save(figure, place / picture.file))
         pictures.append(picture)
     write_text(place / PAGE, page(forecast, pictures))
-    spans, sent = spans_of(shown), {name: one.transfers for name, one in shown.items()}
-    kept = {name: one.kept for name, one in shown.items()}
-    outages = {name: one.outages for name, one in shown.items()}
-    told = html_page(
-        forecast, learning, spans, transfers=sent, kept=kept, outages=outages, narrow=for_phone
-    )
+    told = html_page(forecast, learning, shown, narrow=for_phone)
     write_text(place / INDEX, told)
     return [*written, place / PAGE, place / INDEX]
 
@@ -93,16 +86,13 @@ def _gantt_each(forecast: RunTable, shown: dict[str, ChartRun]) -> list[tuple[Pi
     for name, part in slugs(shown).items():
         one = shown[name]
         chart = gantt(
-            one.spans,
+            one,
             workers=forecast.workers,
             window_s=choose_window(
                 {name: one.spans}, max(INSTANCES_SHOWN, instances_of([one.outages]))
             ),
             title=name,
             devices=devices,
-            transfers=one.transfers,
-            kept=one.kept,
-            outages=one.outages,
         )
         caption = f"The leading instances of the first repeat of {name}, in a window of their own."
         picture = Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}", caption)

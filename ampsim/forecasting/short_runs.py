@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
-from ampsim.forecasting.intervals import End, Rates, Spread, Spreading, Unspread, ends_of
-from ampsim.forecasting.making import Entry, Made, RunMaker
+from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Unspread, ends_of
+from ampsim.forecasting.making import Made, RunMaker
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule
-from ampsim.runs.task import Plan, Task, simulation_of
+from ampsim.runs.task import Row, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.progress import Tracker
 from ampsim.study.result import Result
@@ -25,7 +25,7 @@ otherwise)."""
 VALIDATED: Final = 20
 """Its validation instances."""
 
-Rated: TypeAlias = tuple[Rates, str | None]
+Rated: TypeAlias = tuple[Throughputs, str | None]
 """Throughputs of a run, and why it ended early if it did."""
 
 
@@ -47,14 +47,10 @@ class EndRuns:
     why_not: str = ""
 
     def spread(self, made: Sequence[Rated | None]) -> Spread | Unspread:
-        """What the runs say together.
-
-        Args:
-            made: what came of each task; None of one whose process died.
-        """
+        """What the runs say together."""
         if not self.tasks:
             return Unspread(self.ends, self.why_not)
-        rates: list[Rates] = []
+        rates: list[Throughputs] = []
         for one in made:
             if one is None:
                 return Unspread(self.ends, "the process of a short run died")
@@ -67,7 +63,7 @@ class EndRuns:
         return Spread(self.ends, rates[0], tuple(rates[1:]))
 
 
-def end_runs(entry: Entry, seed: int) -> EndRuns | None:
+def end_runs(entry: Row, seed: int) -> EndRuns | None:
     """The short runs of a row; None where none of its devices says an interval."""
     ends = tuple(ends_of(entry.plan.cluster))
     if not ends:
@@ -75,9 +71,11 @@ def end_runs(entry: Entry, seed: int) -> EndRuns | None:
     counts = (trained(entry.schedule, entry.plan.cluster), VALIDATED)
     plan = replace(entry.plan, model=leading(entry.plan.model, *counts))
     plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
-    why_not = _why_not(replace(plan, model=entry.plan.model), entry, seed)
-    if why_not:
-        return EndRuns(ends, (), counts, why_not)
+    try:  # whether mode "sleep" can run the row
+        whole = replace(plan, model=entry.plan.model)
+        simulation_of(whole, entry.schedule, seed, Tracker(None, entry.label))
+    except AmpsimError as error:
+        return EndRuns(ends, (), counts, str(error))
     at_ends = [
         Task(
             replace(plan, cluster=end.on(plan.cluster)), entry.schedule, seed,
@@ -103,21 +101,14 @@ def trained(schedule: Schedule, cluster: Cluster) -> int:
     return max(count, 2 * ranks * each)
 
 
-def with_spreads(entries: Sequence[Entry], made: Made, seed: int, maker: RunMaker) -> Made:
-    """A forecast's runs with what the intervals of its devices do to each row.
-
-    Args:
-        entries: the rows.
-        made: their runs.
-        seed: of the short runs.
-        maker: makes them; where Ctrl-C ends that, it is said.
-    """
+def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker) -> Made:
+    """A forecast's runs with what the intervals of its devices do to each row."""
     by_label = {one.label: one for one in entries}
     runs = [end_runs(by_label[of[0].label], seed) for of in made.rows]
     rated: dict[int, Rated] = {}
 
     def keep(place: int, result: Result, failure: str | None) -> None:
-        rated[place] = (Rates(float(result.train_per_s), float(result.valid_per_s)), failure)
+        rated[place] = (Throughputs(float(result.train_per_s), float(result.valid_per_s)), failure)
 
     try:
         maker.make_beside(tasks_of(runs), keep)
@@ -145,12 +136,3 @@ def gathered(runs: Sequence[EndRuns | None], made: Mapping[int, Rated]) -> list[
         found.append(of.spread([made.get(place) for place in range(first, last)]))
         first = last
     return found
-
-
-def _why_not(plan: Plan, entry: Entry, seed: int) -> str:
-    """Why mode "sleep" cannot run the row; empty where it can."""
-    try:
-        simulation_of(plan, entry.schedule, seed, Tracker(None, entry.label))
-    except AmpsimError as error:
-        return str(error)
-    return ""

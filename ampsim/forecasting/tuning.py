@@ -28,11 +28,12 @@ from typing import Any, Final, TypeAlias
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
-from ampsim.forecasting.making import Entry, Made, RunMaker
+from ampsim.forecasting.making import Made, RunMaker
 from ampsim.metric import Goal
 from ampsim.options import require_count
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
+from ampsim.runs.task import Row, RunPlan
 from ampsim.text import short
 
 STEP: Final = 2.0
@@ -114,10 +115,6 @@ def require_budget(budget: object) -> int:
 def factors(budget: int, given: float = 1.0) -> list[float]:
     """The rates that a row begins with, times its own.
 
-    Args:
-        budget: how many.
-        given: the rate as given over the row's own.
-
     >>> factors(5)
     [1.0, 2.0, 0.5, 4.0, 0.25]
     >>> factors(4, 1 / 8), factors(6, 1 / 8)
@@ -151,11 +148,6 @@ def trials_of(budget: int) -> int:
 
 def halve(givens: Sequence[float], budget: int, try_all: TryAll) -> list[list[Candidate]]:
     """Try rates until each row has one left, or all of its trials are made.
-
-    Args:
-        givens: for each row, the rate as given over its own.
-        budget: rates that each begins with.
-        try_all: makes the trials of one round, of all rows.
 
     Returns:
         For each row its rates, the one that is left first, then those that went last.
@@ -242,7 +234,7 @@ class Tuned:
         lost: one sentence for each trial whose process died.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Row, ...]
     trials: pd.DataFrame
     untuned: Mapping[str, str] = field(default_factory=dict[str, str])
     interrupted: str | None = None
@@ -259,16 +251,9 @@ class _Interrupted(Exception):
 
 
 class Tuner:
-    """Tries learning rates of rows.
+    """Tries learning rates of rows."""
 
-    Args:
-        entries: the rows, each with the rate around which is tried.
-        seed: of the first run by which rows are compared.
-        goal: what is aimed at.
-        maker: makes the trials.
-    """
-
-    def __init__(self, entries: Sequence[Entry], seed: int, goal: Goal, maker: RunMaker) -> None:
+    def __init__(self, entries: Sequence[Row], seed: int, goal: Goal, maker: RunMaker) -> None:
         """Try nothing yet."""
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
         self._made: dict[Trial, dict[str, Any]] = {}
@@ -296,7 +281,7 @@ class Tuner:
         reasons = [self._why_not(row, of, budget) for row, of in enumerate(found)]
         best = {row: of[0].factor for row, of in enumerate(found) if reasons[row] is None}
         entries = [
-            replace(one, plan=replace(one.plan, rate=one.plan.rate.tuned(of[0].factor, reason)))
+            one.at(one.plan.rate.tuned(of[0].factor, reason))
             for one, of, reason in zip(self._entries, found, reasons, strict=True)
         ]
         untuned = {one.label: why for one, why in zip(entries, reasons, strict=True) if why}
@@ -307,7 +292,8 @@ class Tuner:
         wanted, made = trials_of(budget), sum(one[0] == row for one in self._made)
         if made < wanted:
             return f"of its {wanted} trials {made} ended"
-        if self._goal.target is not None and _never(candidates):
+        scores = [score for one in candidates for score in one.scores]
+        if self._goal.target is not None and all(math.isinf(one.time_s) for one in scores):
             return f"no trial reached {self._goal.text}"
         return None
 
@@ -334,11 +320,11 @@ class Tuner:
             raise _Interrupted
         return {trial: self._score(trial) for trial in trials if trial in self._made}
 
-    def _entry(self, row: int, factor: float) -> Entry:
+    def _entry(self, row: int, factor: float) -> Row:
         one = self._entries[row]
         rate = replace(one.plan.rate, factor=one.plan.rate.factor * factor, is_by_rule=False)
-        plan = replace(one.plan, rate=rate)
-        return Entry(f"{one.label}, rate {_rate(plan):.3g}", one.schedule, plan)
+        tried = one.at(rate)
+        return replace(tried, label=f"{one.label}, rate {_rate(tried.plan):.3g}")
 
     def _row(self, run: Run) -> dict[str, Any]:
         return row_of(run.label, self._goal, [run])
@@ -367,9 +353,5 @@ class Tuner:
         return pd.DataFrame(rows, columns=list(COLUMNS)) if rows else no_trials()
 
 
-def _rate(plan: Any) -> float:
+def _rate(plan: RunPlan) -> float:
     return plan.model.optimizer.rate(0) * plan.rate.factor
-
-
-def _never(candidates: Sequence[Candidate]) -> bool:
-    return all(not math.isfinite(one.time_s) for of in candidates for one in of.scores)

@@ -1,4 +1,4 @@
-"""What a device, a link and a cluster are and what they cost, read from files that users edit."""
+"""Devices, links and clusters, and what they cost, read from files that users edit."""
 
 from ampsim.hardware.cluster import Cluster, MemoryRemedy, host_text, variations
 from ampsim.hardware.cost import (

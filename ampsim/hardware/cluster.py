@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from ampsim.arguments import checked
-from ampsim.hardware.device import Device
-from ampsim.hardware.edges import edges_of
+from ampsim.hardware.device import HOST_NUMBERS, Device
 from ampsim.hardware.events import (
     Checkpoints,
     Event,
@@ -24,8 +22,8 @@ from ampsim.hardware.events import (
     fault_of_events,
     variations_of,
 )
-from ampsim.hardware.network import Network, Share, Way
-from ampsim.hardware.record import BYTES_MAX, Source, digest_of
+from ampsim.hardware.network import Network, Share, Way, edges_of
+from ampsim.hardware.record import BYTES_MAX, Source, digest_of, wrong
 from ampsim.hardware.topology import (
     FREE_LINK,
     HOST,
@@ -44,7 +42,7 @@ from ampsim.units import format_bytes, format_flop, format_seconds
 
 
 class MemoryRemedy(Record):
-    """What is done so that activations fit into the workers' memories.
+    """A remedy makes activations fit into the workers' memories.
 
     Args:
         remedy: "offload" moves the activations of heavy nodes to the host and back over the lanes
@@ -58,10 +56,8 @@ class MemoryRemedy(Record):
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
-        """No key is without effect."""
         if self.above_bytes and self.remedy != "offload":
-            text = f"above_bytes has no effect on remedy {self.remedy!r}; leave it out"
-            raise PydanticCustomError("memory", "{text}", {"text": text})
+            raise wrong(f"above_bytes has no effect on remedy {self.remedy!r}; leave it out")
         return self
 
 
@@ -108,52 +104,35 @@ class Cluster(Record):
     memory: MemoryRemedy | None = None
 
     @model_validator(mode="after")
-    def _check_memory(self) -> Self:
-        """Where activations move, every device has lanes for it."""
+    def _check(self) -> Self:
+        """Its parts fit each other, and no key is without effect."""
+        for fault in self._faults():
+            raise wrong(fault)
+        return self
+
+    def _faults(self) -> Iterator[str]:
         for index, device in enumerate(self.devices if self.offloads else ()):
             if device.copy_bandwidth_bytes_per_s is None:
-                text = (
+                yield (
                     "memory.remedy 'offload' needs copy_bandwidth_bytes_per_s of every device, "
                     f"{device.name} of worker {index} has none; add it to the device"
                 )
-                raise PydanticCustomError("memory", "{text}", {"text": text})
-        return self
-
-    @model_validator(mode="after")
-    def _check_links(self) -> Self:
-        """Each route joins two different places of this cluster, and only once."""
         seen: dict[tuple[int, int], int] = {}
         for index, route in enumerate(self.links):
             pair = (route.source, route.target)
-            fault = fault_of_route(pair, len(self.devices), seen.get(pair))
-            if fault:
-                raise PydanticCustomError(
-                    "links", "links[{index}]: {fault}", {"index": index, "fault": fault}
-                )
+            if fault := fault_of_route(pair, len(self.devices), seen.get(pair)):
+                yield f"links[{index}]: {fault}"
             seen[pair] = index
-        return self
-
-    @model_validator(mode="after")
-    def _check_events(self) -> Self:
-        """Events name workers of this cluster, and do not contradict each other."""
-        fault = fault_of_events(self.events, self.failures, len(self.devices))
-        fault = fault or fault_of_checkpoints(self.checkpoints, self.events, self.failures)
-        if fault:
-            raise PydanticCustomError("events", "{fault}", {"fault": fault})
-        return self
-
-    @model_validator(mode="after")
-    def _check_network(self) -> Self:
-        """Edges fit the workers, and no key is without effect."""
+        if fault := fault_of_events(self.events, self.failures, len(self.devices)):
+            yield fault
+        if fault := fault_of_checkpoints(self.checkpoints, self.events, self.failures):
+            yield fault
         try:
-            network = self.network
+            fault = _without_effect(self, self.network)
         except ValueError as error:
-            key = "" if self.topology is None else "topology: "
-            raise PydanticCustomError("network", "{text}", {"text": f"{key}{error}"}) from None
-        fault = _without_effect(self, network)
+            fault = f"{'' if self.topology is None else 'topology: '}{error}"
         if fault:
-            raise PydanticCustomError("network", "{text}", {"text": fault})
-        return self
+            yield fault
 
     @property
     def workers(self) -> int:
@@ -162,23 +141,23 @@ class Cluster(Record):
 
     @property
     def offloads(self) -> bool:
-        """Whether activations move to the host and back."""
+        """Tell whether activations move to the host and back."""
         return self.memory is not None and self.memory.remedy == "offload"
 
     @property
     def has_lanes(self) -> bool:
-        """Whether a device does something beside computing, in a run on this cluster."""
+        """Tell whether a device does something beside computing, in a run on this cluster."""
         return self.offloads or any(device.dispatch_s for device in self.devices)
 
     @property
     def is_host_free(self) -> bool:
-        """Whether nothing that the host does takes time."""
+        """Tell whether nothing that the host does takes time."""
         host = self.host
-        return host is None or not (host.message_overhead_s or host.step_overhead_s)
+        return host is None or not any(getattr(host, key) for key in HOST_NUMBERS)
 
     @property
     def has_shared_bandwidth(self) -> bool:
-        """Whether messages of different pairs may share bandwidth."""
+        """Tell whether messages of different pairs may share bandwidth."""
         return self.ports is not None or self.topology is not None or bool(self.edges)
 
     @cached_property
@@ -193,7 +172,6 @@ class Cluster(Record):
 
     @cached_property
     def _routes(self) -> Mapping[tuple[int, int], Link]:
-        """The links of their own by directed pair."""
         return {(route.source, route.target): route.link for route in self.links}
 
     @checked
@@ -212,7 +190,7 @@ class Cluster(Record):
 
     @checked
     def way_between(self, source: int, target: int) -> Way:
-        """What a message from one place to another crosses: its edges or link, and both ports.
+        """Find what a message from one place to another crosses: its edges or link, and both ports.
 
         Ports are those of the two ends; what a worker only passes on does not enter its ports.
         """
@@ -227,7 +205,6 @@ class Cluster(Record):
         return Way(way.latency_s, (*way.shares, *ports))
 
     def _way(self, source: int, target: int) -> Way:
-        """The same without ports."""
         network = self.network
         if network is not None and (network.has_host or HOST not in (source, target)):
             return network.way(source, target)
@@ -238,12 +215,11 @@ class Cluster(Record):
 
     @property
     def is_link_free(self) -> bool:
-        """Whether no message of this cluster ever waits for a link."""
+        """Tell whether no message of this cluster ever waits for a link."""
         is_free = self.link.is_free and all(route.link.is_free for route in self.links)
         return is_free and self.ports is None and (self.network is None or self.network.is_free)
 
     def __repr__(self) -> str:
-        """Name the cluster, its devices and its links in one line."""
         kinds = Counter(device.name for device in self.devices)
         devices = ", ".join(f"{count} x {name}" for name, count in kinds.items())
         return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
@@ -252,7 +228,21 @@ class Cluster(Record):
         return repr(self)
 
     def _repr_html_(self) -> str:
-        return cluster_html(self)
+        """Give a row for each kind of device, and below it what the links cost."""
+        kinds = Counter(self.devices)
+        rows = [
+            [
+                device.name,
+                str(count),
+                f"{format_flop(device.flop_per_s)}/s",
+                _speed(device.memory_bandwidth_bytes_per_s),
+                format_seconds(device.operation_overhead_s),
+            ]
+            for device, count in kinds.items()
+        ]
+        note = f"links: {_links(self)}"
+        headings = ["device", "count", "compute", "memory", "overhead of an operation"]
+        return html_table(f"cluster {self.name}", rows, headings=headings, note=note)
 
     @property
     def digest(self) -> str:
@@ -274,26 +264,7 @@ _LATER_KEYS = (
 """Keys that count in a digest only where they are set, so that those of earlier files stay."""
 
 
-def cluster_html(cluster: Cluster) -> str:
-    """A row for each kind of device, and below it what the links cost."""
-    kinds = Counter(cluster.devices)
-    rows = [
-        [
-            device.name,
-            str(count),
-            f"{format_flop(device.flop_per_s)}/s",
-            _speed(device.memory_bandwidth_bytes_per_s),
-            format_seconds(device.operation_overhead_s),
-        ]
-        for device, count in kinds.items()
-    ]
-    note = f"links: {_links(cluster)}"
-    headings = ["device", "count", "compute", "memory", "overhead of an operation"]
-    return html_table(f"cluster {cluster.name}", rows, headings=headings, note=note)
-
-
 def _links(cluster: Cluster) -> str:
-    """What the links cost, in a few words."""
     if cluster.is_link_free:
         return "free"
     if cluster.has_shared_bandwidth:
@@ -304,7 +275,7 @@ def _links(cluster: Cluster) -> str:
 
 
 def network_text(cluster: Cluster) -> str:
-    """What edges and ports cost, and how they are shared, in a few words."""
+    """Say in a few words what edges and ports cost, and how they are shared."""
     parts: list[str] = []
     if cluster.topology is not None:
         parts.append(f"{cluster.topology.kind} of {len(cluster.network.edges)} edges")  # pyright: ignore[reportOptionalMemberAccess]  # there is a topology
@@ -323,7 +294,7 @@ def _speed(bytes_per_s: float | None) -> str:
 
 
 def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
-    """Which key has no effect beside the others, if any."""
+    """Name the key that has no effect beside the others, if there is one."""
     if cluster.topology is not None and cluster.edges:
         return "edges and topology both say what the edges are; leave one of the two out"
     if cluster.sharing is not None and not cluster.has_shared_bandwidth:
@@ -339,7 +310,7 @@ def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
 
 
 def host_text(cluster: Cluster) -> str:
-    """What the host's steps take, in a few words."""
+    """Say in a few words what the host's steps take."""
     host = cluster.host
     if host is None or cluster.is_host_free:
         return "acts at once"
@@ -350,7 +321,7 @@ def host_text(cluster: Cluster) -> str:
 
 
 def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:
-    """What varies on a cluster while a run goes on: of what, what, and on what authority."""
+    """List what varies on a cluster while a run goes on: of what, what, and on what authority."""
     found = variations_of(cluster.events, cluster.failures, cluster.messages)
     kept = cluster.checkpoints
     return found if kept is None else [*found, checkpoints_in_words(kept)]

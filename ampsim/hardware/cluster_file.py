@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -36,7 +36,7 @@ from ampsim.toml_file import Record, Text, read_table, validate
 
 
 def is_cluster(table: Mapping[str, Any]) -> bool:
-    """Whether a file's table is meant as a cluster: it has its keys, or a list no device has."""
+    """Tell whether a table is meant as a cluster: it has its keys, or a list no device has."""
     foreign = table.keys() - Device.model_fields.keys()
     has_list = any(isinstance(table[key], list) for key in foreign)
     return has_list or "link" in table or "device" in table
@@ -55,43 +55,39 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
     devices: list[Device] = []
     for index, entry in enumerate(file.device):
         devices += [_device(entry, path.parent, f"{label}: device[{index}]")] * entry.count
-    _check_source(file.link, f"{label}: link")
-    routes = [_route(entry, f"{label}: links[{index}]") for index, entry in enumerate(file.links)]
+    routes = [_route(entry) for entry in file.links]
+    for key, part in _sourced(file, routes, label):
+        is_free = isinstance(part, Link | EdgeCost | HostPorts) and part.is_free
+        if part is not None and part.source is None and not is_free:
+            raise FileFormatError(
+                f"{label}: {key} has no key 'source'; say where its numbers come from, "
+                f'as in source = {{kind = "assumed", text = "..."}}'
+            )
+    alike = ("name", "description", "link", "failures", "checkpoints", "messages", "ports")
     content = {
-        "name": file.name,
-        "description": file.description,
+        **{key: getattr(file, key) for key in (*alike, "topology", "sharing", "memory")},
         "devices": tuple(devices),
-        "link": file.link,
         "links": tuple(routes),
-        **_variation(file, label),
-        **_network_keys(file, label),
+        "events": tuple(file.events),
+        "edges": tuple(edge for entry in file.edges or [] for edge in entry.edges()),
         "host": None if file.host is None else _host(file.host, path.parent, f"{label}: host"),
-        "memory": file.memory,
     }
     return validate(Cluster, content, label)
 
 
-def _network_keys(file: _ClusterFile, label: str) -> dict[str, Any]:
-    """What a file says of shared bandwidth, each number with its source."""
+def _sourced(file: _ClusterFile, routes: list[Route], label: str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts that need a source: they cost something, or vary while a run goes on."""
+    yield "link", file.link
+    yield from ((f"links[{index}]", route.link) for index, route in enumerate(routes))
+    yield from ((f"events[{index}]", one) for index, one in enumerate(file.events))
+    yield from ((key, getattr(file, key)) for key in ("failures", "checkpoints", "messages"))
     if file.edges == []:
         raise FileFormatError(f"{label}: edges must be a list of at least one, got []")
-    parts: list[tuple[str, Any]] = [("topology", file.topology), ("ports", file.ports)]
-    if file.topology is not None:
-        levels = enumerate(file.topology.levels)
-        parts += [(f"topology.levels[{index}]", level) for index, level in levels]
-    if file.ports is not None:
-        parts.append(("ports.host", file.ports.host))
-    entries = file.edges or []
-    parts += [(f"edges[{index}]", entry) for index, entry in enumerate(entries)]
-    for place, part in parts:
-        if part is not None:
-            _check_source(part, f"{label}: {place}")
-    return {
-        "ports": file.ports,
-        "topology": file.topology,
-        "edges": tuple(edge for entry in entries for edge in entry.edges()),
-        "sharing": file.sharing,
-    }
+    yield from (("topology", file.topology), ("ports", file.ports))
+    levels = () if file.topology is None else file.topology.levels
+    yield from ((f"topology.levels[{index}]", level) for index, level in enumerate(levels))
+    yield "ports.host", None if file.ports is None else file.ports.host
+    yield from ((f"edges[{index}]", entry) for index, entry in enumerate(file.edges or []))
 
 
 def _place(value: Any) -> Any:
@@ -147,7 +143,7 @@ class _EdgesEntry(EdgeCost):
 
 
 class _HostEntry(Record):
-    """What the controller runs on: a shipped name, or a device file."""
+    """The host's device: a shipped name, or a device file."""
 
     device: Text
 
@@ -172,34 +168,13 @@ class _ClusterFile(Record):
     memory: MemoryRemedy | None = None
 
 
-def _variation(file: _ClusterFile, label: str) -> dict[str, Any]:
-    """What varies while a run goes on, each with a source for its numbers."""
-    named: list[tuple[str, Event | Failures | Checkpoints | Messages | None]] = [
-        *((f"events[{index}]", one) for index, one in enumerate(file.events)),
-        ("failures", file.failures),
-        ("checkpoints", file.checkpoints),
-        ("messages", file.messages),
-    ]
-    for key, one in named:
-        if one is not None and one.source is None:
-            raise _unsourced(f"{label}: {key}")
-    return {
-        "events": tuple(file.events),
-        "failures": file.failures,
-        "checkpoints": file.checkpoints,
-        "messages": file.messages,
-    }
-
-
 def _host(entry: _HostEntry, folder: Path, label: str) -> Device:
-    """The host's device: a file where the text ends as one, else a shipped name."""
     is_file = entry.device.endswith(".toml")
     key = {"file" if is_file else "name": entry.device}
     return _device(_DeviceEntry.model_validate(key), folder, label)
 
 
 def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
-    """The device that an entry names."""
     if (entry.name is None) == (entry.file is None):
         raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
     if entry.name is not None and entry.name.endswith(".toml"):
@@ -220,25 +195,6 @@ def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
         raise FileFormatError(f"{label}: {error}") from error
 
 
-def _route(entry: _RouteEntry, label: str) -> Route:
-    """The route that an entry describes."""
-    link = Link(
-        latency_s=entry.latency_s,
-        bandwidth_bytes_per_s=entry.bandwidth_bytes_per_s,
-        source=entry.source,
-    )
-    _check_source(link, label)
-    return Route(source=entry.source_place, target=entry.target_place, link=link)
-
-
-def _check_source(part: Link | EdgeCost | HostPorts, label: str) -> None:
-    """What costs something says where its numbers come from."""
-    if part.source is None and not part.is_free:
-        raise _unsourced(label)
-
-
-def _unsourced(label: str) -> FileFormatError:
-    return FileFormatError(
-        f"{label} has no key 'source'; say where its numbers come from, "
-        f'as in source = {{kind = "assumed", text = "..."}}'
-    )
+def _route(entry: _RouteEntry) -> Route:
+    cost = {key: getattr(entry, key) for key in Link.model_fields}
+    return Route(source=entry.source_place, target=entry.target_place, link=Link(**cost))

@@ -1,4 +1,4 @@
-"""How long a step occupies its device.
+"""Seconds for which a step occupies its device.
 
 The default is the paper's: heavy work lasts FLOP / rate, and everything else is free (AMPNet,
 Appendix C). A device that names its memory bandwidth or an overhead departs from it: each step,
@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ampsim.hardware.device import REMARKS, Device
-from ampsim.hardware.efficiency import CURVES, fraction_at
-from ampsim.hardware.surface import SURFACES, fraction_on
+from ampsim.hardware.efficiency import CURVES, SURFACES, fraction_at, fraction_on
 from ampsim.ir.work import NO_WORK, Work
 
 
@@ -36,7 +35,7 @@ class Charge(NamedTuple):
 
 
 def light_is_free(device: Device) -> bool:
-    """Whether steps without heavy work cost nothing, as in the paper."""
+    """Tell whether steps without heavy work cost nothing, as in the paper."""
     has_overhead = device.operation_overhead_s > 0 or device.step_overhead_s > 0
     rates = (
         device.memory_bandwidth_bytes_per_s,
@@ -105,11 +104,23 @@ def rate_flop_per_s(
 
 
 def charges(device: Device) -> list[Charge]:
-    """What the device charges for, what it does not, and where that comes from.
+    """List what the device charges for, what it does not, and where that comes from.
 
     Returns: the rule for heavy steps, the rule for light steps, then one row for each number.
     """
-    rows = [_heavy_rule(device), _light_rule(device)]
+    formula, is_free = _formula(device, is_light=False), light_is_free(device)
+    rows = [
+        Charge(
+            "heavy steps",
+            "formula",
+            f"{formula} (AMPNet, Appendix C)"
+            if is_free
+            else f"roofline over the FLOP of AMPNet, Appendix C: {formula}",
+        ),
+        Charge("light steps", "assumed", "free, as no bandwidth or overhead is named")
+        if is_free
+        else Charge("light steps", "formula", _formula(device, is_light=True)),
+    ]
     for key, value in device.numbers.items():
         source = device.source(key)
         what = f"{key} = {_told(key, value)}{_remark(device, key)}"
@@ -142,24 +153,7 @@ def _passes_s(device: Device, work: Work, *, is_light: bool) -> float:
     return seconds
 
 
-def _heavy_rule(device: Device) -> Charge:
-    """How steps that Appendix C prices are charged."""
-    formula = _formula(device, is_light=False)
-    if light_is_free(device):
-        return Charge("heavy steps", "formula", f"{formula} (AMPNet, Appendix C)")
-    text = f"roofline over the FLOP of AMPNet, Appendix C: {formula}"
-    return Charge("heavy steps", "formula", text)
-
-
-def _light_rule(device: Device) -> Charge:
-    """How all other steps are charged."""
-    if light_is_free(device):
-        return Charge("light steps", "assumed", "free, as no bandwidth or overhead is named")
-    return Charge("light steps", "formula", _formula(device, is_light=True))
-
-
 def _formula(device: Device, *, is_light: bool) -> str:
-    """The device's duration of a step in words."""
     has_own_bandwidth = is_light and device.light_bandwidth_bytes_per_s is not None
     has_passes = device.pass_bandwidth_bytes_per_s is not None
     memory = "light" if has_own_bandwidth else "memory"
@@ -181,7 +175,6 @@ def _formula(device: Device, *, is_light: bool) -> str:
 
 
 def _rate(device: Device, *, is_light: bool) -> str:
-    """The FLOP rate that a step reaches, in words."""
     parts = ["flop_per_s"]
     if device.efficiency is not None:
         parts.append("efficiency of the rows")
@@ -193,28 +186,21 @@ def _rate(device: Device, *, is_light: bool) -> str:
 
 
 def _told(key: str, value: Any) -> str:
-    """A device's number in words."""
     if key in CURVES:
         return _points(value, CURVES[key])
     if key in SURFACES:
         fractions = [fraction for _rows, _elements, fraction in value]
         return f"{min(fractions):g} to {max(fractions):g} at {len(value)} rows and elements"
-    return _number(value)
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def _remark(device: Device, key: str) -> str:
-    """What kind of number it is, as far as the device says."""
+    """Say what kind of number it is, as far as the device does."""
     said = getattr(device, REMARKS[key]) if key in REMARKS else None
     words = {None: "", "peak": ", a peak", "measured": ", measured"}
     return words.get(said, f", in {said}")
 
 
-def _number(value: float) -> str:
-    """A count as it is, another number in a few digits."""
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
 def _points(curve: Sequence[tuple[int, float]], noun: str) -> str:
-    """A curve's ends."""
     (few, low), (many, high) = curve[0], curve[-1]
     return f"{low:g} at {few} to {high:g} at {many} {noun}"

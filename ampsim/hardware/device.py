@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import create_model, model_validator
 
 from ampsim.errors import FileFormatError
-from ampsim.hardware.efficiency import Efficiency, MatrixEfficiency
+from ampsim.hardware.efficiency import CURVES, SURFACES, Efficiency, MatrixEfficiency, Surface
 from ampsim.hardware.record import (
     UNSOURCED,
     Bytes,
@@ -22,48 +22,39 @@ from ampsim.hardware.record import (
     Source,
     Variation,
     digest_of,
+    wrong,
 )
-from ampsim.hardware.surface import SURFACES, Surface
 from ampsim.toml_file import Record, Text, validate
 from ampsim.units import format_bytes, format_flop
 
 
-class Sources(Record):
-    """Where each number of a device comes from, under the number's own key."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key's row on the page on devices; its range and default stand beside it.
 
-    flop_per_s: Source | None = None
-    operation_overhead_s: Source | None = None
-    memory_bandwidth_bytes_per_s: Source | None = None
-    cache_bytes: Source | None = None
-    cache_bandwidth_bytes_per_s: Source | None = None
-    efficiency: Source | None = None
-    step_overhead_s: Source | None = None
-    light_bandwidth_bytes_per_s: Source | None = None
-    matrix_efficiency: Source | None = None
-    memory_bytes: Source | None = None
-    jitter_cv: Source | None = None
-    idle_power_w: Source | None = None
-    busy_power_w: Source | None = None
-    price_usd_per_h: Source | None = None
-    message_overhead_s: Source | None = None
-    dispatch_s: Source | None = None
-    copy_bandwidth_bytes_per_s: Source | None = None
-    copy_latency_s: Source | None = None
-    forward_efficiency: Source | None = None
-    backward_efficiency: Source | None = None
-    pass_bandwidth_bytes_per_s: Source | None = None
-    functions_per_s: Source | None = None
+    Args:
+        text: what it is.
+        absent: what holds where a file does not give it; "0" and "needed" follow from the default.
+        unit: where the key's name does not end with it.
+    """
+
+    text: str
+    absent: str = ""
+    unit: str = ""
 
 
-NUMBERS = tuple(Sources.model_fields)
-"""The keys of a device that need a source where a file gives them."""
+@dataclass(frozen=True, slots=True)
+class Sourced(Key):
+    """A key that needs a source.
 
-_ALWAYS_IN_DIGEST: Final = NUMBERS[: NUMBERS.index("efficiency") + 1]
-"""Keys that count in a digest even where they are not set, as they did in published manifests."""
+    Args:
+        of_messages: whether it is of messages that steps take and send; who has none refuses it.
+        of_host: whether a host's steps take it.
+    """
 
+    of_messages: bool = False
+    of_host: bool = False
 
-_IN_REPR: Final = {"flop_per_s", "memory_bandwidth_bytes_per_s", "memory_bytes"}
-"""Numbers that a device's short text has; of the others it has the count."""
 
 FlopFormat = Literal["float64", "float32", "tf32", "bfloat16", "float16", "float8"]
 """Formats of numbers that a FLOP rate may be of."""
@@ -78,171 +69,243 @@ REMARKS: Final = {
 """By number: the key that says what kind of number it is, and changes no time."""
 
 
-class Device(Record):
-    """What one worker computes on.
+class _Keys(Record):
+    """The keys of a device file but for those on how its numbers were found.
 
-    The default of each optional number reduces the device to the paper's: a FLOP rate alone.
+    A further number is a field here, and has its cost where it is charged.
+    """
 
-    Args:
-        name: as users type it; the file's name without its suffix.
-        description: what it is, in a sentence.
-        flop_per_s: sustained rate of floating-point operations, multiply and add counted as two.
-        flop_format: the format of the numbers that it computes at that rate; None where nobody
-            says.
-        operation_overhead_s: what each operation of a step costs before it computes anything.
-        memory_bandwidth_bytes_per_s: sustained rate at which a step's bytes are read and written;
-            None where memory is free.
-        memory_bandwidth_basis: whether that bandwidth is the hardware's peak or was measured; None
-            where nobody says.
-        cache_bytes: what stays near the device: if the weights that a worker hosts are no more,
-            its steps read them at the cache's bandwidth. None where there is no cache.
-        cache_bandwidth_bytes_per_s: that bandwidth, at least the memory's.
-        efficiency: points (rows, fraction): a step on that many rows reaches that fraction of
-            `flop_per_s`; see `ampsim.hardware.efficiency`. None where it always reaches all of it.
-        step_overhead_s: what each step that the device serves costs once, before its operations.
-        light_bandwidth_bytes_per_s: rate at which light steps read and write their bytes, in place
-            of the memory's; None where it is the memory's.
-        matrix_efficiency: points (elements, fraction): a heavy step of a node with so many
-            parameters reaches that fraction, times that of `efficiency`. None where every size
-            reaches the same.
-        memory_bytes: capacity; None where it is unlimited.
-        jitter_cv: coefficient of variation of a step's seconds, which are lognormal around their
-            mean; 0 where a step always takes the same time.
-        idle_power_w: electrical power while no step occupies the device.
-        busy_power_w: the same while one does, at least `idle_power_w`; None where it is unknown.
-        price_usd_per_h: what the device costs for an hour, idle or busy; None where it is unknown.
-        message_overhead_s: what each message that the device sends to another place, or takes from
-            one, costs its processor.
-        dispatch_s: what it takes to issue a step that takes device time, beside the device: a
-            device that always has work never waits for it. It stands in place of
-            `operation_overhead_s`.
-        copy_bandwidth_bytes_per_s: rate of the lane to the host's memory, and of the one from it;
-            None where the device has none.
-        copy_latency_s: what each copy takes beside its bytes.
-        forward_efficiency: points (rows, elements, fraction): a heavy forward step on so many rows
-            with so large a weight matrix reaches that fraction of `flop_per_s`; see
-            `ampsim.hardware.surface`. It stands in place of the two curves.
-        backward_efficiency: the same of backward steps; one needs the other.
-        pass_bandwidth_bytes_per_s: rate at which operations that are no product read and write,
-            each in a pass of its own over its arrays; None where only bandwidths of memory count.
-        functions_per_s: rate of functions of one element, such as exp, tanh, a root or a maximum,
-            beside what their pass takes; None where they take nothing.
-        measured_on: the machine that its numbers were measured on; None where nobody says.
-        sources: where each number comes from; a file must say for each that it gives.
+    name: Annotated[Text, Key("how results call the device", "the file's name")]
+    description: Annotated[str, Key("what it is, in a sentence", "none")] = ""
+    flop_per_s: Annotated[Rate, Sourced("the rate that large matrix products reach")]
+    flop_format: Annotated[
+        FlopFormat | None,
+        Key(
+            'the format of the numbers at that rate: `"float32"`, `"bfloat16"`, `"tf32"`, ...',
+            "nobody says",
+        ),
+    ] = None
+    operation_overhead_s: Annotated[
+        Seconds, Sourced("what each operation of a step takes before it computes")
+    ] = 0.0
+    memory_bandwidth_bytes_per_s: Annotated[
+        Rate | None,
+        Sourced("the rate at which a step's bytes are read and written", "memory is free"),
+    ] = None
+    memory_bandwidth_basis: Annotated[
+        Basis | None,
+        Key('whether that rate is the hardware\'s `"peak"`, or was `"measured"`', "nobody says"),
+    ] = None
+    cache_bytes: Annotated[
+        Bytes | None, Sourced("room for weights near the device", "no cache")
+    ] = None
+    cache_bandwidth_bytes_per_s: Annotated[
+        Rate | None, Sourced("the rate at which weights there are read", "no cache")
+    ] = None
+    efficiency: Annotated[
+        Efficiency,
+        Sourced(
+            "fractions of `flop_per_s` that steps on few rows reach",
+            "all rows alike",
+            "rows, fraction",
+        ),
+    ] = None
+    step_overhead_s: Annotated[
+        Seconds,
+        Sourced(
+            "what each step that the device serves takes once, before its operations", of_host=True
+        ),
+    ] = 0.0
+    light_bandwidth_bytes_per_s: Annotated[
+        Rate | None,
+        Sourced("the rate at which a light step's bytes are read and written", "as the memory's"),
+    ] = None
+    matrix_efficiency: Annotated[
+        MatrixEfficiency,
+        Sourced(
+            "fractions that heavy steps with a small weight matrix reach",
+            "all sizes alike",
+            "elements, fraction",
+        ),
+    ] = None
+    memory_bytes: Annotated[
+        Bytes | None, Sourced("how much fits into the device's memory", "unlimited")
+    ] = None
+    jitter_cv: Annotated[
+        Variation,
+        Sourced("how much the time of a step varies: standard deviation over mean, at most 10"),
+    ] = 0.0
+    idle_power_w: Annotated[
+        Power | None, Sourced("electrical power while no step occupies the device", "unknown")
+    ] = None
+    busy_power_w: Annotated[Power | None, Sourced("the same while one does", "unknown")] = None
+    price_usd_per_h: Annotated[
+        Price | None, Sourced("what the device costs for an hour, idle or busy", "unknown")
+    ] = None
+    message_overhead_s: Annotated[
+        Seconds,
+        Sourced(
+            "what each message from or to another worker or the host takes the device",
+            of_messages=True,
+            of_host=True,
+        ),
+    ] = 0.0
+    dispatch_s: Annotated[
+        Seconds, Sourced("what issuing a step takes, beside what the device computes")
+    ] = 0.0
+    copy_bandwidth_bytes_per_s: Annotated[
+        Rate | None,
+        Sourced("the rate at which activations are copied to the host, and back", "no copies"),
+    ] = None
+    copy_latency_s: Annotated[Seconds, Sourced("what each copy takes beside its bytes")] = 0.0
+    forward_efficiency: Annotated[
+        Surface,
+        Sourced(
+            "fractions of `flop_per_s` that heavy forward steps reach",
+            "as the two curves",
+            "rows, elements, fraction",
+        ),
+    ] = None
+    backward_efficiency: Annotated[
+        Surface,
+        Sourced(
+            "the same of heavy backward steps", "as the two curves", "rows, elements, fraction"
+        ),
+    ] = None
+    pass_bandwidth_bytes_per_s: Annotated[
+        Rate | None,
+        Sourced(
+            "the rate at which operations other than products read and write, each by itself",
+            "passes are free",
+        ),
+    ] = None
+    functions_per_s: Annotated[
+        Rate | None,
+        Sourced(
+            "elements a second that go through `exp`, `tanh`, a root or a maximum",
+            "functions are free",
+        ),
+    ] = None
+
+
+DECLARED: Final[Mapping[str, Sourced]] = {
+    key: one
+    for key, field in _Keys.model_fields.items()
+    for one in field.metadata
+    if isinstance(one, Sourced)
+}
+"""By key: what is declared of each number of a device."""
+
+NUMBERS: Final = tuple(DECLARED)
+"""The keys of a device that need a source where a file gives them."""
+
+HOST_NUMBERS: Final = tuple(key for key, one in DECLARED.items() if one.of_host)
+"""Those of them that a host's steps take."""
+
+
+def sign_of(key: str) -> int:
+    """Say how steps follow a number: 1 where it is a rate, -1 a duration, 0 where neither."""
+    return 1 if key.endswith("_per_s") else -1 if key.endswith("_s") else 0
+
+
+if TYPE_CHECKING:
+    Sources: TypeAlias = Record
+else:
+    Sources = create_model(
+        "Sources",
+        __base__=Record,
+        __doc__="Where each number of a device comes from, under the number's own key.",
+        **dict.fromkeys(NUMBERS, (Source | None, None)),
+    )
+
+_ALWAYS_IN_DIGEST: Final = NUMBERS[: NUMBERS.index("efficiency") + 1]
+"""Keys that count in a digest even where they are not set, as they did in published manifests."""
+
+_IN_REPR: Final = {"flop_per_s", "memory_bandwidth_bytes_per_s", "memory_bytes"}
+"""Numbers that a device's short text has; of the others it has the count."""
+
+
+class Device(_Keys):
+    """A device computes one worker's steps.
+
+    The default of each optional number reduces the device to the paper's: a FLOP rate alone. Each
+    key is declared once, with its range, its default and what it is; docs/own-device-and-cluster.md
+    says how they work together.
 
     Source: AMPNet, Appendix C, for `flop_per_s`; overhead and bandwidth make it a roofline.
     """
 
-    name: Text
-    description: str = ""
-    flop_per_s: Rate
-    flop_format: FlopFormat | None = None
-    operation_overhead_s: Seconds = 0.0
-    memory_bandwidth_bytes_per_s: Rate | None = None
-    memory_bandwidth_basis: Basis | None = None
-    cache_bytes: Bytes | None = None
-    cache_bandwidth_bytes_per_s: Rate | None = None
-    efficiency: Efficiency = None
-    step_overhead_s: Seconds = 0.0
-    light_bandwidth_bytes_per_s: Rate | None = None
-    matrix_efficiency: MatrixEfficiency = None
-    memory_bytes: Bytes | None = None
-    jitter_cv: Variation = 0.0
-    idle_power_w: Power | None = None
-    busy_power_w: Power | None = None
-    price_usd_per_h: Price | None = None
-    message_overhead_s: Seconds = 0.0
-    dispatch_s: Seconds = 0.0
-    copy_bandwidth_bytes_per_s: Rate | None = None
-    copy_latency_s: Seconds = 0.0
-    forward_efficiency: Surface = None
-    backward_efficiency: Surface = None
-    pass_bandwidth_bytes_per_s: Rate | None = None
-    functions_per_s: Rate | None = None
-    measured_on: Machine | None = None
-    sources: Sources = Sources()
+    measured_on: Annotated[
+        Machine | None,
+        Key("the machine of the numbers: its `cpu`, `linear_algebra` and a `date`", "nobody says"),
+    ] = None
+    sources: Annotated[Sources, Key("where the numbers come from", "needed for each number")] = (
+        Sources()
+    )
 
     @model_validator(mode="after")
-    def _check_cache(self) -> Self:
-        """A cache has a size and a bandwidth, and lies before a memory that is no faster."""
-        rate, memory = self.cache_bandwidth_bytes_per_s, self.memory_bandwidth_bytes_per_s
-        self._check_pair("cache_bytes", "cache_bandwidth_bytes_per_s")
-        if rate is not None and memory is None:
-            raise _wrong(
-                "cache_bytes has no effect without memory_bandwidth_bytes_per_s, the rate of what "
-                "does not fit; add memory_bandwidth_bytes_per_s"
-            )
-        if rate is not None and memory is not None and rate < memory:
-            raise _wrong(
-                f"cache_bandwidth_bytes_per_s must be >= {memory:g}, "
-                f"memory_bandwidth_bytes_per_s, got {rate:g}"
-            )
+    def _check(self) -> Self:
+        """No number is said twice, contradicts another, or has no effect."""
+        for fault in self._faults():
+            raise wrong(fault)
         return self
 
-    @model_validator(mode="after")
-    def _check_memory(self) -> Self:
-        """A cache is no larger than its memory, and what is said of a memory needs one."""
+    def _faults(self) -> Iterator[str]:
+        memory = "memory_bandwidth_bytes_per_s"
+        yield from self._unpaired("cache_bytes", "cache_bandwidth_bytes_per_s")
+        yield from self._lacks(memory, "cache_bytes", ", the rate of what does not fit")
+        yield from self._above(memory, "cache_bandwidth_bytes_per_s")
         size, cache = self.memory_bytes, self.cache_bytes
         if size is not None and cache is not None and cache > size:
-            raise _wrong(f"cache_bytes must be <= {size}, memory_bytes, got {cache}")
-        if self.memory_bandwidth_basis and self.memory_bandwidth_bytes_per_s is None:
-            raise _wrong(
-                "memory_bandwidth_basis has no effect without memory_bandwidth_bytes_per_s; add "
-                "memory_bandwidth_bytes_per_s"
-            )
-        light = self.light_bandwidth_bytes_per_s
-        if light is not None and self.memory_bandwidth_bytes_per_s is None:
-            raise _wrong(
-                "light_bandwidth_bytes_per_s has no effect without memory_bandwidth_bytes_per_s, "
-                "the rate of heavy steps; add memory_bandwidth_bytes_per_s"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_products(self) -> Self:
-        """A fraction is said once, and so is the bandwidth of light steps."""
-        self._check_pair(*SURFACES)
-        for curve in ("efficiency", "matrix_efficiency"):
-            if self.forward_efficiency is not None and getattr(self, curve) is not None:
-                raise _wrong(
-                    f"{curve} and forward_efficiency both say which fraction a product reaches; "
-                    "keep one"
-                )
-        both = (self.pass_bandwidth_bytes_per_s, self.light_bandwidth_bytes_per_s)
-        if None not in both:
-            raise _wrong(
-                "pass_bandwidth_bytes_per_s and light_bandwidth_bytes_per_s both say how fast "
-                "light steps move their bytes; keep one"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_power(self) -> Self:
-        """Power is known idle and busy, or not at all, and work takes no less than rest."""
-        idle, busy = self.idle_power_w, self.busy_power_w
-        self._check_pair("idle_power_w", "busy_power_w")
-        if idle is not None and busy is not None and busy < idle:
-            raise _wrong(f"busy_power_w must be >= {idle:g}, idle_power_w, got {busy:g}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_lanes(self) -> Self:
-        """Nothing is charged twice, and a latency is that of something."""
+            yield f"cache_bytes must be <= {size}, memory_bytes, got {cache}"
+        yield from self._lacks(memory, "memory_bandwidth_basis")
+        yield from self._lacks(memory, "light_bandwidth_bytes_per_s", ", the rate of heavy steps")
+        yield from self._unpaired(*SURFACES)
+        for curve in CURVES:
+            yield from self._twice(curve, "forward_efficiency", "which fraction a product reaches")
+        yield from self._twice(
+            "pass_bandwidth_bytes_per_s",
+            "light_bandwidth_bytes_per_s",
+            "how fast light steps move their bytes",
+        )
+        yield from self._unpaired("idle_power_w", "busy_power_w")
+        yield from self._above("idle_power_w", "busy_power_w")
         if self.dispatch_s and self.operation_overhead_s:
-            raise _wrong(
+            yield (
                 f"dispatch_s of {self.dispatch_s:g} and operation_overhead_s of "
                 f"{self.operation_overhead_s:g} would both charge for issuing a step; keep "
                 "dispatch_s where issuing runs ahead of the device, else operation_overhead_s"
             )
-        if self.copy_latency_s and self.copy_bandwidth_bytes_per_s is None:
-            raise _wrong(
-                "copy_latency_s has no effect without copy_bandwidth_bytes_per_s; add "
-                "copy_bandwidth_bytes_per_s"
-            )
-        return self
+        yield from self._lacks("copy_bandwidth_bytes_per_s", "copy_latency_s")
+        for key, (low, high) in self.intervals.items():
+            value = getattr(self, key)
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                yield f"sources.{key}: low and high are of one number; leave them out"
+            elif not low <= value <= high:
+                yield (
+                    f"sources.{key}: {key} must lie from low to high, {low:g} to {high:g}, got "
+                    f"{value:g}"
+                )
+
+    def _lacks(self, needed: str, key: str, what: str = "") -> Iterator[str]:
+        if getattr(self, key) and getattr(self, needed) is None:
+            yield f"{key} has no effect without {needed}{what}; add {needed}"
+
+    def _unpaired(self, first: str, second: str) -> Iterator[str]:
+        for given, absent in ((first, second), (second, first)):
+            if getattr(self, given) is not None and getattr(self, absent) is None:
+                yield f"{given} has no effect without {absent}; add {absent}"
+
+    def _above(self, least: str, key: str) -> Iterator[str]:
+        low, value = getattr(self, least), getattr(self, key)
+        if low is not None and value is not None and value < low:
+            yield f"{key} must be >= {low:g}, {least}, got {value:g}"
+
+    def _twice(self, one: str, other: str, what: str) -> Iterator[str]:
+        if getattr(self, one) is not None and getattr(self, other) is not None:
+            yield f"{one} and {other} both say {what}; keep one"
 
     def __repr__(self) -> str:
-        """Name the device, its rate, and its memory as far as it names one."""
         parts = [f"{format_flop(self.flop_per_s)}/s"]
         if self.flop_format is not None:
             parts[0] += f" in {self.flop_format}"
@@ -262,12 +325,6 @@ class Device(Record):
         """Seconds for which a copy of so many bytes occupies a lane to the host or from it."""
         assert self.copy_bandwidth_bytes_per_s is not None, f"{self.name} copies nothing"
         return self.copy_latency_s + size_bytes / self.copy_bandwidth_bytes_per_s
-
-    def _check_pair(self, first: str, second: str) -> None:
-        """Two keys are given together or not at all."""
-        for given, absent in ((first, second), (second, first)):
-            if getattr(self, given) is not None and getattr(self, absent) is None:
-                raise _wrong(f"{given} has no effect without {absent}; add {absent}")
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -294,19 +351,10 @@ class Device(Record):
         kept = {key: value for key, value in content.items() if key not in NUMBERS or key in given}
         return digest_of({**kept, "sources": sources})
 
-    @model_validator(mode="after")
-    def _check_intervals(self) -> Self:
-        """An interval is one of a single number, which it holds."""
-        for key, (low, high) in self.intervals.items():
-            value = getattr(self, key)
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise _wrong(f"sources.{key}: low and high are of one number; leave them out")
-            if not low <= value <= high:
-                raise _wrong(
-                    f"sources.{key}: {key} must lie from low to high, {low:g} to {high:g}, got "
-                    f"{value:g}"
-                )
-        return self
+    @property
+    def message_numbers(self) -> dict[str, Any]:
+        """Its numbers that are of messages, as far as they differ from the defaults."""
+        return {key: one for key, one in self.numbers.items() if DECLARED[key].of_messages}
 
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
@@ -319,12 +367,8 @@ class Device(Record):
         }
 
     def source(self, key: str) -> Source:
-        """Where the number `key` comes from."""
+        """Return the source of the number `key`."""
         return getattr(self.sources, key) or UNSOURCED
-
-
-def _wrong(text: str) -> PydanticCustomError:
-    return PydanticCustomError("device", "{text}", {"text": text})
 
 
 def device_of(table: Mapping[str, Any], path: Path, label: str) -> Device:

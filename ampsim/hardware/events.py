@@ -10,9 +10,8 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from ampsim.hardware.record import SECONDS_MAX, UNSOURCED, Rate, Seconds, Source, Variation
+from ampsim.hardware.record import SECONDS_MAX, UNSOURCED, Rate, Seconds, Source, Variation, wrong
 from ampsim.text import short
 from ampsim.toml_file import Record
 
@@ -27,14 +26,14 @@ MEAN_S_MIN = 1e-9
 
 
 def _workers(value: Any) -> Any:
-    """Which workers: one, a list, or all; as a tuple, or the word."""
+    """Read which workers are meant: one, a list, or all; as a tuple, or the word."""
     if value == "all":
         return value
     given = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else (value,)
     if not given or any(type(one) is not int or one < 0 for one in given):
-        raise _wrong(f"expected a worker's index, a list of them, or 'all', got {short(value)}")
+        raise wrong(f"expected a worker's index, a list of them, or 'all', got {short(value)}")
     if len(set(given)) < len(given):
-        raise _wrong(f"expected each worker once, got {short(value)}")
+        raise wrong(f"expected each worker once, got {short(value)}")
     return tuple(given)
 
 
@@ -44,7 +43,7 @@ MeanSeconds = Annotated[float, Field(ge=MEAN_S_MIN, le=SECONDS_MAX)]
 
 
 class _Outage(Record):
-    """What happens to a device while it is not as usual.
+    """An outage: for a while a device is slow, does nothing, or is lost.
 
     Args:
         kind: "slow", "pause" or "stop".
@@ -69,15 +68,15 @@ class _Outage(Record):
         """A factor belongs to a slow device, a step that is lost to a stop."""
         if (self.kind == "slow") != (self.factor is not None):
             what = "needs a factor" if self.kind == "slow" else "has no factor"
-            raise _wrong(
+            raise wrong(
                 f'kind "{self.kind}" {what}; only a slow device takes so many times as long'
             )
         if self.loses_step is not None and self.kind != "stop":
-            raise _wrong(f'kind "{self.kind}" has no loses_step; only a stop can lose a step')
+            raise wrong(f'kind "{self.kind}" has no loses_step; only a stop can lose a step')
         if self.weights is not None and self.kind != "stop":
-            raise _wrong(f'kind "{self.kind}" has no weights; only a stop can lose them')
+            raise wrong(f'kind "{self.kind}" has no weights; only a stop can lose them')
         if self.loses_weights and self.loses_step is False:
-            raise _wrong(
+            raise wrong(
                 'weights "checkpoint" loses the step in the middle, too, got loses_step = false; '
                 "leave it out"
             )
@@ -85,21 +84,21 @@ class _Outage(Record):
 
     @property
     def slowness(self) -> float:
-        """How many times as long as usual a step takes; infinite where the device does nothing."""
+        """Times as long as usual that a step takes; infinite where the device does nothing."""
         return float("inf") if self.factor is None else self.factor
 
     @property
     def is_step_lost(self) -> bool:
-        """Whether a step in the middle is done again from its start."""
+        """Tell whether a step in the middle is done again from its start."""
         return self.kind == "stop" and self.loses_step is not False
 
     @property
     def loses_weights(self) -> bool:
-        """Whether parameters and the optimizer's state go back to the last checkpoint."""
+        """Tell whether parameters and the optimizer's state go back to the last checkpoint."""
         return self.weights == "checkpoint"
 
     def hits(self, worker: int) -> bool:
-        """Whether a worker is among those meant."""
+        """Tell whether a worker is among those meant."""
         return self.worker == "all" or worker in self.worker
 
 
@@ -118,9 +117,8 @@ class Event(_Outage):
 
     @model_validator(mode="after")
     def _check_times(self) -> Self:
-        """It ends after it begins."""
         if self.until_s <= self.from_s:
-            raise _wrong(f"until_s must be > {self.from_s:g}, from_s, got {self.until_s:g}")
+            raise wrong(f"until_s must be > {self.from_s:g}, from_s, got {self.until_s:g}")
         return self
 
 
@@ -139,7 +137,7 @@ class Failures(_Outage):
 
 
 class Messages(Record):
-    """What befalls messages on their way over a link.
+    """Messages may be lost or delayed on their way over a link.
 
     Args:
         loss_probability: share of transmissions that do not arrive.
@@ -155,16 +153,15 @@ class Messages(Record):
 
     @model_validator(mode="after")
     def _check_retry(self) -> Self:
-        """What can be lost is sent again after a time, and only that."""
         if self.loss_probability and self.retry_after_s is None:
-            raise _wrong("loss_probability needs retry_after_s, when to send again; add it")
+            raise wrong("loss_probability needs retry_after_s, when to send again; add it")
         if self.retry_after_s is not None and not self.loss_probability:
-            raise _wrong("retry_after_s has no effect without loss_probability; add it")
+            raise wrong("retry_after_s has no effect without loss_probability; add it")
         return self
 
 
 def fault_of_events(events: Sequence[Event], failures: Failures | None, workers: int) -> str | None:
-    """What is wrong with the events of a cluster of so many workers, if anything.
+    """Say what is wrong with the events of a cluster of so many workers, if anything is.
 
     Pauses and stops of one worker must not overlap; slow times may, and their factors multiply. An
     event and an outage by chance may overlap, too: the device is up when both are over.
@@ -189,14 +186,10 @@ def fault_of_events(events: Sequence[Event], failures: Failures | None, workers:
     return None
 
 
-def _wrong(text: str) -> PydanticCustomError:
-    return PydanticCustomError("events", "{text}", {"text": text})
-
-
 def variations_of(
     events: Sequence[Event], failures: Failures | None, messages: Messages | None
 ) -> list[tuple[str, str, Source]]:
-    """What varies, in words: of what, what, and where the numbers come from."""
+    """List what varies, in words: of what, what, and where the numbers come from."""
     found = [
         (_whom(one), f"{_words(one)} from {one.from_s:g} s to {one.until_s:g} s", one.source)
         for one in events
@@ -231,7 +224,7 @@ def _whom(outage: _Outage) -> str:
 
 
 class Checkpoints(Record):
-    """When each device that has parameters keeps a copy of them elsewhere, and what that takes.
+    """Each device that has parameters keeps a copy of them elsewhere from time to time.
 
     A copy holds the parameters and the optimizer's state of the nodes on the device. It takes no
     room in the device's memory.
@@ -251,11 +244,11 @@ class Checkpoints(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether a checkpoint takes no time."""
+        """Tell whether a checkpoint takes no time."""
         return not self.takes_s and self.bandwidth_bytes_per_s is None
 
     def seconds(self, size_bytes: int) -> float:
-        """How long a checkpoint of so many bytes occupies its device."""
+        """Seconds for which a checkpoint of so many bytes occupies its device."""
         rate = self.bandwidth_bytes_per_s
         return self.takes_s + (0.0 if rate is None else size_bytes / rate)
 
@@ -263,7 +256,7 @@ class Checkpoints(Record):
 def fault_of_checkpoints(
     checkpoints: Checkpoints | None, events: tuple[Event, ...], failures: Failures | None
 ) -> str | None:
-    """What is wrong with the checkpoints of a cluster where this happens, if anything."""
+    """Say what is wrong with the checkpoints of a cluster where this happens, if anything is."""
     losing = [f"events[{i}]" for i, one in enumerate(events) if one.loses_weights]
     if failures is not None and failures.loses_weights:
         losing.append("failures")
@@ -281,7 +274,7 @@ def fault_of_checkpoints(
 
 
 def checkpoints_in_words(checkpoints: Checkpoints) -> tuple[str, str, Source]:
-    """Of what, what, and where the numbers come from."""
+    """Say of what it is, what it is, and where the numbers come from."""
     takes, rate = f", {checkpoints.takes_s:g} s each", checkpoints.bandwidth_bytes_per_s
     if rate is not None:
         takes += f" and {rate:g} bytes/s"

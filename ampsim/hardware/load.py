@@ -1,21 +1,22 @@
-"""Devices and clusters by name or path, as users type them."""
+"""Devices and clusters by name or path, or in a word as users type them."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import re
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from ampsim import assets
 from ampsim.arguments import checked
-from ampsim.errors import FileFormatError, OptionError
+from ampsim.errors import FileFormatError, OptionError, one_of
+from ampsim.files import expanded
 from ampsim.hardware.cluster import Cluster
 from ampsim.hardware.cluster_file import cluster_of, is_cluster
 from ampsim.hardware.device import Device, device_of
-from ampsim.hardware.notation import groups_of, is_groups, topology_of
 from ampsim.hardware.record import HARDWARE, UNSOURCED
-from ampsim.hardware.topology import WORKERS_MAX, Link
+from ampsim.hardware.topology import DIMENSIONS_MAX, WORKERS_MAX, Level, Link, Topology
 from ampsim.text import short
 from ampsim.toml_file import explain, read_table
 
@@ -78,7 +79,6 @@ def load_cluster(
 
 
 def _named(name_or_path: str | os.PathLike[str], workers: int | None) -> Cluster:
-    """The cluster without options but the count of workers."""
     label = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and is_groups(name_or_path):
         cluster, what = _groups(name_or_path), label
@@ -110,7 +110,6 @@ def _groups(text: str) -> Cluster:
 
 
 def _equal_workers(device: Device, workers: int) -> Cluster:
-    """A cluster of one device many times, with free links."""
     return Cluster(
         name=f"{workers} x {device.name}",
         description=device.description,
@@ -119,7 +118,6 @@ def _equal_workers(device: Device, workers: int) -> Cluster:
 
 
 def _check_workers(workers: int | None) -> None:
-    """The count of workers is a whole number in its range, or not given."""
     if workers is None:
         return
     # A caller without type checker may pass anything, and True is an int.
@@ -130,7 +128,6 @@ def _check_workers(workers: int | None) -> None:
 
 
 def _with_topology(cluster: Cluster, text: str) -> Cluster:
-    """The cluster with edges between its workers, each as its default link."""
     if cluster.network is not None:
         raise OptionError(
             f"topology {text} has no effect on {cluster.name}, whose file says what the edges are; "
@@ -140,7 +137,6 @@ def _with_topology(cluster: Cluster, text: str) -> Cluster:
 
 
 def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluster:
-    """The cluster with numbers of its topology's edges replaced by options."""
     if not numbers or cluster.network is None:
         return cluster
     if cluster.topology is None or cluster.topology.levels:
@@ -153,12 +149,10 @@ def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluste
 
 
 def _replaced(cluster: Cluster, **fields: Any) -> Cluster:
-    """The cluster with other fields, checked as a new one is."""
     return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **fields})
 
 
 def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
-    """The cluster with numbers of its default link replaced by options."""
     if not numbers:
         return cluster
     before = cluster.link.model_dump(exclude={"source"})
@@ -167,3 +161,91 @@ def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
     except ValidationError as error:
         raise OptionError(explain(error, Link)) from error
     return cluster.model_copy(update={"link": link})
+
+
+TOPOLOGIES: Final = (
+    "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
+)  # fmt: skip
+"""Each kind as users type it, with numbers of an example."""
+
+_GROUPS: Final = re.compile(r",|:[^/\\]*$")
+
+
+class DeviceGroup(NamedTuple):
+    """So many equal devices.
+
+    Args:
+        device: a shipped name, or a path.
+        workers: how many.
+    """
+
+    device: str
+    workers: int
+
+
+def is_groups(text: str) -> bool:
+    """Tell whether a text names groups of devices, and not one device or a file that is there.
+
+    >>> is_groups("p100:8,cpu-core:1"), is_groups("p100"), is_groups("mine/p100.toml")
+    (True, False, False)
+    """
+    return _GROUPS.search(text) is not None and not os.path.exists(expanded(text))
+
+
+def groups_of(text: str) -> list[DeviceGroup]:
+    """The groups of a text such as "p100:8,cpu-core:1"; one device where no count stands.
+
+    Raises:
+        OptionError: a group is none; the message shows one.
+    """
+    groups: list[DeviceGroup] = []
+    for part in text.split(","):
+        name, colon, count = part.strip().rpartition(":")
+        if not colon:
+            name, count = count, "1"
+        is_count = re.fullmatch("[0-9]{1,7}", count) and 1 <= int(count) <= WORKERS_MAX
+        if not name or not is_count:
+            raise OptionError(
+                f"a group of devices must be NAME:COUNT with a count of 1 to {WORKERS_MAX}, such "
+                f"as p100:8, got {short(part)}"
+            )
+        groups.append(DeviceGroup(name, int(count)))
+    return groups
+
+
+def topology_of(text: str, link: Link) -> Topology:
+    """The topology of a text such as "ring" or "torus:4x4", each edge as `link`.
+
+    After the colon stand the extents of a mesh or torus, the radix of a fat tree, or the members of
+    a hierarchy's levels from the devices up.
+
+    Raises:
+        OptionError: there is no such kind, or it needs other numbers.
+    """
+    kind, colon, tail = text.partition(":")
+    kinds = [one.partition(":")[0] for one in TOPOLOGIES]
+    if kind not in kinds:
+        raise OptionError(one_of("topology", kind, kinds, label="there are"))
+    example = TOPOLOGIES[kinds.index(kind)]
+    numbers = tuple(int(one) for one in re.findall("[0-9]{1,7}", tail))
+    is_like_example = bool(colon) == (":" in example) and tail == "x".join(map(str, numbers))
+    if not is_like_example or (kind == "fat-tree" and len(numbers) != 1):
+        raise OptionError(f"topology {kind} must be given as {example}, got {short(text)}")
+    if len(numbers) > DIMENSIONS_MAX:
+        raise OptionError(
+            f"topology {kind} must have at most {DIMENSIONS_MAX} numbers, got {len(numbers)}"
+        )
+    cost = link.model_dump(exclude={"source"})
+    try:
+        if kind == "hierarchy":
+            levels = tuple(_level(count, cost, link) for count in numbers)
+            return Topology.model_validate({"kind": kind, "levels": levels})
+        own = {"fat-tree": {"radix": numbers[0] if numbers else None}}
+        keys = own.get(kind, {"shape": numbers} if numbers else {})
+        return Topology.model_validate({"kind": kind, **keys, **cost, "source": link.source})
+    except ValidationError as error:
+        raise OptionError(f"topology {text}: {explain(error, Topology)}") from error
+
+
+def _level(members: int, cost: dict[str, float | None], link: Link) -> Level:
+    return Level.model_validate({"members": members, **cost, "source": link.source})

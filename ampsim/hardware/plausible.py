@@ -1,4 +1,4 @@
-"""What is implausible in a device or a cluster, though nothing forbids it."""
+"""Notes on numbers of devices and clusters that are implausible, though nothing forbids them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _of_device(device: Device) -> Iterator[str]:
 
 
 def _of_ridge(ridge: float) -> Iterator[str]:
-    """What is said of the FLOP for each byte at which arithmetic takes as long as memory."""
+    """Judge the FLOP for each byte at which arithmetic takes as long as memory."""
     what = f"flop_per_s over memory_bandwidth_bytes_per_s is {ridge:g} FLOP per byte"
     if ridge > RIDGE_FLOP_PER_BYTE_MAX:
         yield f"{what}, above {RIDGE_FLOP_PER_BYTE_MAX:g}; check the units of both"
@@ -73,7 +73,6 @@ def _of_ridge(ridge: float) -> Iterator[str]:
 
 
 def _of_host(cluster: Cluster) -> Iterator[str]:
-    """A host that is named and yet takes no time."""
     if cluster.host is not None and cluster.is_host_free:
         yield (
             f"host: {cluster.host.name} names neither message_overhead_s nor step_overhead_s, so "
@@ -82,7 +81,6 @@ def _of_host(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_failures(cluster: Cluster) -> Iterator[str]:
-    """Devices that are down more than up, and checkpoints that come too seldom or take too long."""
     failures, checkpoints = cluster.failures, cluster.checkpoints
     if failures is not None and failures.kind != "slow":
         between_s, repair_s = failures.mean_time_between_s, failures.mean_time_to_repair_s
@@ -105,7 +103,6 @@ def _of_failures(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_links(cluster: Cluster) -> Iterator[str]:
-    """Links that deliver faster than an end can write or read."""
     slowest = min(cluster.devices, key=_memory)
     if cluster.workers > 1:
         yield from _of_link("link", cluster.link.bandwidth_bytes_per_s, slowest)
@@ -117,7 +114,6 @@ def _of_links(cluster: Cluster) -> Iterator[str]:
 
 
 def _of_network(cluster: Cluster, slowest: Device) -> Iterator[str]:
-    """Edges and ports of workers; edges between switches carry what several devices send."""
     topology, ports = cluster.topology, cluster.ports
     if topology is not None:
         level = topology.levels[0] if topology.levels else topology
@@ -148,7 +144,6 @@ def _of_link(
 
 
 def _memory(device: Device) -> float:
-    """Bytes per second of a device's memory; infinite where it is free."""
     bandwidth = device.memory_bandwidth_bytes_per_s
     return float("inf") if bandwidth is None else bandwidth
 

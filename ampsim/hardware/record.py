@@ -1,4 +1,4 @@
-"""What the records of hardware have in common: ranges of numbers, and their sources."""
+"""Ranges of numbers and their sources, which all records of hardware have."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ VARIATION_MAX = 10.0
 """Largest coefficient of variation; chosen: beyond it a few steps would be most of the time."""
 
 
+def wrong(text: str) -> PydanticCustomError:
+    """Make the error that a record's check raises."""
+    return PydanticCustomError("wrong", "{text}", {"text": text})
+
+
 def _check_rate(value: float) -> float:
     """A rate that is no slip; apart from `gt`, so that -1 is told that it must be > 0."""
     if value < RATE_MIN:
@@ -53,7 +58,7 @@ Variation = Annotated[float, Field(ge=0, le=VARIATION_MAX)]
 
 
 class Source(Record):
-    """Where a number comes from, so that a reader can judge it.
+    """A source says where a number comes from, so that a reader can judge it.
 
     Args:
         kind: chosen without evidence, measured (here, or by whom the text names), derived by a
@@ -70,20 +75,19 @@ class Source(Record):
 
     @model_validator(mode="after")
     def _check_interval(self) -> Self:
-        """Both ends are given, the lower first, or none is."""
         if (self.low is None) != (self.high is None):
-            raise _wrong("low and high are the ends of one interval; give both, or neither")
+            raise wrong("low and high are the ends of one interval; give both, or neither")
         if self.low is not None and self.high is not None and self.low >= self.high:
-            raise _wrong(f"low must be < high, got {self.low:g} and {self.high:g}; exchange them")
+            raise wrong(f"low must be < high, got {self.low:g} and {self.high:g}; exchange them")
         return self
 
     def plain(self) -> dict[str, Any]:
-        """What it says, without an interval that is not there."""
+        """Return all that it says, without an interval that is not there."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
 class Machine(Record):
-    """What a device's numbers were measured on.
+    """The machine that a device's numbers were measured on.
 
     Args:
         cpu: the processor's name.
@@ -100,10 +104,6 @@ UNSOURCED = Source(kind="assumed", text="given in code or as an option, without 
 """What is said of a number that no file vouches for."""
 
 
-def _wrong(text: str) -> PydanticCustomError:
-    return PydanticCustomError("source", "{text}", {"text": text})
-
-
 def digest_of(content: Any) -> str:
     """SHA-256 over the canonical JSON of `content`: sorted keys, shortest exact numbers.
 
@@ -115,7 +115,7 @@ def digest_of(content: Any) -> str:
 
 
 def _plain(content: Any) -> Any:
-    """The same without the ends of intervals, and the fate of weights, of which nothing is said."""
+    """Leave out ends of intervals and the fate of weights where nothing is said of them."""
     if isinstance(content, list | tuple):
         return [_plain(one) for one in cast("list[Any]", content)]
     if not isinstance(content, dict):

@@ -1,6 +1,6 @@
 """Links, routes and topologies: what a file says of the ways between workers.
 
-`ampsim.hardware.edges` makes edges of them, and
+`ampsim.hardware.network` makes edges of them, and
 `ampsim.hardware.network` finds the ways over the edges.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from ampsim.hardware.record import Rate, Seconds, Source
+from ampsim.hardware.record import Rate, Seconds, Source, wrong
 from ampsim.text import short
 from ampsim.toml_file import Record
 
@@ -32,7 +31,7 @@ class Link(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether every message arrives at the moment it is sent."""
+        """Tell whether every message arrives at the moment it is sent."""
         return self.latency_s == 0 and self.bandwidth_bytes_per_s is None
 
 
@@ -77,7 +76,7 @@ def pair_of(value: Any) -> tuple[Junction, Junction]:
             "expected two places, each a worker's index, 'host' or the name of a switch, as in "
             f"between = [0, 1], got {short(value)}"
         )
-        raise PydanticCustomError("between", "{text}", {"text": text})
+        raise wrong(text)
     one, other = (HOST if place == "host" else place for place in places)
     return one, other
 
@@ -88,12 +87,11 @@ def _is_place(value: Any) -> bool:
 
 
 def _tuple(value: Any) -> Any:
-    """A list of a file as the tuple that a frozen record holds."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 class EdgeCost(Record):
-    """What crossing an edge costs; the default costs nothing.
+    """The cost of crossing an edge; the default costs nothing.
 
     Args:
         latency_s: from the last byte sent to its arrival; it occupies nothing.
@@ -110,7 +108,7 @@ class EdgeCost(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether crossing it takes no time."""
+        """Tell whether crossing it takes no time."""
         return self.latency_s == 0 and self.bandwidth_bytes_per_s is None
 
 
@@ -119,7 +117,6 @@ class Edge(EdgeCost):
 
     Args:
         between: the two places, in either order.
-        latency_s, bandwidth_bytes_per_s, duplex, source: as of a `EdgeCost`.
     """
 
     between: Annotated[tuple[Junction, Junction], BeforeValidator(pair_of)]
@@ -130,7 +127,6 @@ class Level(EdgeCost):
 
     Args:
         members: how many of them a switch joins.
-        latency_s, bandwidth_bytes_per_s, duplex, source: of the edge from a member to its switch.
     """
 
     members: _Extent
@@ -144,7 +140,6 @@ class Topology(EdgeCost):
         shape: workers along each dimension of a mesh or torus; their product is all workers.
         radix: ports of each switch of a fat tree, an even number.
         levels: of a hierarchy, from the devices up; the product of their members is all workers.
-        latency_s, bandwidth_bytes_per_s, duplex, source: of each edge, but of a hierarchy's.
     """
 
     kind: Kind
@@ -161,16 +156,16 @@ class Topology(EdgeCost):
         """Each shape has the keys that it needs, and no other."""
         needs = _NEEDS.get(self.kind)
         if needs is not None and not getattr(self, needs):
-            raise _wrong(f"missing key {needs!r} of a {self.kind}; add {_EXAMPLES[needs]}")
+            raise wrong(f"missing key {needs!r} of a {self.kind}; add {_EXAMPLES[needs]}")
         for key in _EXAMPLES:
             if key != needs and getattr(self, key):
-                raise _wrong(f"{key} has no effect on kind {self.kind!r}; leave it out")
+                raise wrong(f"{key} has no effect on kind {self.kind!r}; leave it out")
         if self.radix is not None and self.radix % 2:
-            raise _wrong(f"expected an even radix, half up and half down, got {self.radix}")
+            raise wrong(f"expected an even radix, half up and half down, got {self.radix}")
         if self.kind == "hierarchy":
             for key in EdgeCost.model_fields:
                 if key in self.model_fields_set:
-                    raise _wrong(f"{key} has no effect on a hierarchy; give it in each level")
+                    raise wrong(f"{key} has no effect on a hierarchy; give it in each level")
         return self
 
 
@@ -182,12 +177,8 @@ _EXAMPLES: Final = {
 }
 
 
-def _wrong(text: str) -> PydanticCustomError:
-    return PydanticCustomError("topology", "{text}", {"text": text})
-
-
 class HostPorts(Record):
-    """What all traffic of the host shares.
+    """Ports of the host limit all of its traffic.
 
     Args:
         egress_bytes_per_s: rate of all that it sends; None where it is infinite.
@@ -201,19 +192,18 @@ class HostPorts(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether it limits nothing."""
+        """Tell whether it limits nothing."""
         return self.egress_bytes_per_s is None and self.ingress_bytes_per_s is None
 
     @model_validator(mode="after")
     def _check_rates(self) -> Self:
-        """Ports limit something."""
         if self.is_free and getattr(self, "host", None) is None:
-            raise _wrong("expected egress_bytes_per_s or ingress_bytes_per_s, got neither; add one")
+            raise wrong("expected egress_bytes_per_s or ingress_bytes_per_s, got neither; add one")
         return self
 
 
 class Ports(HostPorts):
-    """What all traffic of one place shares, whichever ways it takes.
+    """Ports of a place limit all of its traffic, whichever ways it takes.
 
     Args:
         egress_bytes_per_s, ingress_bytes_per_s: of each worker.
@@ -224,7 +214,7 @@ class Ports(HostPorts):
     host: HostPorts | None = None
 
     def rates(self, place: int) -> tuple[float | None, float | None]:
-        """What a place may send and receive in a second, in bytes."""
+        """Bytes that a place may send and receive in a second."""
         own = self.host if place == HOST else self
         return (None, None) if own is None else (own.egress_bytes_per_s, own.ingress_bytes_per_s)
 
@@ -247,7 +237,7 @@ class Route(Record):
 
 
 def fault_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
-    """What is wrong with a route, if anything."""
+    """Say what is wrong with a route, if anything is."""
     for key, place in zip(("from", "to"), pair, strict=True):
         if place >= workers:
             return f"{key} must be a worker below {workers} or 'host', got {place}"

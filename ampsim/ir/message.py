@@ -45,7 +45,6 @@ class Standin:
     __slots__ = ("itemsize", "shape")
 
     def __init__(self, shape: tuple[int, ...], itemsize: int = 4) -> None:
-        """Stand for an array of `shape` whose elements take `itemsize` bytes."""
         self.shape = shape
         self.itemsize = itemsize
 
@@ -55,5 +54,4 @@ class Standin:
         return math.prod(self.shape) * self.itemsize
 
     def __repr__(self) -> str:
-        """Show the shape."""
         return f"Standin{self.shape}"

@@ -2,7 +2,8 @@
 
 A node has named input and output ports, lives on one worker, and owns its caches and parameters.
 Four methods make an operation: `forward` and `backward` return the messages to send, `work` says
-what a step cost, `check` infers shapes when the graph is built (paper, Section 4).
+what a step cost, `check` infers shapes when the graph is built (paper, Section 4). A loss is the
+node where a message turns around and becomes a gradient.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -64,7 +66,6 @@ class Node(ABC):
     """Whether it has no numbers, and can be served in `sleep` mode alone."""
 
     def __init__(self, name: str) -> None:
-        """Name the node."""
         self.name = name
         self.is_training = True
         self.is_abstract = False
@@ -133,7 +134,7 @@ class Node(ABC):
         return tuple(needed)
 
     def sent_needs_gradient(self, state: State) -> bool:
-        """Whether any parameter lies upstream of what was sent with `state`; a `Phi` knows."""
+        """Tell whether any parameter lies upstream of what was sent with `state`; a `Phi` knows."""
         return any(self.gradients_needed(state))
 
     def pending(self) -> Iterable[State]:
@@ -155,7 +156,6 @@ class Join:
     __slots__ = ("_empty", "waiting")
 
     def __init__(self, ports: int) -> None:
-        """Wait for `ports` payloads a state."""
         self._empty = [*[MISSING] * ports, ports]  # last: how many are missing
         self.waiting: dict[State, list[Any]] = {}
 
@@ -201,6 +201,25 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES_TOLD]) + more
 
 
+class CachingNode(Node):
+    """A node whose caches are by state: what waits for other messages, and what backward needs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._arrived, self._returned = Join(len(self.inputs)), Join(len(self.outputs))
+        self._saved: dict[State, Any] = {}
+
+    def pending(self) -> Iterable[State]:
+        """States that wait for an input or a gradient, or whose backward message has not come."""
+        return dict.fromkeys((*self._arrived.waiting, *self._saved, *self._returned.waiting))
+
+    def awaits(self, state: State) -> str:
+        """Inputs or gradients that have not come, or the backward message."""
+        gradients = self._returned.lacks(state, "gradient of", self.outputs)
+        inputs = self._arrived.lacks(state, "input", self.inputs)
+        return gradients or inputs or super().awaits(state)
+
+
 class ParameterizedNode(Node):
     """A node that learns: it accumulates gradients and applies them in an update step.
 
@@ -222,7 +241,6 @@ class ParameterizedNode(Node):
     is_sparse: bool = False
 
     def __init__(self, name: str, parameter_shapes: dict[str, tuple[int, ...]]) -> None:
-        """Declare the parameters, by name and shape."""
         super().__init__(name)
         self.parameter_shapes = parameter_shapes
         sizes = [math.prod(shape) for shape in parameter_shapes.values()]
@@ -258,7 +276,7 @@ class ParameterizedNode(Node):
 
     @property
     def rows_touched(self) -> int | None:
-        """How many rows `take_rows` would return now; None, the default, where it returns None."""
+        """Count of rows that `take_rows` would return now; None, the default, where it has none."""
         return None
 
     def adopt(self, theta: np.ndarray) -> None:
@@ -283,12 +301,12 @@ class ParameterizedNode(Node):
         self.instances.add(state[0])
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """What it took: a gradient of weights needs the input."""
+        """It keeps what it took: a gradient of weights needs the input."""
         return taken_bytes
 
     @property
     def is_update_due(self) -> bool:
-        """Whether the node should send itself an update message."""
+        """Tell whether the node should send itself an update message."""
         return (
             self.min_update_interval is not None and self.gradient_count >= self.min_update_interval
         )
@@ -304,3 +322,58 @@ class ParameterizedNode(Node):
         """Count an update and start accumulating anew."""
         self.version += 1
         self.reset_accumulation()
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """A loss reports this of one step.
+
+    Args:
+        loss_sum: the loss, summed over rows.
+        correct: rows that were right; None where right or wrong is not the question.
+        rows: how many rows there were.
+        absolute_error: of a regression, summed over rows.
+    """
+
+    loss_sum: float
+    correct: int | None
+    rows: int
+    absolute_error: float | None = None
+
+
+class Evaluated(NamedTuple):
+    """A step of a loss that had all it needed.
+
+    Args:
+        prediction: what it was computed from; the step is charged for its shape.
+        gradients: messages to the loss's *inputs*, in training.
+        report: what the loss says; None in `sleep` mode.
+    """
+
+    prediction: Payload
+    gradients: Sends
+    report: LossReport | None
+
+
+class LossNode(CachingNode):
+    """Computes a loss and metrics, and starts the backward pass (design, section 4).
+
+    It has no output: in training, what `forward` returns goes to its *inputs*. A loss of one's own
+    has `evaluate`, of which `forward` is made.
+    """
+
+    outputs = ()
+    is_loss: ClassVar[bool] = True
+
+    @abstractmethod
+    def evaluate(self, port: int, state: State, payload: Payload) -> Evaluated | None:
+        """Serve a forward message; None where the state waits for another input."""
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Return the gradients, in training; nothing otherwise, or while the state waits."""
+        evaluated = self.evaluate(port, state, payload)
+        return () if evaluated is None or not self.is_training else evaluated.gradients
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Nothing comes back to a loss."""
+        raise AssertionError("a loss has no outputs")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Partition:
-    """Which rows of a whole go to which successor.
+    """A partition says which rows of a whole go to which successor.
 
     A row may be in several parts, in one part several times, or in none; parts may be empty. It
     is a payload as an index array is: integers, which stay real in `sleep` mode. Nothing in it
@@ -90,7 +90,6 @@ class Partition:
         return runs
 
     def __repr__(self) -> str:
-        """Show the extents."""
         lengths = tuple(cut.stop - cut.start for cut in self.cuts)
         return f"Partition(parts of {lengths}, size={self.size})"
 

@@ -1,4 +1,4 @@
-"""How much a step costs, before any device says how long that takes."""
+"""The cost of a step, before any device says how long that takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one step of one node does: arithmetic, bytes moved, and operations one by one.
+    """Work of one step of one node: arithmetic, bytes moved, and operations one by one.
 
     Args:
         flop: floating-point operations, a count.

@@ -2,12 +2,10 @@
 
 from ampsim.machine.channel import Channel
 from ampsim.machine.checkpoints import Checkpointed, checkpointed
-from ampsim.machine.copies import CopyLanes
 from ampsim.machine.fabric import Fabric
-from ampsim.machine.lane import Job, Lane
+from ampsim.machine.lane import CopyLanes, Job, Lane, NothingFree, RecordedLane
 from ampsim.machine.memory import Memory, Sample
-from ampsim.machine.outages import outages_until
-from ampsim.machine.pace import paced
+from ampsim.machine.pace import outages_until, paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
 from ampsim.machine.stoppable import StoppableProcessor
 
@@ -21,7 +19,9 @@ __all__ = [
     "Job",
     "Lane",
     "Memory",
+    "NothingFree",
     "Processor",
+    "RecordedLane",
     "Sample",
     "StoppableProcessor",
     "Tasks",

@@ -157,13 +157,6 @@ class Unreliable:
     A transmission is lost with the same probability each time, and takes the link each time. It is
     sent again so long after it should have arrived. Messages are handed on in the order in which
     they were sent: one that arrives before an earlier one waits for it.
-
-    Args:
-        channel: the link itself, of one direction between two places.
-        messages: what befalls them.
-        workers: from which worker to which; the host is -1.
-        clock: whose time passes.
-        seed: the run's.
     """
 
     __slots__ = (
@@ -202,7 +195,6 @@ class Unreliable:
         self._transmit(partial(self._channel.send, size_bytes, nodes), cause, (number, arrive))
 
     def _transmit(self, send: _Send, cause: Cause, message: tuple[int, Arrive]) -> None:
-        """Send a message once."""
         factors = self._factors
         latency_s = None if factors is None else self._channel.latency_s * next(factors)
         if self._random.random() < self._messages.loss_probability:

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from ampsim.clock import Clock
 from ampsim.errors import SimulationError
 from ampsim.hardware import Checkpoints, Cluster
-from ampsim.machine.outages import outages_of
-from ampsim.machine.pace import Ahead, Pace, Paced, has_come, lognormal
+from ampsim.machine.pace import Ahead, Pace, Paced, has_come, lognormal, outages_of
 from ampsim.machine.processor import Begun, Processor, Tasks
 from ampsim.rng import stream
 
@@ -63,7 +62,6 @@ class Kept(Protocol):
 
     def keep(self, at_s: float) -> None:
         """Keep all as it is now, at a checkpoint that is complete at that time."""
-        ...
 
     def go_back(self) -> Lost:
         """Be as at the last checkpoint."""
@@ -71,11 +69,9 @@ class Kept(Protocol):
 
     def note_loss(self, stop_s: float, updates: int) -> None:
         """Record a stop in which so many updates were lost."""
-        ...
 
     def note_checkpoint(self, start_s: float, end_s: float) -> None:
         """Record a checkpoint that took time."""
-        ...
 
 
 class _Copying(NamedTuple):
@@ -95,16 +91,7 @@ def checkpointed(
     *,
     seed: int,
 ) -> tuple[Paced, Checkpointed]:
-    """The tasks of a processor, and what looks after its checkpoints.
-
-    Args:
-        tasks: as `ampsim.machine.pace.paced`, as are all others but `kept`.
-        processor: which does them.
-        clock: whose time passes.
-        cluster: says what varies, and when there are checkpoints.
-        kept: what the device keeps.
-        seed: the run's.
-    """
+    """The tasks of a processor, and what looks after its checkpoints."""
     worker, checkpoints = processor.index, cluster.checkpoints
     assert checkpoints is not None
     cv = cluster.devices[worker].jitter_cv
@@ -125,11 +112,8 @@ class Checkpointed:
     with. Its first try leaves no trace, so that it is computed once, with that.
 
     Args:
-        tasks: the tasks themselves.
         pace: of the device; it can look ahead.
-        clock: whose time passes.
         checkpoints: when they are due, and what they take.
-        kept: what the device keeps.
     """
 
     def __init__(
@@ -223,14 +207,12 @@ class Checkpointed:
         return True
 
     def _is_due(self, now_s: float) -> bool:
-        """Whether a checkpoint is to be taken; without updates, the next is due after now."""
         if not self._kept.has_changed:
             self._due = self._due_after(now_s)
             return False
         return has_come(max(self._due * self._every_s, self._free_s), now_s)
 
     def _copy(self, start_s: float) -> None:
-        """Take a checkpoint, or begin to."""
         self._due = self._due_after(start_s)
         seconds = self._checkpoints.seconds(self._kept.size_bytes)
         if not seconds:
@@ -241,7 +223,6 @@ class Checkpointed:
         self._copying = _Copying(start_s, end_s, bool(losses))
 
     def _due_after(self, at_s: float) -> int:
-        """The number of the first checkpoint that is due after a time."""
         due = max(self._due, int(at_s / self._every_s))
         while has_come(due * self._every_s, at_s):
             due += 1

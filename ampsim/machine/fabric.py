@@ -17,13 +17,8 @@ class Fabric:
 
     Args:
         cluster: which links there are, or which edges and ports, and how they are shared.
-        clock: whose time passes.
-        recorder: takes a record of each transfer.
         settle: called after each arrival, to do at once what has become possible.
         seed: of what befalls messages; None lets all of them arrive in time.
-
-    Attributes:
-        transfers: number and record what is sent, also beside these links.
     """
 
     def __init__(
@@ -85,6 +80,5 @@ class Fabric:
 
     @property
     def _loses(self) -> bool:
-        """Whether messages are lost, which takes time on a free link, too."""
         messages = None if self._seed is None else self._cluster.messages
         return messages is not None and messages.loss_probability > 0

@@ -66,11 +66,6 @@ _TICK_S: Final = 1e-18  # to which the clock rounds
 class FairChannel(Flow):
     """One way between two workers; its messages enter one after the other, so none overtakes.
 
-    Args:
-        shares: the flows of all ways.
-        way: what it crosses.
-        workers: from which worker to which; the host is -1.
-
     Attributes:
         latency_s: the way's.
         queue: what was sent and has not left, the first of it entering.
@@ -105,13 +100,7 @@ class FairChannel(Flow):
 
 
 class FairShares:
-    """All messages under way, and the bandwidth that each has.
-
-    Args:
-        clock: whose time passes.
-        transfers: number and record what is sent.
-        settle: called after each arrival.
-    """
+    """All messages under way, and the bandwidth that each has."""
 
     def __init__(self, clock: Clock, transfers: Transfers, settle: Callable[[], None]) -> None:
         self._clock, self._transfers, self._settle = clock, transfers, settle

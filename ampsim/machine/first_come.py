@@ -16,11 +16,7 @@ _ROUNDING: Final = 1 + 1e-12  # of one sum of times, added up in another order
 
 @dataclass(slots=True)
 class Holder:
-    """Bandwidth that one message at a time has: an edge's, a link's or a port's.
-
-    Attributes:
-        free_at_s: when the last message that was sent will have left it.
-    """
+    """Bandwidth that one message at a time has: an edge's, a link's or a port's."""
 
     free_at_s: float = 0.0
 
@@ -33,15 +29,8 @@ class QueuedChannel:
     nothing overtakes, least of all on one way.
 
     Args:
-        way: what it crosses.
         holders: who has each of its bandwidths; those of other ways, too, where they share them.
         workers: from which worker to which; the host is -1.
-        clock: whose time passes.
-        transfers: number and record what is sent.
-        settle: called after each arrival.
-
-    Attributes:
-        latency_s: the way's.
     """
 
     __slots__ = ("_clock", "_holders", "_rate", "_settle", "_transfers", "_workers", "latency_s")

@@ -1,4 +1,4 @@
-"""A lane: what a device does beside computing, or the host does, one job after the other.
+"""Lanes: what a device does beside computing, or the host does, one job after the other.
 
 A device that issues steps, or copies, does so beside what it computes: each lane is a `Processor`
 of its own, by the same rules (docs/decisions/0004-instants.md). What a job is, a method says.
@@ -8,10 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ampsim.clock import Clock
-from ampsim.machine.processor import Begun, Processor
+from ampsim.hardware import Device
+from ampsim.ir import Direction
+from ampsim.machine.processor import Begun, Instant, Processor
+from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, NO_STALENESS, Cause, Recorder
+
+
+class NothingFree:
+    """Tasks that all wait for their processor, even those that take no time."""
+
+    __slots__ = ()
+
+    @property
+    def has_free(self) -> bool:
+        """Never."""
+        return False
+
+    def do_free(self, now_s: float) -> None:
+        """Do nothing."""
 
 
 class Job:
@@ -38,12 +55,10 @@ class Job:
         self.is_dropped = False
 
 
-class Lane:
+class Lane(NothingFree):
     """The jobs of one lane; those of a kind first come, first served.
 
     Args:
-        processor: does them.
-        clock: whose time passes.
         kinds: of jobs, the most urgent first.
 
     Attributes:
@@ -62,11 +77,6 @@ class Lane:
         self.queues[kind].append(job)
         self.processor.wake()
 
-    @property
-    def now_s(self) -> float:
-        """The present time."""
-        return self._clock.now
-
     def begin(self, kind: Any, queue: deque[Job]) -> Begun:
         """Begin the first job; one that was dropped takes no time and does nothing."""
         job = queue.popleft()
@@ -82,10 +92,55 @@ class Lane:
             job, start_s = task[1]
             job.done(start_s)
 
-    @property
-    def has_free(self) -> bool:
-        """Never."""
-        return False
 
-    def do_free(self, now_s: float) -> None:
-        """Do nothing: every job waits for its lane."""
+class RecordedLane(Lane):
+    """A lane whose jobs leave a span each."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(
+        self, processor: Processor, clock: Clock, recorder: Recorder, kinds: Sequence[Any] = (0,)
+    ) -> None:
+        super().__init__(processor, clock, kinds)
+        self.recorder = recorder
+
+    def record(self, kind: int, start_s: float, state: Any, cause: Cause) -> Cause:
+        """Record a job of this number of a kind that ends now; return its span as a cause."""
+        row = (kind, start_s, self._clock.now, NO_STALENESS, state, cause)
+        self.recorder.spans.append(row)
+        return self.recorder.span_number()
+
+
+_DIRECTIONS: Final = {COPY_OUT_LANE: Direction.FORWARD, COPY_IN_LANE: Direction.BACKWARD}
+
+
+class CopyLanes:
+    """The two lanes of copies between a device and its host, beside what it computes.
+
+    Args:
+        worker: the device's number.
+        device: says what a copy costs.
+        above_bytes: what may leave does where more than this lies in memory.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        device: Device,
+        clock: Clock,
+        *,
+        instant: Instant,
+        recorder: Recorder,
+        above_bytes: int,
+    ) -> None:
+        self.device, self.recorder, self.above_bytes = device, recorder, above_bytes
+        self.outward = RecordedLane(Processor(worker, clock, instant), clock, recorder)
+        self.inward = RecordedLane(Processor(worker, clock, instant), clock, recorder)
+
+    def record(
+        self, lane: int, place: int, size_bytes: int, start_s: float, of: tuple[Any, Cause]
+    ) -> Cause:
+        """Record a copy that ends now, of the node at `place`; return its number."""
+        owner = self.outward if lane == COPY_OUT_LANE else self.inward
+        key = (owner.processor.index, place, _DIRECTIONS[lane], 0, size_bytes, 0)
+        return owner.record(self.recorder.kinds.number(key, lane), start_s, *of)

@@ -20,9 +20,6 @@ ROUNDING: Final = 1e-9
 class Capacity:
     """Bandwidth that flows share: an edge's, a link's or a port's.
 
-    Args:
-        bytes_per_s: the rate of all of them together.
-
     Attributes:
         flows: those that are active, in the order in which they came; the values mean nothing.
         bound: how many of them it is the bottleneck of.
@@ -41,9 +38,6 @@ class Capacity:
 
 class Flow:
     """What takes bandwidth while it is active.
-
-    Args:
-        capacities: what it crosses.
 
     Attributes:
         rate_bytes_per_s: what it has.

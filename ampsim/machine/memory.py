@@ -34,11 +34,7 @@ class Memory:
     Args:
         name: what messages call the device.
         categories: what bytes are counted as; elsewhere a category is its place here.
-        clock: whose time passes.
         capacity_bytes: what there is room for; None where it never fills up.
-
-    Attributes:
-        total_bytes: what lies in it now.
     """
 
     __slots__ = (
@@ -49,7 +45,6 @@ class Memory:
     def __init__(
         self, name: str, categories: Sequence[str], clock: Clock, capacity_bytes: int | None
     ) -> None:
-        """Begin empty."""
         self._name, self._categories, self._clock = name, tuple(categories), clock
         self._capacity_bytes = capacity_bytes
         self._held = [0] * len(self._categories)
@@ -83,6 +78,17 @@ class Memory:
         assert left >= 0, f"{self._name}: gives {size_bytes} bytes that nobody took"
         self._held[category] = left
         self.total_bytes -= size_bytes
+
+    def change(self, category: int, more_bytes: int) -> None:
+        """Let so many bytes more lie in memory; less, where that is negative.
+
+        Raises:
+            OutOfMemoryError: there is no room for them.
+        """
+        if more_bytes > 0:
+            self.take(category, more_bytes)
+        else:
+            self.give(category, -more_bytes)
 
     def held(self, category: int) -> int:
         """What lies in memory now of one category, in bytes."""

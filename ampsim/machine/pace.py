@@ -1,4 +1,7 @@
-"""Pace: how long a task really occupies a device whose time varies.
+"""Pace: how long a task really occupies a device whose time varies, and the outages of a worker.
+
+Outages come in the order of their starts: those that are set, and those by chance, which are drawn
+when somebody looks that far ahead, from a stream of the worker's own.
 
 A worker of such a device has its tasks wrapped when a run is wired; any other has them as they are,
 so that nothing is asked per message. `docs/decisions/0012-time-that-varies.md` has the reasons.
@@ -6,22 +9,100 @@ so that nothing is asked per message. `docs/decisions/0012-time-that-varies.md` 
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, count
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count, islice, takewhile
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ampsim.clock import Clock
-from ampsim.hardware import HOST, Cluster
-from ampsim.machine.outages import Outage, has_outages, outages_of
+from ampsim.errors import SimulationError
+from ampsim.hardware import HOST, Cluster, Failures
 from ampsim.machine.processor import Begun, Processor, Tasks
 from ampsim.rng import stream
 
 _TICK_S: Final = 1e-18
 _DRAWS: Final = 1024  # chosen: one call of NumPy for so many costs little more than for one
+
+OUTAGES_MAX: Final = 1_000_000
+"""Most outages by chance of one worker; chosen: it ends runs of which nearly all is outages."""
+
+
+class Outage(NamedTuple):
+    """A time in which a device is not as usual.
+
+    Attributes:
+        start_s: when it begins.
+        end_s: when it is over.
+        kind: "slow", "pause" or "stop".
+        slowness: how many times as long as usual a step takes; infinite where the device is down.
+        is_step_lost: whether a step in the middle is done again from its start.
+        loses_weights: whether the device comes back with the weights of its last checkpoint.
+    """
+
+    start_s: float
+    end_s: float
+    kind: str
+    slowness: float
+    is_step_lost: bool
+    loses_weights: bool = False
+
+
+def outages_of(cluster: Cluster, worker: int, seed: int) -> Iterator[Outage]:
+    """Every outage of a worker, by its start; without end where they come by chance.
+
+    Raises:
+        SimulationError: more came by chance than a run can have.
+    """
+    events = [
+        Outage(one.from_s, one.until_s, one.kind, one.slowness, one.is_step_lost, one.loses_weights)
+        for one in cluster.events
+        if one.hits(worker)
+    ]
+    failures = cluster.failures
+    if failures is None or not failures.hits(worker):
+        return iter(sorted(events))
+    return heapq.merge(sorted(events), _drawn(failures, worker, seed))
+
+
+def outages_until(cluster: Cluster, seed: int, end_s: float) -> list[tuple[int, Outage]]:
+    """The outages of all workers that begin before `end_s`, worker by worker, a million of each."""
+    found: list[tuple[int, Outage]] = []
+    for worker in range(cluster.workers) if cluster.events or cluster.failures else ():
+        coming = islice(outages_of(cluster, worker, seed), OUTAGES_MAX)
+        found += [(worker, one) for one in takewhile(lambda one: one.start_s < end_s, coming)]
+    return found
+
+
+def has_outages(cluster: Cluster, worker: int) -> bool:
+    """Whether a worker has any."""
+    given: Sequence[object] = [one for one in cluster.events if one.hits(worker)]
+    return bool(given) or (cluster.failures is not None and cluster.failures.hits(worker))
+
+
+def loses_weights(cluster: Cluster, worker: int) -> bool:
+    """Whether some outage of a worker takes its weights back to those of a checkpoint."""
+    return any(
+        one.loses_weights and one.hits(worker)
+        for one in (*cluster.events, cluster.failures)
+        if one is not None
+    )
+
+
+def _drawn(failures: Failures, worker: int, seed: int) -> Iterator[Outage]:
+    random, end_s = stream(seed, "failures", worker), 0.0
+    what = failures.kind, failures.slowness, failures.is_step_lost, failures.loses_weights
+    for _ in range(OUTAGES_MAX):
+        start_s = end_s + float(random.exponential(failures.mean_time_between_s))
+        end_s = start_s + float(random.exponential(failures.mean_time_to_repair_s))
+        yield Outage(start_s, end_s, *what)
+    raise SimulationError(
+        f"worker {worker} fails more than {OUTAGES_MAX:,} times until {end_s:.9g} s, as "
+        f"mean_time_between_s is {failures.mean_time_between_s:g}; try a longer one"
+    )
 
 
 def paced(
@@ -37,14 +118,6 @@ def paced(
 
     All lanes of a device are slow or down together. Jitter is that of what computes, and of the
     host, which is never slow or down.
-
-    Args:
-        tasks: what takes as long as it is priced.
-        processor: which does them.
-        clock: whose time passes.
-        cluster: says what varies.
-        seed: the run's.
-        computes: whether the tasks are the device's steps, and not those of another lane.
     """
     worker = processor.index
     device = cluster.host if worker == HOST else cluster.devices[worker]
@@ -77,11 +150,7 @@ _T = TypeVar("_T")
 
 
 class Ahead(Iterator[_T]):
-    """An iterator at whose next items one can look without taking them.
-
-    Args:
-        source: whose items they are.
-    """
+    """An iterator at whose next items one can look without taking them."""
 
     __slots__ = ("_seen", "_source")
 
@@ -187,7 +256,6 @@ class Pace:
         return ahead.losses
 
     def _looked_up(self, at_s: float) -> float:
-        """The first time from then on at which the device is up."""
         while True:
             slowness, until_s, _is_lost = self._state(at_s)
             if slowness < math.inf:
@@ -229,14 +297,7 @@ class Pacing(Protocol):
 
 
 class Paced:
-    """Tasks at the pace of their device: they take as long as it does, and wait while it is down.
-
-    Args:
-        tasks: the tasks themselves.
-        pace: of the device.
-        processor: which does them.
-        clock: whose time passes.
-    """
+    """Tasks at the pace of their device: they last as it takes, and wait while it is down."""
 
     __slots__ = ("_clock", "_is_waiting", "_pace", "_processor", "_tasks", "queues")
 

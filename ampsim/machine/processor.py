@@ -42,18 +42,13 @@ class Tasks(Protocol):
 
     def end(self, task: Begun) -> None:
         """Finish a task whose seconds have passed."""
-        ...
 
     def do_free(self, now_s: float) -> None:
         """Do every task that takes no time, now."""
-        ...
 
 
 class Instant:
     """The present moment.
-
-    Args:
-        clock: says when that is.
 
     Attributes:
         waiting: processors to which free tasks have come, in that order.
@@ -62,7 +57,6 @@ class Instant:
     __slots__ = ("_clock", "_is_settling", "waiting")
 
     def __init__(self, clock: Clock) -> None:
-        """Start with nothing to do."""
         self._clock = clock
         self.waiting: deque[Processor] = deque()
         self._is_settling = False
@@ -92,11 +86,6 @@ class Instant:
 class Processor:
     """One device.
 
-    Args:
-        index: the worker's number.
-        clock: whose time passes.
-        instant: shared by all processors.
-
     Attributes:
         is_busy: whether a task occupies the device.
         is_idle: whether it waits for `wake`.
@@ -116,7 +105,6 @@ class Processor:
     )
 
     def __init__(self, index: int, clock: Clock, instant: Instant) -> None:
-        """Begin idle."""
         self.index = index
         self.instant = instant
         self.is_busy = False

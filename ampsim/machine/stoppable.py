@@ -14,17 +14,11 @@ class StoppableProcessor(Processor):
 
     The end of a task is an alarm, which can be taken back, where that of another processor is a
     sleep, which cannot. It comes at the same place in its instant.
-
-    Args:
-        index: the worker's number.
-        clock: whose time passes.
-        instant: shared by all processors.
     """
 
     __slots__ = ("_take_back", "_task")
 
     def __init__(self, index: int, clock: Clock, instant: Instant) -> None:
-        """Begin idle."""
         super().__init__(index, clock, instant)
         self._task: Begun | None = None
         self._take_back: Callable[[], None] = _nothing
@@ -78,7 +72,6 @@ class StoppableProcessor(Processor):
         self._settle()
 
     def _settle(self) -> None:
-        """Do what takes no time."""
         self.tasks.do_free(self._clock.now)
         if self.instant.waiting:
             self.instant.settle()

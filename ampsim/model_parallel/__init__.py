@@ -1,6 +1,5 @@
 """Algorithm 1: workers, controller, placement, schedules."""
 
-from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.engine import Engine, Observer
 from ampsim.model_parallel.job import Job, PassReport, PassTotals, Pump, RunSettings
 from ampsim.model_parallel.placements import (
@@ -10,7 +9,6 @@ from ampsim.model_parallel.placements import (
     Search,
     Settled,
     Situation,
-    Trial,
     paper_placement,
     placement_of,
     probe,
@@ -18,22 +16,14 @@ from ampsim.model_parallel.placements import (
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
     Admission,
-    Amp,
-    AmpBudget,
-    GPipe,
-    InterleavedOneFOneB,
-    OneFOneB,
     Order,
-    PipeDream,
-    PipeDream2BW,
-    Pipeline,
     Schedule,
-    Sequential,
     Updates,
     Weights,
-    ZeroBubbleH1,
     needs_chain,
+    registry,
 )
+from ampsim.model_parallel.schedules.registry import *  # noqa: F403  # what is listed
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.update import average_replicas
 
@@ -41,34 +31,22 @@ __all__ = [
     "PLACEMENTS",
     "SCHEDULES",
     "Admission",
-    "Amp",
-    "AmpBudget",
-    "Controller",
     "Engine",
-    "GPipe",
-    "InterleavedOneFOneB",
     "Job",
     "Observer",
-    "OneFOneB",
     "Order",
     "PassReport",
     "PassTotals",
-    "PipeDream",
-    "PipeDream2BW",
-    "Pipeline",
     "Placement",
     "Probe",
     "Pump",
     "RunSettings",
     "Schedule",
     "Search",
-    "Sequential",
     "Settled",
     "Situation",
-    "Trial",
     "Updates",
     "Weights",
-    "ZeroBubbleH1",
     "average_replicas",
     "needs_chain",
     "paper_placement",
@@ -76,3 +54,4 @@ __all__ = [
     "probe",
     "stages_of",
 ]
+__all__ += registry.__all__

@@ -69,13 +69,7 @@ class Debt:
 
 
 class Owed:
-    """Steps of a node whose forward steps and gradients of training enter a debt.
-
-    Args:
-        node: whose steps they are.
-        forward, backward: the steps.
-        debt: of the node, or of its replicas.
-    """
+    """Steps of a node whose forward steps and gradients of training enter a debt."""
 
     def __init__(self, node: ParameterizedNode, forward: Step, backward: Step, debt: Debt) -> None:
         self._node, self._forward, self._backward, self._debt = node, forward, backward, debt

@@ -13,20 +13,14 @@ from collections import deque
 from ampsim.ir import Direction, Sends
 from ampsim.machine import Begun, StoppableProcessor
 from ampsim.model_parallel.placed_node import Message
-from ampsim.model_parallel.step import NO_STALENESS
 from ampsim.model_parallel.worker import Inbox, Shared, Worker
+from ampsim.trace import NO_STALENESS
 
 UPDATE, BACKWARD, FORWARD = Direction
 
 
 class StoppableWorker(Worker):
-    """A worker that can let go of a pass.
-
-    Args:
-        processor: the device.
-        inbox: where its messages wait.
-        shared: what it has in common with other workers.
-    """
+    """A worker that can let go of a pass."""
 
     def __init__(self, processor: StoppableProcessor, inbox: Inbox, shared: Shared) -> None:
         super().__init__(processor, inbox, shared)

@@ -2,7 +2,7 @@
 
 It is the paper's "specialized controller loop" (Section 4). It lives on the host, takes no device
 time, and speaks to workers over the cluster's links. Where the cluster names a device for the host,
-what it takes and sends takes that one time (`ampsim.model_parallel.host`).
+what it takes and sends takes that one time (`ampsim.model_parallel.lanes`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,9 @@ class Between(Protocol):
 
     def drained(self, cause: Cause) -> None:
         """All in flight have finished, after `cause`; nodes hold the gradients of all of it."""
-        ...
 
     def updated(self, cause: Cause) -> None:
         """All updates that were sent have ended, after `cause`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +68,6 @@ class Controller:
 
     Args:
         node: the graph's controller node, of whose ports and precision are the messages.
-        pump: brings an instance into the graph.
-        admitting: when.
-        clock: whose time passes.
-        recorder: takes a record of admissions.
 
     Attributes:
         ports: names of the ports of the graph's controller node.
@@ -110,12 +104,7 @@ class Controller:
         self.last_received: tuple[Cause, float] = (START, 0.0)
 
     def connect(self, routes: Routes, updates: Sequence[tuple[PlacedNode, Route]]) -> None:
-        """Send messages by these routes.
-
-        Args:
-            routes: for each port of the graph's controller node.
-            updates: the nodes that learn, and how an update message reaches each.
-        """
+        """Send messages by these routes."""
         self._routes, self._update_routes = routes, updates
 
     @property
@@ -195,7 +184,6 @@ class Controller:
             self._recorder.note_closure(self._clock.now, self.is_closed)
 
     def _taken(self, room: int) -> list[Any]:
-        """Take `room` batches, look for more, and note what was found."""
         ahead = self._look_ahead if self._is_training else 1
         found = self._ahead + list(islice(self._batches, max(room + ahead - len(self._ahead), 0)))
         taken, self._ahead = found[:room], found[room:]

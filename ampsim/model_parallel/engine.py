@@ -22,14 +22,6 @@ from ampsim.trace import MEMORY_CATEGORIES, Cause, Recorder
 class Engine:
     """Runs passes.
 
-    Args:
-        job: the network and how to train it.
-        cluster: the devices and links.
-        placement: a worker for each node (`ampsim.model_parallel.placements`).
-        schedule: the decisions.
-        recorder: who writes down what happens.
-        settings: of the run.
-
     Raises:
         OptionError: `sleep` mode of a graph whose control flow reads values, a schedule with an
             interval for a node that does not learn or does not exist, or one that does not fit
@@ -46,7 +38,6 @@ class Engine:
         recorder: Recorder,
         settings: RunSettings,
     ) -> None:
-        """Put everything together; no time passes yet."""
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
         machine = own_machine(cluster, settings, recorder, self.updater)
@@ -97,7 +88,6 @@ class Engine:
         return PassReport(start_s, self._clock.now, self.controller.totals)
 
     def _take_parameters(self) -> None:
-        """Let all parameters lie in memory, and in the first checkpoint, before the first pass."""
         if self._has_parameters:
             return
         self._has_parameters = True
@@ -123,11 +113,9 @@ class Engine:
         return cause if received_s >= end_s else number
 
     def _require_drained(self) -> None:
-        """Check that nothing is left anywhere, and that all memory was given back."""
-        turn_queues = [
-            worker.turn_queue for worker in self.workers if worker.turn_queue is not None
-        ]
-        why = why_stuck(self._graph.nodes, turn_queues, self.controller.unfinished)
+        queues = [worker.turn_queue for worker in self.workers if worker.turn_queue is not None]
+        out_of_turn = [told for queue in queues if (told := queue.told())]
+        why = why_stuck(self._graph.nodes, out_of_turn, self.controller.unfinished)
         if why is not None:
             raise StuckError(
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {why}"
@@ -144,12 +132,7 @@ class Engine:
 
 
 class Observer:
-    """Measures a graph's weights on a clock and a device of its own.
-
-    Args:
-        job: the network; nothing of it is trained.
-        is_abstract: `sleep` mode.
-    """
+    """Measures a graph's weights on a clock and a device of its own."""
 
     def __init__(self, job: Job, is_abstract: bool) -> None:
         self._learners = job.graph.parameterized

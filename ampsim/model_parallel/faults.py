@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ampsim.ir import Node, Sends, Standin, State
-from ampsim.model_parallel.turn_queue import TurnQueue
 from ampsim.text import short
 
 
@@ -43,10 +42,6 @@ def misfit_of(sends: Sends, element_bytes: int) -> str | None:
 
     NumPy would compute with it, in the wider of the two precisions, and every message that
     follows from it would be charged so.
-
-    Args:
-        sends: what was returned, without a fault.
-        element_bytes: of the model's own precision.
     """
     for port, _state, payload in sends:
         dtype = getattr(payload, "dtype", None)
@@ -80,7 +75,6 @@ def fault_of_state(state: Any) -> str | None:
 
 
 def _fault_as_key(state: tuple[Any, ...]) -> str | None:
-    """Return a sentence if a state cannot be the key of a cache, or None."""
     try:
         hash(state)
     except TypeError as error:
@@ -92,13 +86,7 @@ def _fault_as_key(state: tuple[Any, ...]) -> str | None:
 
 
 def stray_of(error: Exception, states: list[State], in_flight: Collection[int]) -> str | None:
-    """Return a sentence if `error` is that the instance of one of `states` is not known, or None.
-
-    Args:
-        error: what counting messages raised.
-        states: what the step served and sent.
-        in_flight: instances that the controller waits for.
-    """
+    """Return a sentence if `error` is that the instance of a state is not in flight, or None."""
     for state in states:
         if error.args == (state[0],) and isinstance(error, KeyError) and state[0] not in in_flight:
             return (
@@ -119,7 +107,7 @@ LENGTH_MAX: Final = 300
 
 
 def why_stuck(
-    nodes: Iterable[Node], turn_queues: Iterable[TurnQueue], unfinished: list[int]
+    nodes: Iterable[Node], out_of_turn: Sequence[str], unfinished: list[int]
 ) -> str | None:
     """Say what is left although nothing happens any more: one line; None where nothing is left.
 
@@ -128,10 +116,9 @@ def why_stuck(
 
     Args:
         nodes: of the graph.
-        turn_queues: of the workers that serve stages in turns.
+        out_of_turn: what the workers say that hold messages out of turn.
         unfinished: instances in flight.
     """
-    out_of_turn = [told for queue in turn_queues if (told := queue.told())]
     waits = sorted((part for node in nodes for part in _waits_of(node)), key=itemgetter(0))
     parts = [*out_of_turn, *(text for _is_backward, text in waits)]
     if not parts and not unfinished:
@@ -157,6 +144,5 @@ def _waits_of(node: Node) -> Iterator[tuple[bool, str]]:
 
 
 def _short(text: str) -> str:
-    """One line, and not a long one."""
     line = " ".join(text.split())
     return line if len(line) <= LENGTH_MAX else f"{line[: LENGTH_MAX - 3]}..."

@@ -48,8 +48,6 @@ class Footprint:
     """The memory of one placed node's messages and activations.
 
     Args:
-        node: the operation.
-        memory: that of its worker.
         frees: whether a backward step frees what its forward step kept.
         first: the footprint of the first half of a split backward step, whose second half this is.
 
@@ -72,15 +70,7 @@ class Footprint:
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
     ) -> Ended:
-        """What a step's end will change; nothing, where it only waits for more messages.
-
-        Args:
-            direction: of the message that it served.
-            name: what the message waits for.
-            state: of the message.
-            payload: of the message.
-            sends: what the step sends.
-        """
+        """What a step's end will change; nothing, where it only waits for more messages."""
         taken_bytes = 0 if payload is None else payload.nbytes
         waiting = self._gradients if direction is BACKWARD else self._inputs
         if not sends:
@@ -96,7 +86,6 @@ class Footprint:
         return taken_bytes, kept_bytes, sends[0][1] if kept_bytes else state
 
     def _kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """What a forward step has kept, of so many bytes that it took."""
         return self.node.kept_bytes(state, taken_bytes)
 
     def _keep(self, sends: Sends, kept_bytes: int) -> bool:

@@ -56,8 +56,6 @@ class GroupingWorker(Worker):
     A message that only has to wait for others at its node costs nothing and is no member.
 
     Args:
-        processor: the device.
-        inbox: where its messages wait.
         shared: as of `Worker`; its order says how many members a group has at most, and how long
             to wait for them.
     """
@@ -116,11 +114,9 @@ class GroupingWorker(Worker):
             self.update_if_due(placed, learned[-1], number)
 
     def _own_flop(self, placed: PlacedNode, direction: Direction, member: _Member) -> int:
-        """FLOP that a member would be charged for alone."""
         return placed.prices.price(direction, member.shape, member.served.needed).flop
 
     def _is_short(self, queue: deque[Message]) -> bool:
-        """Whether fewer messages than a group may have wait for the node at the head."""
         placed = queue[0][0]
         return sum(message[0] is placed for message in queue) < self._size_max
 
@@ -156,7 +152,6 @@ class GroupingWorker(Worker):
     def _record_part(
         self, placed: PlacedNode, direction: Direction, member: _Member, part: _Part
     ) -> int:
-        """Record a member's part of a step; return its number."""
         start_s, end_s, *charged = part
         kind = placed.prices.kind(direction, *charged)
         self._record((kind, start_s, end_s, member.served.staleness, member.state, member.cause))

@@ -21,12 +21,7 @@ the controller's port that it goes to."""
 
 
 def by_number(pumped: Sequence[Pumped], places: Mapping[Any, Any]) -> Any:
-    """The messages with ports by their places; as they are where they are not what they should be.
-
-    Args:
-        pumped: what a pump gave.
-        places: of the controller's ports, by their names.
-    """
+    """Messages with ports by their places; as they are where they are not what they should be."""
     try:
         return [(places.get(port, port), *rest) for port, *rest in pumped]
     except (TypeError, ValueError):

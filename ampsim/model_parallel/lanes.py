@@ -1,65 +1,68 @@
-"""Lanes of a device beside its compute lane, and dispatch on its host.
+"""Lanes of a device beside its compute lane, dispatch on its host, and the host itself at work.
 
 A message that takes device time is issued first, in the order in which the worker would serve it:
 the lane is busy for the device's `dispatch_s`, and the message then lies in the worker's inbox, or
 waits for its turn. So a device whose steps are longer hides it, but for the first.
-`docs/decisions/0014-lanes-and-the-host.md` has the reasons.
+
+Taking back a message, letting in an instance and sending an update are a step of the host each. It
+lasts the host's `step_overhead_s`, and its `message_overhead_s` for each message that it takes or
+sends. What the controller decides, it decides when the message that it waited for has been taken;
+what it sends leaves when the host has come to it. `docs/decisions/0014-lanes-and-the-host.md` has
+the reasons.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ampsim.clock import Clock
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster
-from ampsim.ir import Direction, Node
-from ampsim.machine import CopyLanes, Instant, Job, Lane, Memory, Processor
+from ampsim.hardware import HOST, Cluster, Device
+from ampsim.ir import Direction, Node, Sends, State
+from ampsim.machine import CopyLanes, Instant, Job, Lane, Memory, Processor, RecordedLane
+from ampsim.model_parallel.controller import BY_CONTROLLER
 from ampsim.model_parallel.footprint import Footprint
-from ampsim.model_parallel.offload import OffloadedFootprint
-from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode
-from ampsim.model_parallel.recompute import RecomputingFootprint, keeps_more, require_same_weights
+from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, Routes, send
+from ampsim.model_parallel.remedies import (
+    OffloadedFootprint,
+    RecomputingFootprint,
+    keeps_more,
+    require_same_weights,
+)
 from ampsim.model_parallel.schedules.base import Schedule
-from ampsim.model_parallel.step import NO_STALENESS
-from ampsim.trace import DISPATCH_LANE, Recorder
+from ampsim.trace import DISPATCH_LANE, Cause, Recorder
+
+_CONTROLLER = 0  # the controller's place among the nodes of a graph
 
 
-class DispatchLane(Lane):
-    """What a worker's steps wait for before they are in its inbox.
+class DispatchLane(RecordedLane):
+    """What a worker's steps wait for before they are in its inbox."""
 
-    Args:
-        processor: the lane's own.
-        clock: whose time passes.
-        kinds: directions, the most urgent first.
-        dispatch_s: what it takes to issue a step.
-        recorder: takes a record of each.
-    """
-
-    __slots__ = ("_dispatch_s", "_recorder")
+    __slots__ = ("_dispatch_s",)
 
     def __init__(
         self,
         processor: Processor,
         clock: Clock,
+        recorder: Recorder,
         kinds: Sequence[Direction],
         dispatch_s: float,
-        recorder: Recorder,
     ) -> None:
-        super().__init__(processor, clock, kinds)
-        self._dispatch_s, self._recorder = dispatch_s, recorder
+        super().__init__(processor, clock, recorder, kinds)
+        self._dispatch_s = dispatch_s
 
     def acceptor(self, accept: Accept, direction: Direction, wakes: Processor | None) -> Accept:
-        """Return who issues the messages of `direction` that `accept` takes afterwards.
-
-        Args:
-            accept: the inbox.
-            direction: of the messages.
-            wakes: the processor that is told of them; None where `accept` sees to that.
-        """
+        """Return who issues the messages of `direction` that `accept` takes afterwards."""
 
         def issue(message: Message) -> None:
+            placed, port, state, payload, cause = message
+
             def done(start_s: float) -> None:
-                accept(self._issued(message, direction, start_s))
+                key = (self.processor.index, placed.index, direction, 0, 0, 0)
+                kind = self.recorder.kinds.number(key, DISPATCH_LANE)
+                issued = self.record(kind, start_s, state, cause)
+                accept((placed, port, state, payload, issued))
                 if wakes is not None:
                     wakes.wake()
 
@@ -67,29 +70,59 @@ class DispatchLane(Lane):
 
         return issue
 
-    def _issued(self, message: Message, direction: Direction, start_s: float) -> Message:
-        """Record that a message was issued, which is from then on its cause."""
-        placed, port, state, payload, cause = message
-        recorder = self._recorder
-        key = (self.processor.index, placed.index, direction, 0, 0, 0)
-        kind = recorder.kinds.number(key, DISPATCH_LANE)
-        recorder.spans.append((kind, start_s, self._clock.now, NO_STALENESS, state, cause))
-        return (placed, port, state, payload, recorder.span_number())
+
+class HostLane(RecordedLane):
+    """The steps of the host, on which the controller is; first come, first served."""
+
+    __slots__ = ("_device", "_kinds")
+
+    def __init__(
+        self, processor: Processor, clock: Clock, recorder: Recorder, device: Device
+    ) -> None:
+        super().__init__(processor, clock, recorder)
+        self._device = device
+        self._kinds = {
+            direction: recorder.kinds.number((HOST, _CONTROLLER, direction, 0, 0, 0))
+            for direction in Direction
+        }
+
+    def acceptor(self, take: Callable[[Message], None], direction: Direction) -> Accept:
+        """Return who accepts messages of `direction` that `take`, of the controller, waits for."""
+
+        def accept(message: Message) -> None:
+            placed, port, state, payload, cause = message
+
+            def taken(number: Cause) -> None:
+                take((placed, port, state, payload, number))
+
+            self._step(direction, state, cause, 1, taken)
+
+        return accept
+
+    def send(self, routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
+        """Send messages of one instance, or updates, when the host has come to it."""
+        state = sends[0][1]
+        direction = Direction.UPDATE if state is BY_CONTROLLER else Direction.FORWARD
+        self._step(direction, state, cause, len(sends), partial(send, routes, source, sends))
+
+    def _step(
+        self,
+        direction: Direction,
+        state: State,
+        cause: Cause,
+        messages: int,
+        then: Callable[[Cause], None],
+    ) -> None:
+        device, kind = self._device, self._kinds[direction]
+
+        def done(start_s: float) -> None:
+            then(self.record(kind, start_s, state, cause))
+
+        self.add(Job(device.step_overhead_s + messages * device.message_overhead_s, done))
 
 
 class Lanes:
     """Dispatch and copy lanes, for each worker whose device has them.
-
-    Args:
-        cluster: whose devices say what is issued and copied, and how fast.
-        schedule: says what is urgent.
-        instant: shared by all processors.
-        clock: whose time passes.
-        recorder: takes a record of what they do.
-        workers: those whose lanes they are.
-
-    Attributes:
-        all: the lanes, worker by worker.
 
     Raises:
         OptionError: the schedule merges messages, which a device charges for one by one; or it may
@@ -114,23 +147,24 @@ class Lanes:
             require_same_weights(schedule)
         for worker in workers:
             device = cluster.devices[worker]
-            if device.message_overhead_s and schedule.order.max_group > 1:
+            for key in device.message_numbers if schedule.order.max_group > 1 else ():
                 raise OptionError(
                     f"max_group = {schedule.order.max_group} merges messages, but {device.name} "
-                    "names message_overhead_s, which each message costs by itself; take "
+                    f"names {key}, which each message costs by itself; take "
                     "max_group=1, or step_overhead_s in the device file"
                 )
             if device.dispatch_s:
                 processor = Processor(worker, clock, instant)
                 kinds, seconds = schedule.order.kinds, device.dispatch_s
-                lane = DispatchLane(processor, clock, kinds, seconds, recorder)
+                lane = DispatchLane(processor, clock, recorder, kinds, seconds)
                 self._dispatch[worker] = lane
                 self.all.append(lane)
             if cluster.offloads and cluster.memory is not None:
-                outward, inward = (Lane(Processor(worker, clock, instant), clock) for _ in range(2))
-                above_bytes = cluster.memory.above_bytes
-                self._copies[worker] = CopyLanes(device, outward, inward, recorder, above_bytes)
-                self.all += [outward, inward]
+                copies = self._copies[worker] = CopyLanes(
+                    worker, device, clock, instant=instant, recorder=recorder,
+                    above_bytes=cluster.memory.above_bytes,
+                )  # fmt: skip
+                self.all += [copies.outward, copies.inward]
 
     def recomputes(self, node: Node) -> bool:
         """Whether backward steps of a node compute again what its forward step did not keep."""
@@ -157,14 +191,7 @@ class Lanes:
     def issued(
         self, placed: PlacedNode, accept: Accept, wakes: Processor | None, direction: Direction
     ) -> tuple[Accept, Processor | None]:
-        """Who accepts a message that takes device time, and whom to wake: past all lanes.
-
-        Args:
-            placed: the node that it is for.
-            accept: takes it in the end.
-            wakes: the processor to be woken then; None where `accept` sees to that.
-            direction: of the message.
-        """
+        """Who accepts a message that takes device time, and whom to wake: past all lanes."""
         dispatch, footprint = self._dispatch.get(placed.worker), placed.footprint
         if dispatch is not None:
             accept, wakes = dispatch.acceptor(accept, direction, wakes), None

@@ -10,7 +10,6 @@ from ampsim.hardware import Cluster
 from ampsim.ir import ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant, Memory
 from ampsim.model_parallel.controller import Between
-from ampsim.model_parallel.footprint import STASHES
 from ampsim.model_parallel.job import RunSettings
 from ampsim.model_parallel.placed_node import Accept, Memories, PlacedNode
 from ampsim.model_parallel.price import Charge, WorkOf
@@ -20,11 +19,6 @@ from ampsim.trace import MEMORY_CATEGORIES, Recorder
 
 class WorkerMemories:
     """A memory for each worker, where somebody counts; the host's is not counted.
-
-    Args:
-        cluster: whose devices may name their capacity.
-        clock: whose time passes.
-        is_counting: whether anything is counted at all.
 
     Attributes:
         all: the memories, by worker; none where nobody counts.
@@ -43,35 +37,6 @@ class WorkerMemories:
     def between(self, source: int, target: int) -> Memories | None:
         """Where a message between two workers lies; None where nobody counts."""
         return (self.of(source), self.of(target)) if self.all else None
-
-    def stash_of(self, worker: int) -> HeldStash | None:
-        """A stash of weights on a worker; None where nobody counts."""
-        memory = self.of(worker)
-        return None if memory is None else HeldStash(memory)
-
-
-class HeldStash:
-    """What one node's stash of weights holds of its worker's memory.
-
-    Args:
-        memory: that of its worker.
-    """
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._bytes = 0
-
-    def hold(self, size_bytes: int) -> None:
-        """Hold so many bytes from now on.
-
-        Raises:
-            OutOfMemoryError: there is no room.
-        """
-        before, self._bytes = self._bytes, size_bytes
-        if size_bytes > before:
-            self._memory.take(STASHES, size_bytes - before)
-        else:
-            self._memory.give(STASHES, before - size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +80,7 @@ def own_machine(
 def note_peaks(
     recorder: Recorder, memories: Sequence[Memory], placed_nodes: Iterable[PlacedNode]
 ) -> None:
-    """Record the memories' history so far, and the most that each node held.
-
-    Args:
-        recorder: who writes it down.
-        memories: of the workers, in their order; none where nobody counts.
-        placed_nodes: of a graph, or of several copies of it, of which the largest counts.
-    """
+    """Record the memories' history so far, and the most that each node held."""
     recorder.memory = [
         (worker, *sample.bytes, sample.time_s)
         for worker, memory in enumerate(memories)

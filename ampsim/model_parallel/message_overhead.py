@@ -30,12 +30,7 @@ def far_ports(graph: Graph, placement: Sequence[int], place: int) -> FarPorts:
 
 
 class WithMessageOverhead:
-    """The tasks of a worker, each as much longer as its messages cost.
-
-    Args:
-        worker: the tasks themselves; it serves messages one by one.
-        overhead_s: of its device, for each message.
-    """
+    """The tasks of a worker, each as much longer as its messages cost."""
 
     __slots__ = ("_begin", "_overhead_s", "_worker", "do_free", "end", "queues")
 

@@ -20,9 +20,9 @@ from ampsim.ir import (
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
-from ampsim.model_parallel.step import NO_STALENESS, Served
+from ampsim.model_parallel.step import Served
 from ampsim.model_parallel.steps import Steps
-from ampsim.trace import Cause
+from ampsim.trace import NO_STALENESS, Cause
 
 UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
 
@@ -83,19 +83,14 @@ RouteTable: TypeAlias = "tuple[Routes, Routes, Routes]"
 port. An update sends the controller word that it has ended."""
 
 FarPorts: TypeAlias = "Mapping[Direction, Sequence[bool]]"
-"""For each port of a node, by the direction of what it takes, whether that is from another place.
-"""
+"""For each port of a node, by direction, whether what it takes comes from another place."""
 
 
 class PlacedNode:
     """One node on one worker.
 
     Args:
-        node: the operation.
-        place: the node's place in the graph.
         worker: the worker's index; -1 for the host.
-        steps: what serves its messages.
-        prices: what they cost.
         footprint: what it holds of the worker's memory; None where nobody counts.
         far: which of its messages come from other places, where that costs; else None.
         has_turns: whether its steps have turns in training.

@@ -75,11 +75,8 @@ class Prices:
     """The prices of one node's steps on one device; each is worked out once and remembered.
 
     Args:
-        node: the operation.
-        place: the node's place in the graph.
         worker: the worker's index; -1 for the host.
         device: whose rates count; None for the host, where nothing costs anything.
-        kinds: numbers of kinds of spans.
         work: what a step does: the node's own method, or what stands for it.
         work_of_charge: what an update does that has a `Charge`; None where none has.
         resident_bytes: weights that the worker hosts; they stay in a cache that has room.
@@ -179,7 +176,6 @@ class Prices:
             node.input_needs_gradient = usually
 
     def _rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
-        """Rows of the matrix that a step on a payload of `shape` multiplies."""
         return self._node.product_rows(direction, shape) if shape else 1
 
     def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
@@ -246,7 +242,6 @@ def _matrix_elements(node: Node) -> int | None:
 
 
 def _by_rows(shapes: Sequence[Extents]) -> list[Extents]:
-    """Join shapes that are equal but for the rows into one of all their rows."""
     rows_of: dict[tuple[int, ...], int] = {}
     whole: list[Extents] = []
     for shape in shapes:

@@ -70,7 +70,6 @@ def _in_order(graph: Graph) -> list[int]:
 
 
 def _after(graph: Graph, start: int) -> set[int]:
-    """Whatever can be reached from a node."""
     found, ahead = set[int](), [start]
     while ahead:
         for target, _port in graph.targets[ahead.pop()]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ampsim.ir import LossReport, Payload, Sends, State
 from ampsim.model_parallel.price import Charged, Needed
-
-NO_STALENESS: Final = -1
-"""Staleness of what is not a gradient."""
+from ampsim.trace import NO_STALENESS
 
 Ended: TypeAlias = "tuple[int, int, State]"
 """What the end of a step changes in memory: (bytes of messages that go, bytes of activations that

@@ -8,17 +8,15 @@ predicted for it. `PlacedNode.serve` counts the activations that it keeps, and c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
 from ampsim.model_parallel.budget import Debt, Owed
 from ampsim.model_parallel.footprint import Activations
-from ampsim.model_parallel.prediction import Prediction
 from ampsim.model_parallel.price import Extents, WorkOf
 from ampsim.model_parallel.schedules.values import VersionRule
-from ampsim.model_parallel.stash import Stash
+from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.model_parallel.step import Step
 from ampsim.nodes import Conv2d, Linear
 
@@ -29,9 +27,6 @@ class SplitBackward:
     The first half sends the input's gradient, and to one port more than the node has inputs the
     message that the second half serves later. An instance is done when both have run. Each half is
     a backward step in the trace; the second is the one with a staleness.
-
-    Args:
-        node: a `Linear` or a `Conv2d`.
 
     Raises:
         OptionError: the node is neither.
@@ -66,23 +61,6 @@ class SplitBackward:
         return self._node.work_of_halves(shape)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a schedule asks of the steps of one node.
-
-    Args:
-        versions: which version of the weights a forward step reads; None for the latest.
-        note_stash: told how many bytes of other versions are kept, where there is `versions`.
-        debt: counts the gradients that instances owe to the node; None where nobody asks.
-        predicts: whether forward steps read predicted weights.
-    """
-
-    versions: VersionRule | None = None
-    note_stash: Callable[[int], None] | None = None
-    debt: Debt | None = None
-    predicts: bool = False
-
-
 class Steps(NamedTuple):
     """What serves the messages of one node at one place.
 
@@ -106,8 +84,22 @@ class Steps(NamedTuple):
     prediction: Prediction | None = None
 
 
-def steps_of(node: Node, asked: Asked) -> Steps:
+def steps_of(
+    node: Node,
+    *,
+    rule: VersionRule | None = None,
+    note_stash: Callable[[int], None] | None = None,
+    debt: Debt | None = None,
+    predicts: bool = False,
+) -> Steps:
     """Build the pipeline of a node's steps.
+
+    Args:
+        node: whose steps they are.
+        rule: which version of the weights a forward step reads; None for the latest.
+        note_stash: told how many bytes of other versions are kept, where there is a `rule`.
+        debt: counts the gradients that instances owe to the node; None where nobody asks.
+        predicts: whether forward steps read predicted weights.
 
     Raises:
         OptionError: the node's updates write its weights, of which versions are asked for.
@@ -116,14 +108,14 @@ def steps_of(node: Node, asked: Asked) -> Steps:
     if not isinstance(node, ParameterizedNode):
         return Steps(forward, backward, work)
     stash = prediction = None
-    if asked.versions is not None:
-        assert asked.note_stash is not None
-        stash = Stash(node, forward, backward, asked.versions, asked.note_stash)
+    if rule is not None:
+        assert note_stash is not None, "nobody is told how many bytes are stashed"
+        stash = Stash(node, forward, backward, rule, note_stash)
         forward, backward = stash.forward, stash.backward
-    if asked.debt is not None:
-        owed = Owed(node, forward, backward, asked.debt)
+    if debt is not None:
+        owed = Owed(node, forward, backward, debt)
         forward, backward = owed.forward, owed.backward
-    if asked.predicts and not node.is_sparse:
+    if predicts and not node.is_sparse:
         prediction = Prediction(node, forward)
         forward, work = prediction.forward, prediction.work
     activations = Activations()

@@ -36,7 +36,6 @@ class Updater:
     """
 
     def __init__(self, optimizer: Optimizer, recorder: Recorder, averages_instances: bool) -> None:
-        """Use `optimizer` from its first epoch on."""
         self._optimizer = optimizer
         self._recorder = recorder
         self.averages_instances = averages_instances
@@ -57,13 +56,11 @@ class Updater:
         self._epoch, self._first, self._batches = epoch, first, batches
 
     def _take_rate(self, node: ParameterizedNode) -> None:
-        """Take the rate of the first instance whose gradient the node has."""
         if node.instances:
             passed = (min(node.instances) - self._first) / self._batches
             self.rate = self._optimizer.rate(self._epoch + passed)
 
     def _method(self, node: ParameterizedNode) -> Optimizer:
-        """What steps the node's parameters."""
         if self._optimizer.by_tensor is None:
             return self._optimizer
         if node.name not in self._by_node:
@@ -168,7 +165,6 @@ def _block(part: Any, block: slice) -> Any:
 
 
 def _whole(before: Any, of_block: Any) -> Any:
-    """One part of an optimizer's state after a block of it was stepped in place."""
     return cast("Any", before if isinstance(before, np.ndarray) else of_block)
 
 

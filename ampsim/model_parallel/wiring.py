@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ampsim.hardware import HOST
-from ampsim.ir import Direction, Graph
-from ampsim.machine import Fabric, Processor
+from ampsim.clock import Clock
+from ampsim.hardware import HOST, Cluster
+from ampsim.ir import Direction, Node, ParameterizedNode
+from ampsim.machine import Processor
+from ampsim.model_parallel.budget import Debt
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.footprint import MESSAGES
-from ampsim.model_parallel.host import HostLane
-from ampsim.model_parallel.lanes import Lanes
-from ampsim.model_parallel.memories import WorkerMemories
+from ampsim.model_parallel.job import Job, RunSettings
+from ampsim.model_parallel.lanes import HostLane, Lanes
+from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.placed_node import (
     Accept,
     Message,
@@ -23,9 +25,9 @@ from ampsim.model_parallel.placed_node import (
     plain,
     send,
 )
-from ampsim.model_parallel.turn_queue import TurnQueue
-from ampsim.model_parallel.worker import Worker
-from ampsim.trace import Cause
+from ampsim.model_parallel.schedules.base import Schedule
+from ampsim.model_parallel.worker import TurnQueue, Worker
+from ampsim.trace import Cause, Recorder
 
 
 class Barrier:
@@ -35,9 +37,6 @@ class Barrier:
     whatever the loops and branches of the graph, and not a moment later. Where activations are
     still on their way to the host, something else is left, and it is the count of messages that
     says so.
-
-    Args:
-        note_held: told after each message how many are held; None where nobody asks.
     """
 
     def __init__(self, note_held: Callable[[int], None] | None = None) -> None:
@@ -75,33 +74,55 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What everything is built from.
+
+    Args:
+        host: what the controller runs on; None where it acts at once.
+        stages: places of the nodes that are stages, in order; none where the schedule has none.
+        debts: what is owed to the oldest nodes, where the schedule has a staleness budget.
+        resident_bytes: of weights, by worker.
+    """
+
+    job: Job
+    cluster: Cluster
+    placement: Sequence[int]
+    schedule: Schedule
+    recorder: Recorder
+    settings: RunSettings
+    shared: SharedMachine
+    lanes: Lanes
+    host: HostLane | None
+    stages: Sequence[int]
+    debts: Mapping[ParameterizedNode, Debt]
+    resident_bytes: Mapping[int, int]
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All nodes, in the graph's order."""
+        return self.job.graph.nodes
+
+    @property
+    def clock(self) -> Clock:
+        """Whose time passes."""
+        return self.settings.clock
+
+
+@dataclass(frozen=True, slots=True)
 class Wiring:
     """What routes lead past; `connect` gives every placed node its own.
 
     Args:
-        graph: what is wired.
         placed_nodes: every node where it runs, in the graph's order.
         seconds: of split backward steps, the second half of a node, by its place.
-        stages: the stage of each node that has one, by its place.
-        workers: by their numbers.
-        controller: admits instances, and takes back what returns.
-        host: what the controller runs on; None where it acts at once.
-        fabric: the links.
-        memories: of the workers.
-        lanes: of the devices.
         barrier: holds gradients back; None where they go on at once.
     """
 
-    graph: Graph
+    setup: Setup
+    controller: Controller
+    workers: Mapping[int, Worker]
     placed_nodes: Sequence[PlacedNode]
     seconds: Mapping[int, PlacedNode]
-    stages: Mapping[int, int]
-    workers: Mapping[int, Worker]
-    controller: Controller
-    host: HostLane | None
-    fabric: Fabric
-    memories: WorkerMemories
-    lanes: Lanes
     barrier: Barrier | None
 
     def connect(self) -> None:
@@ -130,7 +151,10 @@ class Wiring:
         A loss turns the message around: in training it sends gradients to its inputs, in validation
         word to the controller that it has ended.
         """
-        targets, sources = self.graph.targets[placed.index], self.graph.sources[placed.index]
+        targets, sources = (
+            self.setup.job.graph.targets[placed.index],
+            self.setup.job.graph.sources[placed.index],
+        )
         forward = plain(
             self._route(placed.worker, self.placed_nodes[target], port, Direction.FORWARD)
             for target, port in targets
@@ -155,14 +179,13 @@ class Wiring:
 
         Word that the second has ended reaches the controller at once.
         """
-        stage = len(self.stages) + self.stages[first.index]
+        stage = len(self.setup.stages) + self.setup.stages.index(first.index)
         accept = self._turn_queue(first).acceptor(second, stage, Direction.BACKWARD)
-        accept, _wakes = self.lanes.issued(second, accept, None, Direction.BACKWARD)
-        memories = self.memories.between(first.worker, second.worker)
+        accept, _wakes = self.setup.lanes.issued(second, accept, None, Direction.BACKWARD)
+        memories = self.setup.shared.memories.between(first.worker, second.worker)
         return Route(accept, second, 0, None, False, None, memories)
 
     def _turn_queue(self, placed: PlacedNode) -> TurnQueue:
-        """Where the messages of a placed node that has turns wait."""
         turn_queue = self.workers[placed.worker].turn_queue
         assert turn_queue is not None
         return turn_queue
@@ -176,20 +199,18 @@ class Wiring:
     def _to_controller(
         self, placed: PlacedNode, take: Callable[[Message], None], direction: Direction
     ) -> Routes:
-        """The route from `placed` to the controller, whose method `take` takes the message."""
-        channel = self.fabric.channel(placed.worker, HOST)
-        memories = self.memories.between(placed.worker, HOST)
+        channel = self.setup.shared.fabric.channel(placed.worker, HOST)
+        memories = self.setup.shared.memories.between(placed.worker, HOST)
         taken = self._taken(take, direction)
         return plain([Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)])
 
     def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
         """Who accepts messages to the controller: the host, where that takes time."""
-        return take if self.host is None else self.host.acceptor(take, direction)
+        return take if self.setup.host is None else self.setup.host.acceptor(take, direction)
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
-        """The route from worker `source` to a port of `placed`."""
-        channel = self.fabric.channel(source, placed.worker)
-        memories = self.memories.between(source, placed.worker)
+        channel = self.setup.shared.fabric.channel(source, placed.worker)
+        memories = self.setup.shared.memories.between(source, placed.worker)
         if placed.worker == HOST:
             taken = self._taken(self.controller.receive, direction)
             return Route(taken, placed, port, None, True, channel, memories)
@@ -198,8 +219,8 @@ class Wiring:
         wakes: Processor | None = worker.processor
         accept: Accept = worker.queue(placed, direction).append
         if placed.has_turns and direction is not Direction.UPDATE:
-            stage = self.stages[placed.index]
+            stage = self.setup.stages.index(placed.index)
             accept, wakes = self._turn_queue(placed).acceptor(placed, stage, direction), None
         if not is_free:
-            accept, wakes = self.lanes.issued(placed, accept, wakes, direction)
+            accept, wakes = self.setup.lanes.issued(placed, accept, wakes, direction)
         return Route(accept, placed, port, wakes, is_free, channel, memories)

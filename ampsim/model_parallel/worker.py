@@ -8,6 +8,7 @@ starts; results leave when it ends. The loop is that of `ampsim.machine.Processo
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ampsim.clock import Clock
@@ -17,11 +18,11 @@ from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.controller import BY_CONTROLLER, Controller
 from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
+from ampsim.model_parallel.schedules.turns import Turn, Turns
 from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.step import NO_STALENESS, Served
-from ampsim.model_parallel.turn_queue import TurnQueue
+from ampsim.model_parallel.step import Served
 from ampsim.model_parallel.update import Applies
-from ampsim.trace import Cause, Recorder
+from ampsim.trace import NO_STALENESS, Cause, Recorder
 from ampsim.user_code import OURS_TO_PASS, told
 
 UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than those of an Enum
@@ -29,21 +30,76 @@ UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the workers of one engine have in common.
-
-    Args:
-        clock: whose time passes.
-        recorder: takes a record of each step.
-        order: which kind of message is served first.
-        controller: counts the messages of instances, and takes what losses report.
-        updater: applies gradients.
-    """
+    """What the workers of one engine have in common."""
 
     clock: Clock
     recorder: Recorder
     order: Order
     controller: Controller
     updater: Applies
+
+
+class TurnQueue:
+    """Hands its worker one message of a stage at a time in training; in validation, as it comes."""
+
+    def __init__(
+        self, processor: Processor, queues: Mapping[Direction, deque[Message]], turns: Turns
+    ) -> None:
+        self._processor = processor
+        self._queues = queues
+        self._turns = turns
+        self._is_out = False
+        self._waiting: dict[Turn, deque[Message]] = {}
+        self._names: dict[Turn, str] = {}
+
+    def acceptor(
+        self, placed: PlacedNode, stage: int, direction: Direction
+    ) -> Callable[[Message], None]:
+        """Return who accepts the messages of `direction` for the node of `stage`."""
+        waiting = self._waiting.setdefault((direction, stage), deque())
+        self._names[direction, stage] = (
+            f"{direction.name.lower()} of {placed.node.describe()}, stage {stage}"
+        )
+        node, inbox = placed.node, self._queues[direction]
+
+        def accept(message: Message) -> None:
+            if node.is_training:
+                waiting.append(message)
+                self._hand_out()
+            else:
+                inbox.append(message)
+                self._processor.wake()
+
+        return accept
+
+    def served(self) -> None:
+        """Note that the worker has ended a step of a stage."""
+        if self._is_out:
+            self._is_out = False
+            self._turns.served()
+            self._hand_out()
+
+    def told(self) -> str:
+        """Say whose turn it is and what waits out of turn; nothing, where nothing waits."""
+        turn = self._turns.next()
+        waiting = [
+            f"{self._names[place]}: {messages[0][2]}"
+            + f" and {len(messages) - 1} more" * (len(messages) > 1)
+            for place, messages in self._waiting.items()
+            if messages
+        ]
+        if not waiting:
+            return ""
+        whose = "nobody's turn" if turn is None else f"the turn of {self._names[turn]}"
+        return f"worker {self._processor.index} has {whose}, but holds {', '.join(waiting)}"
+
+    def _hand_out(self) -> None:
+        turn = None if self._is_out else self._turns.next()
+        if turn is None or not self._waiting[turn]:
+            return
+        self._is_out = True
+        self._queues[turn[0]].append(self._waiting[turn].popleft())
+        self._processor.wake()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +110,6 @@ class Inbox:
     instead of a heap, and first come first served within a kind.
 
     Args:
-        queues: messages, by direction.
         accept_update: takes the update messages of the worker's own nodes.
         turn_queue: where messages wait for their turn; None where there are no turns.
     """
@@ -66,11 +121,6 @@ class Inbox:
 
 class Worker:
     """The inbox of one processor, and what is done with its messages.
-
-    Args:
-        processor: the device.
-        inbox: where its messages wait.
-        shared: what it has in common with other workers.
 
     Attributes:
         index: the worker's number.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from functools import reduce
 from operator import add, mul
 from typing import Any
@@ -12,13 +11,13 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Join, Node, Payload, Sends, Shape, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work, joined_work
 from ampsim.options import Ports
 
 
-class Arithmetic(Node):
+class Arithmetic(CachingNode):
     """Joins payloads of equal shape by an operation on their elements, in the order of ports."""
 
     keeps_state = True
@@ -34,7 +33,6 @@ class Arithmetic(Node):
             raise GraphError(f"{name}: count must be two or more inputs, got {count}")
         self.inputs = tuple(f"operand-{i}" for i in range(count))
         super().__init__(name)
-        self._arrived = Join(count)
 
     @abstractmethod
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
@@ -55,7 +53,7 @@ class Arithmetic(Node):
 
     @abstractmethod
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
-        """What a backward step costs."""
+        """Return the work of a backward step."""
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require equal shapes; keep them."""
@@ -63,14 +61,6 @@ class Arithmetic(Node):
         alike = all(shape == operands[0] for shape in operands)
         require(alike, self, "one shape at all inputs", *operands)
         return (operands[0],)
-
-    def pending(self) -> Iterable[State]:
-        """States that wait for an operand."""
-        return self._arrived.waiting.keys()
-
-    def awaits(self, state: State) -> str:
-        """Inputs that have not come, or the backward message."""
-        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
 
 
 class Sum(Arithmetic):
@@ -97,7 +87,6 @@ class Difference(Arithmetic):
 
     @checked
     def __init__(self, name: str) -> None:
-        """Join two inputs."""
         super().__init__(name)
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
@@ -121,16 +110,6 @@ class Difference(Arithmetic):
 
 class Product(Arithmetic):
     """Multiplies; an input's gradient is that of the product times the other inputs."""
-
-    @checked
-    def __init__(self, name: str, count: Ports = 2) -> None:
-        """Multiply `count` inputs.
-
-        Raises:
-            GraphError: fewer than two inputs.
-        """
-        super().__init__(name, count)
-        self._saved: dict[State, list[np.ndarray]] = {}
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Multiply; record the factors."""
@@ -164,7 +143,3 @@ class Product(Arithmetic):
             return gradient
         others: list[Any] = factors[:place] + factors[place + 1 :]
         return reduce(mul, others, gradient)
-
-    def pending(self) -> Iterable[State]:
-        """States that wait for a factor, or whose backward message has not come."""
-        return [*super().pending(), *self._saved]

@@ -1,14 +1,131 @@
-"""Columns: some of a payload's columns, such as h of an LSTM's [h | c]."""
+"""Columns of payloads: side by side (Concat), cut apart (Split), and some of them (Columns)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
+
+
+class SideBySide(CachingNode):
+    """Parts of some columns each, and the whole of all columns: what Concat and Split share."""
+
+    keeps_state = True
+    heeds_need = False
+    joins_in = Direction.FORWARD
+    """Kind of step that puts the parts together; the other sends views."""
+
+    def __init__(self, name: str, widths: Sequence[int]) -> None:
+        """Have a part for each of `widths` columns.
+
+        Raises:
+            GraphError: fewer than two parts, or a width below 1.
+        """
+        if len(widths) < 2 or min(widths) < 1:
+            raise GraphError(f"{name}: widths must be two or more numbers >= 1, got {widths}")
+        super().__init__(name)
+        self.widths = tuple(widths)
+        self._columns = [slice(*edge) for edge in pairwise(accumulate(widths, initial=0))]
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read all columns and write them once where parts are joined; else send views."""
+        if direction is not self.joins_in:
+            return VIEW
+        whole = None if shape is None else (shape[0], sum(self.widths))
+        return elementwise_work(whole, self.element_bytes)
+
+    def _cut(self, state: State, whole: Payload) -> Sends:
+        if self.is_abstract:
+            rows, itemsize = whole.shape[0], whole.itemsize
+            return [
+                (part, state, Standin((rows, width), itemsize))
+                for part, width in enumerate(self.widths)
+            ]
+        return [(part, state, whole[:, cut]) for part, cut in enumerate(self._columns)]
+
+
+class Concat(SideBySide):
+    """Puts the columns of its inputs side by side (Section 4); splits the gradient likewise."""
+
+    @checked
+    def __init__(self, name: str, widths: Sequence[int]) -> None:
+        self.inputs = tuple(f"part-{i}" for i in range(len(widths)))
+        super().__init__(name, widths)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Wait for the other parts of the state, then send them joined."""
+        parts = self._arrived.put(port, state, payload)
+        if parts is None:
+            return ()
+        if self.is_abstract:
+            joined = Standin((payload.shape[0], sum(self.widths)), payload.itemsize)
+            return ((0, state, joined),)
+        return ((0, state, np.concatenate(parts, axis=1)),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each input its columns of the gradient."""
+        if gradient is None:
+            return [(part, state, None) for part in range(len(self.widths))]
+        return self._cut(state, gradient)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, width) of every part, rows alike; return (rows, sum of widths)."""
+        parts = known(shapes)
+        fits = all(
+            len(shape) == 2 and shape == (parts[0][0], width)
+            for shape, width in zip(parts, self.widths, strict=True)
+        )
+        wanted = " and ".join(f"(rows, {width})" for width in self.widths)
+        require(fits, self, wanted, *parts)
+        return ((parts[0][0], sum(self.widths)),)
+
+
+class Split(SideBySide):
+    """Sends columns out of one port for each of `widths`; joins the gradients in the same way."""
+
+    joins_in = Direction.BACKWARD
+
+    @checked
+    def __init__(self, name: str, widths: Sequence[int]) -> None:
+        self.outputs = tuple(f"part-{i}" for i in range(len(widths)))
+        super().__init__(name, widths)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send each port its columns; they are views."""
+        return self._cut(state, payload)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Keep the gradient until all have come back, then send them side by side.
+
+        A part without gradient counts as zeros; without any, there is none.
+        """
+        parts = self._returned.put(port, state, gradient)
+        if parts is None:
+            return ()
+        real = next((part for part in parts if part is not None), None)
+        if real is None:
+            return ((0, state, None),)
+        shape = (real.shape[0], sum(self.widths))
+        if self.is_abstract:
+            return ((0, state, Standin(shape, real.itemsize)),)
+        joined = np.empty(shape, real.dtype)
+        for cut, part in zip(self._columns, parts, strict=True):
+            joined[:, cut] = 0 if part is None else part
+        return ((0, state, joined),)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, sum of widths); return (rows, width) of every part."""
+        (shape,) = known(shapes)
+        fits = len(shape) == 2 and shape[1] == sum(self.widths)
+        require(fits, self, f"(rows, {sum(self.widths)})", shape)
+        return tuple((shape[0], width) for width in self.widths)
 
 
 class Columns(Node):

@@ -20,13 +20,11 @@ from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import Graph, Wire
 from ampsim.nodes.arithmetic import Difference, Product, Sum
-from ampsim.nodes.concat import Concat
-from ampsim.nodes.dropout import Dropout
-from ampsim.nodes.elementwise import Sigmoid, Tanh
+from ampsim.nodes.columns import Concat, Split
+from ampsim.nodes.elementwise import Dropout, Sigmoid, Tanh
 from ampsim.nodes.gru import GRUCell
 from ampsim.nodes.linear import Linear
-from ampsim.nodes.lstm_step import LSTMStep
-from ampsim.nodes.split import Split
+from ampsim.nodes.lstm import LSTMStep
 
 CellForm: TypeAlias = Literal["fused", "composed", "by-gate"]
 """How cells stand in a graph: as one node each, as few operations, or as those of each gate."""
@@ -34,7 +32,7 @@ CellForm: TypeAlias = Literal["fused", "composed", "by-gate"]
 
 @checked
 def cell_adder(graph: Graph, form: CellForm) -> Callable[..., Wire]:
-    """What adds a cell to `graph` in that form: ``add(cell, *wires)`` returns its output's wire."""
+    """Return what adds a cell in that form: ``add(cell, *wires)`` gives its output's wire."""
     if form == "fused":
         return graph.add
     return partial(compose, graph, by_gate=form == "by-gate")

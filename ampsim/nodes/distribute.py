@@ -8,7 +8,7 @@ operator is essentially symmetric" (Section 4). Both are one gather and one sum 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import (
     NO_WORK,
+    CachingNode,
     Direction,
-    Join,
-    Node,
     Partition,
     Payload,
     Sends,
@@ -34,8 +33,8 @@ from ampsim.options import Ports
 SMALL_SUM: Final = 40_000  # chosen: the one-hot product is the faster up to about this many entries
 
 
-class Partitioned(Node):
-    """What Distribute and Collect share: a control input, and the parts of each state.
+class Partitioned(CachingNode):
+    """A node with a control input and several parts: the base of Distribute and Collect.
 
     The control payload is an `ampsim.ir.Partition` with as many parts as the node has; declare its
     port at the controller as (rows,), the rows of the whole.
@@ -44,14 +43,19 @@ class Partitioned(Node):
     keeps_state = True
 
     def __init__(self, name: str, parts: Ports) -> None:
+        """Have `parts` parts.
+
+        Raises:
+            GraphError: fewer than one.
+        """
+        if parts < 1:
+            raise GraphError(f"{name}: parts must be >= 1, got {parts}")
         super().__init__(name)
         self._control: dict[State, Partition] = {}
-        self._arrived = Join(len(self.inputs))
         self._parts = parts
         self._columns: Shape = ()
 
     def _remember(self, state: State, control: Partition) -> None:
-        """Check the control's number of parts, and keep it in training."""
         if len(control.cuts) != self._parts:
             raise GraphError(
                 f"{self.describe()} expects a control of {self._parts} parts, got {control}"
@@ -82,7 +86,6 @@ class Partitioned(Node):
     def _filled(
         self, control: Partition, parts: list[Payload], real: np.ndarray
     ) -> list[np.ndarray]:
-        """Put zeros in place of each part that is None."""
         filled = list[np.ndarray]()
         for place, (rows, part) in enumerate(zip(control.lengths, parts, strict=True)):
             if part is not None and len(part) != rows:
@@ -106,10 +109,6 @@ class Partitioned(Node):
         """States that wait for an input or for a gradient."""
         return [*self._arrived.waiting, *self._control]
 
-    def awaits(self, state: State) -> str:
-        """Inputs that have not come, or the backward message."""
-        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
-
 
 class Distribute(Partitioned):
     """Sends each successor the rows that the control names for it, none where it names none.
@@ -123,15 +122,8 @@ class Distribute(Partitioned):
 
     @checked
     def __init__(self, name: str, parts: Ports) -> None:
-        """Distribute to `parts` successors.
-
-        Raises:
-            GraphError: fewer than one part.
-        """
-        _require_parts(name, parts)
         self.outputs = tuple(f"part-{i}" for i in range(parts))
         super().__init__(name, parts)
-        self._returned = Join(parts)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Wait for input and control, then send the rows of each part.
@@ -164,10 +156,6 @@ class Distribute(Partitioned):
             (1, state, None),
         )
 
-    def awaits(self, state: State) -> str:
-        """Gradients that have not come back, too."""
-        return self._returned.lacks(state, "gradient of", self.outputs) or super().awaits(state)
-
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""
         whole, control = known(shapes)
@@ -186,12 +174,6 @@ class Collect(Partitioned):
 
     @checked
     def __init__(self, name: str, parts: Ports) -> None:
-        """Collect from `parts` predecessors.
-
-        Raises:
-            GraphError: fewer than one part.
-        """
-        _require_parts(name, parts)
         self.inputs = (*(f"part-{i}" for i in range(parts)), "control")
         super().__init__(name, parts)
 
@@ -243,8 +225,3 @@ def sum_rows(control: Partition, values: np.ndarray) -> np.ndarray:
         order, names, starts = control.runs()
         total[names] = np.add.reduceat(values[order], starts, axis=0)
     return total
-
-
-def _require_parts(name: str, parts: Any) -> None:
-    if parts < 1:
-        raise GraphError(f"{name}: parts must be >= 1, got {parts}")

@@ -1,20 +1,27 @@
-"""ReLU, Tanh, Sigmoid: non-parameterized transforms of each element by itself (Section 4)."""
+"""Transforms of each element by itself: ReLU, Tanh, Sigmoid (Section 4), and Dropout."""
 
 from __future__ import annotations
 
+import hashlib
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.ir import Direction, Node, Payload, Sends, Shape, State, Work
+from ampsim.errors import GraphError
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
 from ampsim.nodes.light import elementwise_work
+from ampsim.options import Seed
+from ampsim.rng import stream
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
 
 
-class Elementwise(Node):
+class Elementwise(CachingNode):
     """A function of each element whose derivative can be told from its value: y is all it keeps.
 
     Attributes:
@@ -31,7 +38,6 @@ class Elementwise(Node):
     @checked
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._saved: dict[State, np.ndarray] = {}
 
     @abstractmethod
     def value(self, x: np.ndarray) -> np.ndarray:
@@ -73,10 +79,6 @@ class Elementwise(Node):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Keep the shape."""
         return known(shapes)
-
-    def pending(self) -> Iterable[State]:
-        """States whose backward message has not come."""
-        return self._saved.keys()
 
 
 class ReLU(Elementwise):
@@ -132,3 +134,110 @@ class Sigmoid(Elementwise):
         np.subtract(y, slope, out=slope)
         slope *= gradient
         return slope
+
+
+class Masks:
+    """Inverted dropout: each element is 0 with probability `rate`, else 1 / (1 − rate).
+
+    The numbers come from a counter-based generator (Philox; Salmon et al., 2011) whose key is the
+    seed and the purpose, and whose counter is a digest of the state. A message gets the same mask
+    in whatever order messages are served, and setting a counter costs a microsecond.
+
+    Args:
+        purpose: what the masks are for; unique in a graph.
+        rate: probability of an element to be dropped.
+        seed: of the run.
+    """
+
+    def __init__(self, purpose: str, rate: float, seed: int) -> None:
+        """Draw the key.
+
+        Raises:
+            GraphError: the rate is not a number from 0 to below 1.
+            OptionError: the seed is negative or no whole number.
+        """
+        if not 0 <= rate < 1:
+            raise GraphError(f"{purpose}: rate must be >= 0 and < 1, got {rate}")
+        key = stream(seed, f"dropout/{purpose}").integers(0, 2**64, 2, np.uint64)
+        self._philox = np.random.Philox(key=key)
+        self._start: Any = self._philox.state
+        self._generator = np.random.Generator(self._philox)
+        self._rate = np.float32(rate)
+        self._kept = 1.0 / (1.0 - rate)
+
+    def of(
+        self, state: State, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Float[np.ndarray, ...]:
+        """The mask of `shape` for the message of `state`."""
+        digest = hashlib.blake2b(_text(state).encode(), digest_size=24).digest()
+        counter = self._start["state"]["counter"]
+        counter[0] = 0  # counts the numbers drawn
+        counter[1:] = np.frombuffer(digest, "<u8")
+        self._philox.state = self._start
+        is_kept = self._generator.random(shape, np.float32) >= self._rate
+        return np.multiply(is_kept, self._kept, dtype=dtype)
+
+
+class Dropout(CachingNode):
+    """Inverted dropout: 0 with probability `rate`, else x / (1 − rate); identity in validation.
+
+    The mask depends on seed, name and state alone, so that the order of messages does not change
+    it. Instances are numbered through all epochs: each epoch has masks of its own.
+    """
+
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, rate: float, seed: Seed, *, masks_of: str | None = None) -> None:
+        """Drop with probability `rate`; have the masks of the node `masks_of` instead of its own.
+
+        Raises:
+            GraphError: the rate is not a number from 0 to below 1.
+            OptionError: the seed is negative or no whole number.
+        """
+        self._masks = Masks(masks_of or name, rate, seed)
+        super().__init__(name)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send the payload times its mask, and record the mask under the state."""
+        if not self.is_training:
+            return ((0, state, payload),)
+        if self.is_abstract:
+            self._saved[state] = None
+            return ((0, state, payload),)
+        mask = self._saved[state] = self._masks.of(state, payload.shape, payload.dtype)
+        return ((0, state, payload * mask),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient times the mask."""
+        mask = self._saved.pop(state)
+        if gradient is None or mask is None:
+            return ((0, state, gradient),)
+        return ((0, state, gradient * mask),)
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """The mask, as large as what it is for."""
+        return taken_bytes
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        return elementwise_work(shape, self.element_bytes)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)
+
+
+def _text(state: State) -> str:
+    """The numbers of a state, nested as it is; equal states have equal texts.
+
+    >>> _text((3, (np.int64(1), ()), True))
+    '(3,(1,()),1)'
+    """
+    if isinstance(state, tuple):
+        return f"({','.join(map(_text, cast('tuple[Any, ...]', state)))})"
+    try:
+        return str(index(state))
+    except TypeError:
+        return repr(state)

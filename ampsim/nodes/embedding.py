@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from ampsim.arguments import checked
 from ampsim.errors import GraphError
 from ampsim.ir import (
     NO_WORK,
+    CachingNode,
     Direction,
     ParameterizedNode,
     Payload,
@@ -22,8 +22,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.accumulate import stack, update_work
-from ampsim.nodes.weights import Start
+from ampsim.nodes.linear import Start, stack, update_work
 
 OPERATIONS_OF_UPDATE: Final = 12
 """Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""
@@ -35,7 +34,7 @@ others, the copy in the order of their rows, and the sum."""
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
 
-class Embedding(ParameterizedNode):
+class Embedding(ParameterizedNode, CachingNode):
     """Rows of a table of `vocabulary` x `width`, looked up by integer payloads of any shape.
 
     A lookup multiplies nothing, so forward and backward count no FLOP; an update counts one per
@@ -84,7 +83,6 @@ class Embedding(ParameterizedNode):
         self.is_sparse = is_sparse
         self._start = start
         self._factor = gradient_factor
-        self._saved: dict[State, tuple[np.ndarray, int]] = {}
         self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
@@ -148,7 +146,7 @@ class Embedding(ParameterizedNode):
 
     @property
     def rows_touched(self) -> int | None:
-        """How many rows have been looked up since the last update; None unless sparse."""
+        """Count of rows that have been looked up since the last update; None unless sparse."""
         if not self.is_sparse:
             return None
         looked_up = [indices for indices, _gradients in self._pairs]
@@ -181,10 +179,6 @@ class Embedding(ParameterizedNode):
         (shape,) = known(shapes)
         require(len(shape) >= 1, self, "an array of indices", shape)
         return ((*shape, self.width),)
-
-    def pending(self) -> Iterable[State]:
-        """States whose backward message has not come."""
-        return self._saved.keys()
 
 
 def sums_by_row(indices: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,10 @@
-"""Group: one message from those of several states, the reverse of Ungroup (Section 4)."""
+"""One message for several and back: Ungroup, "a simpler variant" Replicate, Group (Section 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -39,7 +41,6 @@ class Group(Node):
 
     @checked
     def __init__(self, name: str, place: Place, *, rows: str = "rows") -> None:
-        """Group by `place`."""
         super().__init__(name)
         self._place = place
         self._rows = rows
@@ -130,3 +131,193 @@ class Group(Node):
 def _below_each_other(parts: list[Payload]) -> Standin:
     rows = sum(part.shape[0] for part in parts)
     return Standin((rows, *parts[0].shape[1:]), parts[0].itemsize)
+
+
+class Offspring:
+    """Numbers the states that one state gives rise to, and gathers the gradients of all of them.
+
+    Attributes:
+        missing: for each origin of which something has not come back, how many.
+    """
+
+    __slots__ = ("_counter", "_gradients", "_origin", "missing")
+
+    def __init__(self, counter: Callable[[Any, int], State]) -> None:
+        self._counter = counter
+        self._origin: dict[State, tuple[State, int]] = {}
+        self._gradients: dict[State, list[Payload]] = {}
+        self.missing: dict[State, int] = {}
+
+    def states(self, node: Node, state: State, count: int) -> list[State]:
+        """Return the states of `count` messages; in training, expect a gradient of each.
+
+        Raises:
+            GraphError: the count is 0, or two of the states are equal.
+        """
+        if count < 1:
+            raise GraphError(f"{node.describe()} expects at least one part, got {count} of {state}")
+        counter = self._counter
+        states = [counter(state, i) for i in range(count)]
+        if node.is_training:
+            known = len(self._origin)
+            for i, part in enumerate(states):
+                self._origin[part] = (state, i)
+            if len(self._origin) != known + count:
+                raise GraphError(
+                    f"{node.describe()}: the counter must give a state of its own to each part, "
+                    f"got {', '.join(map(str, states[:4]))} of {state}"
+                )
+            self._gradients[state] = [None] * count
+            self.missing[state] = count
+        return states
+
+    def origin(self, state: State) -> State:
+        """The state that gave rise to `state`, whose gradient has not come back."""
+        return self._origin[state][0]
+
+    def take(self, state: State, gradient: Payload) -> tuple[State, list[Payload]] | None:
+        """Take one gradient; return (origin, all gradients by number) once the last has come."""
+        origin, i = self._origin.pop(state)
+        gradients = self._gradients[origin]
+        gradients[i] = gradient
+        left = self.missing[origin] - 1
+        if left:
+            self.missing[origin] = left
+            return None
+        del self.missing[origin], self._gradients[origin]
+        return origin, gradients
+
+
+class _Multiplying(Node):
+    """A node that makes several messages of one, and one gradient of theirs."""
+
+    def __init__(self, name: str, counter: Callable[[Any, int], State]) -> None:
+        super().__init__(name)
+        self._offspring = Offspring(counter)
+
+    def joins(self, direction: Direction, state: State) -> State:
+        """Gradients wait for those of the same origin."""
+        return self._offspring.origin(state) if direction is Direction.BACKWARD else state
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Send views, or the payload itself; read and write every element of gradients once."""
+        if direction is Direction.FORWARD:
+            return VIEW
+        return elementwise_work(shape, self.element_bytes)
+
+    def pending(self) -> Iterable[State]:
+        """States of which some message's gradient has not come back."""
+        return self._offspring.missing.keys()
+
+    def awaits(self, state: State) -> str:
+        """Gradients that have not come back."""
+        return f"{self._offspring.missing[state]} more gradients"
+
+
+class Ungroup(_Multiplying):
+    """Cuts a payload along its first axis; groups the gradients back.
+
+    Args:
+        name: the node's name.
+        counter: gives the state of slice i: ``counter(state, i)``; distinct for distinct i.
+        keep_axis: send slices of extent 1, ``payload[i : i + 1]``, instead of ``payload[i]``;
+            `Group` is then the reverse. A payload of extent 0 is one slice, all of it.
+    """
+
+    @checked
+    def __init__(
+        self, name: str, counter: Callable[[Any, int], State], *, keep_axis: bool = False
+    ) -> None:
+        super().__init__(name, counter)
+        self._keeps_axis = keep_axis
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send each slice under a state of its own; slices are views.
+
+        Raises:
+            GraphError: there is no slice, or two of them get one state.
+        """
+        extent = payload.shape[0]
+        count = max(extent, 1) if self._keeps_axis else extent
+        states = self._offspring.states(self, state, count)
+        if isinstance(payload, Standin):
+            kept = (min(extent, 1),) if self._keeps_axis else ()
+            part = Standin((*kept, *payload.shape[1:]), payload.itemsize)
+            return [(0, tag, part) for tag in states]
+        if self._keeps_axis:
+            return [(0, tag, payload[i : i + 1]) for i, tag in enumerate(states)]
+        return [(0, tag, payload[i]) for i, tag in enumerate(states)]
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Keep the gradient of a slice until all have come back, then send them grouped.
+
+        A slice without gradient counts as zeros; without any, there is none.
+        """
+        returned = self._offspring.take(state, gradient)
+        if returned is None:
+            return ()
+        origin, gradients = returned
+        return ((0, origin, self._grouped(gradients)),)
+
+    def _grouped(self, gradients: list[Payload]) -> Payload:
+        real = next((part for part in gradients if part is not None), None)
+        if real is None:
+            return None
+        rows, *columns = real.shape if self._keeps_axis else (1, *real.shape)
+        shape = (len(gradients) * rows, *columns)
+        if self.is_abstract:
+            return Standin(shape, real.itemsize)
+        parts = [np.zeros_like(real) if part is None else part for part in gradients]
+        return np.concatenate(parts).reshape(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Drop the first axis, or say that its extent is 1; of an empty payload it is 0."""
+        (shape,) = known(shapes)
+        if self._keeps_axis:
+            require(len(shape) >= 1, self, "at least one axis", shape)
+            return ((1, *shape[1:]),)
+        require(len(shape) >= 2, self, "at least two axes", shape)
+        return (shape[1:],)
+
+
+class Replicate(_Multiplying):
+    """Sends a message several times under different states; sums the gradients of all copies.
+
+    The sum is taken in the order of the counter, whatever the order of arrival.
+
+    Args:
+        name: the node's name.
+        counter: gives the state of copy i: ``counter(state, i)``; distinct for distinct i.
+        count: how many copies of the message of a state, at least one.
+    """
+
+    @checked
+    def __init__(
+        self, name: str, counter: Callable[[Any, int], State], count: Callable[[Any], int]
+    ) -> None:
+        super().__init__(name, counter)
+        self._count = count
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send the payload itself under each state; nobody may write into a payload.
+
+        Raises:
+            GraphError: there is no copy, or two of them get one state.
+        """
+        states = self._offspring.states(self, state, self._count(state))
+        return [(0, tag, payload) for tag in states]
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Keep the gradient of a copy until all have come back, then send their sum."""
+        returned = self._offspring.take(state, gradient)
+        if returned is None:
+            return ()
+        origin, gradients = returned
+        real = [part for part in gradients if part is not None]
+        if self.is_abstract or len(real) < 2:
+            return ((0, origin, real[0] if real else None),)
+        return ((0, origin, reduce(add, real)),)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,14 +10,13 @@ import numpy as np
 from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Join, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Payload, Sends, Shape, Standin, State
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.accumulate import MatrixNode, Pairs
-from ampsim.nodes.weights import Transposed
+from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
 
 
 class _GruStep(NamedTuple):
-    """What backward needs of one forward step; gates lie one after the other, (3, rows, hidden)."""
+    """A forward step, kept for backward; gates lie one after the other, (3, rows, hidden)."""
 
     payloads: list[Payload]
     version: int
@@ -58,7 +56,6 @@ class GRUCell(MatrixNode):
         }
         super().__init__(name, shapes, (d_in, hidden), columns)
         self.hidden = hidden
-        self._arrived = Join(2)
         self._input_pairs, self._state_pairs = Pairs(), Pairs()
         self.operations = (15, 18)
 
@@ -183,14 +180,6 @@ class GRUCell(MatrixNode):
         fits = x == (*x[:1], self.widths[0]) and h == (*x[:1], self.hidden)
         require(fits, self, f"(rows, {self.widths[0]}) and (rows, {self.hidden})", x, h)
         return (h,)
-
-    def pending(self) -> Iterable[State]:
-        """States that wait for an input, or whose backward message has not come."""
-        return [*self._arrived.waiting, *self._saved]
-
-    def awaits(self, state: State) -> str:
-        """Inputs that have not come, or the backward message."""
-        return self._arrived.lacks(state, "input", self.inputs) or super().awaits(state)
 
 
 def _back(slopes: np.ndarray, transposed: Transposed) -> np.ndarray:

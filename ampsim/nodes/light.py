@@ -1,4 +1,4 @@
-"""What light operations cost: no FLOP (Appendix C), but bytes where a device counts them."""
+"""Light operations cost no FLOP (Appendix C), but bytes where a device counts them."""
 
 from __future__ import annotations
 

@@ -1,20 +1,335 @@
-"""Linear: the fully connected layer, the heavy operation of the paper's Appendix C."""
+"""Linear, the heavy operation of the paper's Appendix C, and what all nodes with a matrix share.
+
+Gradients are kept as pairs until an update asks for their sum.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import NO_WORK, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import (
+    NO_WORK,
+    CachingNode,
+    Direction,
+    ParameterizedNode,
+    Payload,
+    Sends,
+    Shape,
+    Standin,
+    State,
+    Work,
+)
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.accumulate import MatrixNode, Pairs
-from ampsim.nodes.weights import Start, Transposed
+
+Start: TypeAlias = Callable[[np.random.Generator], np.ndarray]
+"""Draws a first weight, in its own shape, from the run's stream for that node."""
+
+ROWS_HELD: Final = 8192
+"""Rows that wait at most; chosen: it bounds their memory, and a larger product gains nothing."""
+
+OPERATIONS_OF_UPDATE: Final = 6
+"""Stack x and g, form Xᵀ G and the column sums of G, and the two of plain gradient descent."""
+
+OPERATIONS_OF_STATE: Final = 4
+"""More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
+
+PASSES_OF_UPDATE: Final = 6
+"""Arrays of the parameters' size that an update reads and writes, operation by operation: Xᵀ G,
+the gradient times the rate, and the weights less that."""
+
+PASSES_OF_STATE: Final = 9
+"""More of them for each array that the optimizer keeps: Adam, with two, has 24."""
+
+ROOTED_ARRAYS: Final = 2
+"""Arrays of an optimizer from which on it takes a root of every element: Adam's."""
+
+LARGE_ROWS: Final = 32
+"""Rows from which on a message's own product is as fast as its share of a larger; measured."""
 
 
-class Linear(MatrixNode):
+class Pairs:
+    """Gradients of a matrix and its bias, as pairs (x, g) until an update asks for their sum.
+
+    Several matrices (…, d_in, d_out) of one x have their g one after the other, (…, rows, d_out),
+    and their biases (…, d_out).
+
+    Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
+    instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
+    rows gain nothing from that and are summed up as they come, without a copy. Only the first of
+    them waits for the second: where none comes, its product is formed in place, once.
+    """
+
+    __slots__ = ("_first", "_gradients", "_inputs", "_rows", "_sums")
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._inputs: list[np.ndarray] = []
+        self._gradients: list[np.ndarray] = []
+        self._rows = 0
+        self._first: tuple[np.ndarray, np.ndarray] | None = None
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+
+    def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
+        rows = len(inputs)
+        if not rows:
+            return
+        if rows >= LARGE_ROWS:
+            self._add_large(inputs, gradients)
+            return
+        self._inputs.append(inputs)
+        self._gradients.append(gradients)
+        self._rows += rows
+        if self._rows > ROWS_HELD:
+            self._add_large(*self._waiting())
+
+    def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
+        """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
+        if self._inputs and (self._first or self._sums):
+            self._add_large(*self._waiting())
+        if self._sums:
+            weight[...], bias[...] = self._sums
+        elif self._first:
+            _product(*self._first, weight, bias)
+        elif self._inputs:
+            _product(*self._waiting(), weight, bias)
+        else:
+            weight[...], bias[...] = 0, 0
+        self._start()
+
+    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
+        """Join the pairs of few rows; none of them waits any longer."""
+        joined = stack(self._inputs), stack(self._gradients, axis=-2)
+        self._inputs, self._gradients, self._rows = [], [], 0
+        return joined
+
+    def _add_large(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+        if self._sums:
+            weight, bias = _new_product(inputs, gradients)
+            np.add(self._sums[0], weight, out=self._sums[0])
+            np.add(self._sums[1], bias, out=self._sums[1])
+        elif self._first:
+            self._sums = _new_product(*self._first)
+            self._first = None
+            self._add_large(inputs, gradients)
+        else:
+            self._first = (inputs, gradients)
+
+
+def _new_product(inputs: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    *matrices, _rows, d_out = gradients.shape
+    weight = np.empty((*matrices, inputs.shape[1], d_out), gradients.dtype)
+    bias = np.empty((*matrices, d_out), gradients.dtype)
+    _product(inputs, gradients, weight, bias)
+    return weight, bias
+
+
+def _product(
+    inputs: np.ndarray, gradients: np.ndarray, weight: np.ndarray, bias: np.ndarray
+) -> None:
+    """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
+    np.matmul(inputs.T, gradients, out=weight)
+    np.matmul(_ones(len(inputs), gradients.dtype), gradients, out=bias)
+
+
+@lru_cache(maxsize=256)
+def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """A vector of ones, for `_product` alone: nobody writes it."""
+    return np.ones(rows, dtype)
+
+
+FEW_ROWS: Final = 8  # measured: up to about these, nothing is faster than a view of Wᵀ
+SMALL_WEIGHT: Final = 1 << 18  # chosen: larger ones cost more to copy than one product gains
+
+
+class Transposed:
+    """Wᵀ of one version of W, multiplied in the way that is fastest for the number of rows.
+
+    OpenBLAS is slow where the right matrix is transposed (`tests/benchmark/bench_cells.py`). Of a
+    small W, Wᵀ is copied once there are rows enough to pay for it: between about 8 and 100 rows a
+    product then takes half as long. Of a large W, (W gᵀ)ᵀ is formed, which saves a tenth; its
+    columns lie one after the other, which suits the products that follow.
+    """
+
+    __slots__ = ("_copy", "_weight")
+
+    def __init__(self, weight: np.ndarray) -> None:
+        self._weight = weight
+        self._copy: np.ndarray | None = None
+
+    def matrix(self, rows: int) -> np.ndarray:
+        """Return Wᵀ (d_out, d_in) to multiply `rows` with; a view, if few or W large, or a copy."""
+        if rows <= FEW_ROWS or self._weight.size > SMALL_WEIGHT:
+            return self._weight.T
+        if self._copy is None:
+            self._copy = np.ascontiguousarray(self._weight.T)
+        return self._copy
+
+    def after(self, gradient: np.ndarray) -> np.ndarray:
+        """Return g Wᵀ, for g of (rows, d_out)."""
+        rows = len(gradient)
+        if rows > FEW_ROWS and self._weight.size > SMALL_WEIGHT:
+            return (self._weight @ gradient.T).T
+        return gradient @ self.matrix(rows)
+
+
+def update_work(
+    node: ParameterizedNode, operations: int, flop: int, moved: int, changed: int, *, more: int = 0
+) -> Work:
+    """The work of an update.
+
+    Args:
+        node: whose parameters they are.
+        operations: of an optimizer that keeps nothing.
+        flop: of the update.
+        moved: bytes that it reads and writes at least.
+        changed: parameters that it changes.
+        more: arrays of their size that it reads and writes beside those of the optimizer.
+    """
+    states = node.state_arrays
+    arrays = PASSES_OF_UPDATE + PASSES_OF_STATE * states + more
+    return Work(
+        flop,
+        moved,
+        operations + OPERATIONS_OF_STATE * states,
+        pass_bytes=arrays * changed * node.theta.itemsize,
+        functions=changed if states >= ROOTED_ARRAYS else 0,
+    )
+
+
+def stack(arrays: Sequence[np.ndarray], axis: int = 0) -> np.ndarray:
+    """Stack rows; a single array needs no copy."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis)
+
+
+class MatrixNode(ParameterizedNode, CachingNode):
+    """A node that multiplies rows, put together from its inputs, with one matrix.
+
+    Attributes:
+        widths: columns that each input contributes to the product.
+        d_in: columns of the product's left side, the sum of `widths`.
+        d_out: columns of the product.
+        operations: of a forward step (least: product and bias), and of a backward step that sends
+            every input a gradient (least: the pair's share of a product, and a product).
+    """
+
+    operations: tuple[int, int] = (2, 2)
+
+    def __init__(
+        self,
+        name: str,
+        parameter_shapes: dict[str, tuple[int, ...]],
+        widths: tuple[int, ...],
+        d_out: int,
+    ) -> None:
+        super().__init__(name, parameter_shapes)
+        self.widths = widths
+        self.d_in = sum(widths)
+        self.d_out = d_out
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count 2·k·d_in·d_out for each matrix product and d_in·d_out for an update (Appendix C).
+
+        Backward is the gradient accumulation, and the input gradient only of the inputs that need
+        one; nothing, where the gradient was None. Accumulation keeps a pair (`Pairs`): the bytes of
+        the matrix Xᵀ G are the update's, which writes and reads it, the weights, and what the
+        optimizer keeps.
+        """
+        itemsize = self.theta.itemsize
+        weights = self.d_in * self.d_out
+        if direction is Direction.UPDATE:
+            moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
+            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
+        if shape is None:
+            return NO_WORK
+        rows = shape[0]
+        product = 2 * rows * weights
+        moved = rows * (self.d_in + self.d_out) * itemsize
+        if direction is Direction.FORWARD:
+            weight_bytes = self.parameter_count * itemsize
+            moved += weight_bytes
+            return self._with_passes(direction, rows, product, moved, weight_bytes)
+        needed = sum(
+            width
+            for width, is_needed in zip(self.widths, self.input_needs_gradient, strict=True)
+            if is_needed
+        )
+        if not needed:
+            return self._with_passes(direction, rows, product, moved, 0)
+        weight_bytes = self.parameter_count * needed // self.d_in * itemsize
+        moved += rows * (needed + self.d_out) * itemsize + weight_bytes
+        product += 2 * rows * needed * self.d_out
+        return self._with_passes(direction, rows, product, moved, weight_bytes)
+
+    def _with_passes(
+        self, direction: Direction, rows: int, flop: int, moved: int, weight_bytes: int
+    ) -> Work:
+        """The work of a product, with what the step's other operations do."""
+        elements, functions = self.passed_elements(direction)
+        is_back = direction is Direction.BACKWARD
+        passed, count = rows * elements * self.theta.itemsize, rows * functions
+        return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
+
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that operations beside the product read and write, and functions, for a row.
+
+        Forward, the bias is added; backward, the pair is copied below others before the update.
+        """
+        forward = direction is Direction.FORWARD
+        return 2 * (self.d_out if forward else self.d_in + self.d_out), 0
+
+
+class InHalves(ParameterizedNode, CachingNode):
+    """A node of one input whose backward step can be taken in two halves."""
+
+    @abstractmethod
+    def _accumulate(self, saved: Payload, gradient: Payload) -> None:
+        """Add one message's gradient of the parameters."""
+
+    @abstractmethod
+    def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
+        """The gradient of the input that was `saved`, with the weights of the moment."""
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Accumulate, and send the input's gradient, with the weights of the moment."""
+        saved, version = self._saved.pop(state)
+        if gradient is None:
+            return ((0, state, None),)
+        self.count_gradient(state, version)
+        is_needed = self.input_needs_gradient[0]
+        if self.is_abstract:
+            return ((0, state, saved if is_needed else None),)
+        self._accumulate(saved, gradient)
+        return ((0, state, self._of_input(saved, gradient) if is_needed else None),)
+
+    def backward_input(self, state: State, gradient: Payload) -> Sends:
+        """The first half of `backward`, for schedules that split it: send the input's gradient."""
+        if gradient is None or not self.input_needs_gradient[0]:
+            return ((0, state, None),)
+        saved, _version = self._saved[state]
+        return ((0, state, saved if self.is_abstract else self._of_input(saved, gradient)),)
+
+    def backward_weight(self, state: State, gradient: Payload) -> None:
+        """The second half, any time after the first: accumulate the parameter gradient."""
+        saved, version = self._saved.pop(state)
+        if gradient is None:
+            return
+        self.count_gradient(state, version)
+        if not self.is_abstract:
+            self._accumulate(saved, gradient)
+
+
+class Linear(InHalves, MatrixNode):
     """y = x W + b, for x of k rows and d_in columns and W of d_in x d_out.
 
     Args:
@@ -70,37 +385,14 @@ class Linear(MatrixNode):
         output += self.bias
         return ((0, state, output),)
 
-    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
-        """Accumulate the parameter gradient and send g Wᵀ, with the weights of the moment."""
-        saved, version = self._saved.pop(state)
-        if gradient is None:
-            return ((0, state, None),)
-        self.count_gradient(state, version)
-        is_needed = self.input_needs_gradient[0]
-        if self.is_abstract:
-            return ((0, state, saved if is_needed else None),)
+    def _accumulate(self, saved: Payload, gradient: Payload) -> None:
         self._pairs.add(saved, gradient)
-        return ((0, state, self._transposed.after(gradient) if is_needed else None),)
 
-    def backward_input(self, state: State, gradient: Payload) -> Sends:
-        """The first half of `backward`, for schedules that split it: send g Wᵀ."""
-        if gradient is None or not self.input_needs_gradient[0]:
-            return ((0, state, None),)
-        if self.is_abstract:
-            return ((0, state, self._saved[state][0]),)
-        return ((0, state, self._transposed.after(gradient)),)
-
-    def backward_weight(self, state: State, gradient: Payload) -> None:
-        """The second half, any time after the first: accumulate the parameter gradient."""
-        saved, version = self._saved.pop(state)
-        if gradient is None:
-            return
-        self.count_gradient(state, version)
-        if not self.is_abstract:
-            self._pairs.add(saved, gradient)
+    def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
+        return self._transposed.after(gradient)
 
     def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
-        """What the two halves of a backward step cost; together, what the whole does."""
+        """Return the work of the two halves of a backward step; their sum is that of the whole."""
         if shape is None:
             return NO_WORK, NO_WORK
         whole = self.work(Direction.BACKWARD, shape)

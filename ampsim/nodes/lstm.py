@@ -1,17 +1,273 @@
-"""LSTM cells: the usual one, and the two halves of the binary Tree-LSTM (Appendix B.3).
+"""LSTM cells: the usual one, and the two halves of the binary Tree-LSTM; one step for all three.
 
-On leaves of a Tree-LSTM (Tai et al., 2015) hidden states are zero, and on branches the input is. So
-AMPNet splits the cell in two, "the two cells do not share weights except for the bias parameters,
+    [o i f₁…fₙ g] = x W + b,   c = σ(i) tanh(g) + Σⱼ σ(fⱼ) cⱼ,   h = σ(o) tanh(c)
+
+x is what the inputs contribute, side by side: plain columns, or the h of a state. A state is a
+payload [h | c] of (rows, 2·hidden). The columns of W and b are those of o, i, each f in the order
+of the states, and g.
+
+Source: Hochreiter and Schmidhuber (1997) with forget gates (Gers et al., 2000), one for each state
+(Tai et al., 2015, equations 9 to 14). Options: dropout of the candidate tanh(g) alone (Semeniuta et
+al., 2016), and a constant added to the initial bias of the forget gates (Jozefowicz et al., 2015).
+
+On leaves of a Tree-LSTM hidden states are zero, and on branches the input is. So AMPNet (Appendix
+B.3) splits the cell in two, "the two cells do not share weights except for the bias parameters,
 which are learned independently". Like Tai et al.'s, both are without peepholes. Their options are
-those of TensorFlow Fold's cell (Looks et al., 2017): dropout of the candidate alone (Semeniuta et
-al., 2016), and forget gates whose bias starts 1 higher.
+those of TensorFlow Fold's cell (Looks et al., 2017): that dropout, and forget gates whose bias
+starts 1 higher.
 """
 
 from __future__ import annotations
 
+import math
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
 from ampsim.arguments import checked
-from ampsim.nodes.lstm_step import LSTMStep
+from ampsim.constant import constant
+from ampsim.errors import GraphError
+from ampsim.ir import Direction, Payload, Sends, Shape, Standin, State
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.elementwise import Masks
+from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
 from ampsim.options import Seed
+
+
+class _LstmCell(NamedTuple):
+    payloads: list[Payload]
+    version: int
+    joined: np.ndarray
+    gates: np.ndarray
+    candidate: np.ndarray
+    mask: np.ndarray | None
+    bent: np.ndarray
+
+
+class LSTMStep(MatrixNode):
+    """The step above; the ports in `reads` bring a state, others plain columns.
+
+    Raises:
+        GraphError: a width is below 1, or a rate of dropout is not from 0 to below 1.
+        OptionError: a seed is negative or no whole number.
+
+    Attributes:
+        hidden: width of h and of c.
+        reads: the input ports that bring a state.
+        forget_bias: added to the initial bias of the forget gates.
+    """
+
+    def __init__(
+        self, name: str, hidden: int, widths: tuple[int, ...], reads: tuple[int, ...]
+    ) -> None:
+        if min(hidden, *widths) < 1:
+            raise GraphError(
+                f"{name}: widths must be >= 1, got hidden={hidden}, inputs of {widths}"
+            )
+        columns = (3 + len(reads)) * hidden
+        shapes: dict[str, tuple[int, ...]] = {"weight": (sum(widths), columns), "bias": (columns,)}
+        super().__init__(name, shapes, widths, columns)
+        self.hidden = hidden
+        self.reads = reads
+        self._pairs = Pairs()
+        self.forget_bias = 0.0
+        self.dropout: tuple[float, int] | None = None
+        self._masks: Masks | None = None
+        self._cut(widths, reads)
+        states = len(reads)
+        joins = len(widths) if len(widths) > 1 else 0
+        self.operations = (9 + joins + 2 * states, 16 + 4 * states)
+
+    def _cut(self, widths: tuple[int, ...], reads: tuple[int, ...]) -> None:
+        """Cut gates, states and inputs; slices made once are cheaper than made each time."""
+        hidden, columns = self.hidden, self.d_out
+        self._o, self._i, *forgets, self._g = [
+            np.s_[:, start : start + hidden] for start in range(0, columns, hidden)
+        ]
+        self._sigmoids = np.s_[:, : columns - hidden]
+        self._h, self._c = np.s_[:, :hidden], np.s_[:, hidden:]
+        self._forget_of = dict(zip(reads, forgets, strict=True))
+        self._taken = sum(  # columns of all payloads
+            2 * hidden if port in reads else width for port, width in enumerate(widths)
+        )
+        edges = accumulate(widths, initial=0)
+        self._ports = [
+            (port, np.s_[:, start:stop], np.s_[:, :width])
+            for port, ((start, stop), width) in enumerate(zip(pairwise(edges), widths, strict=True))
+        ]
+
+    def drop_candidates(self, rate: float, seed: int) -> None:
+        """Drop elements of tanh(g) with probability `rate` in training."""
+        masks = Masks(self.name, rate, seed)
+        self._masks = masks if rate else None
+        self.dropout = (rate, seed) if rate else None
+
+    def initialise(self, generator: np.random.Generator) -> np.ndarray:
+        """Draw uniformly from ±1/√hidden, as PyTorch's cells do; shift the forget gates' bias."""
+        bound = 1.0 / math.sqrt(self.hidden)
+        theta = generator.uniform(-bound, bound, self.parameter_count)
+        self.views(theta)["bias"][2 * self.hidden : -self.hidden] += self.forget_bias
+        return theta
+
+    def adopt(self, theta: np.ndarray) -> None:
+        """Bind weight and bias to the new parameters."""
+        super().adopt(theta)
+        self.weight, self.bias = self.parts(theta)
+        self._transposed = Transposed(self.weight)
+        self._half, self._one = constant(0.5, theta.dtype), constant(1.0, theta.dtype)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send [h | c] once all inputs are there; record what backward needs under the state."""
+        payloads = self._arrived.put(port, state, payload)
+        if payloads is None:
+            return ()
+        if self.is_abstract:
+            if self.is_training:
+                self._saved[state] = (payloads, self.version)
+            return ((0, state, Standin((payload.shape[0], 2 * self.hidden), payload.itemsize)),)
+        joined = self._joined(payloads)
+        gates = joined @ self.weight
+        gates += self.bias
+        sigmoids = gates[self._sigmoids]
+        sigmoids *= self._half
+        np.tanh(gates, out=gates)  # σ(z) = (1 + tanh(z / 2)) / 2
+        sigmoids *= self._half
+        sigmoids += self._half
+        candidate, mask = gates[self._g], None
+        if self._masks is not None and self.is_training:
+            mask = self._masks.of(state, candidate.shape, candidate.dtype)
+            candidate = candidate * mask
+        output = np.empty((len(gates), 2 * self.hidden), gates.dtype)
+        cell = output[self._c]
+        np.multiply(gates[self._i], candidate, out=cell)
+        for reader, forget in self._forget_of.items():
+            cell += gates[forget] * payloads[reader][self._c]
+        bent = np.tanh(cell)
+        np.multiply(gates[self._o], bent, out=output[self._h])
+        if self.is_training:
+            self._saved[state] = _LstmCell(
+                payloads, self.version, joined, gates, candidate, mask, bent
+            )
+        return ((0, state, output),)
+
+    def _joined(self, payloads: list[Payload]) -> np.ndarray:
+        """Put what the product multiplies side by side: inputs, and h of states."""
+        if len(payloads) == 1:
+            return payloads[0]
+        first = payloads[0]
+        joined = np.empty((len(first), self.d_in), first.dtype)
+        for (_port, columns, part), payload in zip(self._ports, payloads, strict=True):
+            joined[columns] = payload[part]
+        return joined
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Accumulate, and send each input its gradient, with the weights of the moment."""
+        kept = self._saved.pop(state)
+        payloads, version = kept[:2]
+        needed = self.input_needs_gradient
+        if gradient is None:
+            return [(place, state, None) for place in range(len(needed))]
+        self.count_gradient(state, version)
+        if self.is_abstract:
+            return [
+                (place, state, payload if needed[place] else None)
+                for place, payload in enumerate(payloads)
+            ]
+        through = self._to_cell(kept, gradient)
+        slopes = self._to_gates(kept, gradient, through)
+        self._pairs.add(kept.joined, slopes)
+        return self._sent_back(state, kept.gates, slopes, through)
+
+    def _to_cell(self, kept: _LstmCell, gradient: np.ndarray) -> np.ndarray:
+        """The gradient of c: its own, and that of h through tanh."""
+        through = kept.bent * kept.bent
+        np.subtract(self._one, through, out=through)
+        through *= kept.gates[self._o]
+        through *= gradient[self._h]
+        through += gradient[self._c]
+        return through
+
+    def _to_gates(self, kept: _LstmCell, gradient: np.ndarray, through: np.ndarray) -> np.ndarray:
+        """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
+        gates = kept.gates
+        slopes = gates * gates
+        sigmoids, candidate = slopes[self._sigmoids], slopes[self._g]
+        np.subtract(gates[self._sigmoids], sigmoids, out=sigmoids)
+        np.subtract(self._one, candidate, out=candidate)
+        candidate *= gates[self._i]
+        candidate *= through
+        if kept.mask is not None:
+            candidate *= kept.mask
+        output = slopes[self._o]
+        output *= kept.bent
+        output *= gradient[self._h]
+        entry = slopes[self._i]
+        entry *= kept.candidate
+        entry *= through
+        for reader, cut in self._forget_of.items():
+            forget = slopes[cut]
+            forget *= kept.payloads[reader][self._c]
+            forget *= through
+        return slopes
+
+    def _sent_back(
+        self, state: State, gates: np.ndarray, slopes: np.ndarray, through: np.ndarray
+    ) -> Sends:
+        needed = self.input_needs_gradient
+        every = self._transposed.after(slopes) if all(needed) else None
+        sends: list[tuple[int, State, Payload]] = []
+        for port, columns, _part in self._ports:
+            back = None
+            if needed[port]:
+                back = slopes @ self.weight.T[columns] if every is None else every[columns]
+                forget = self._forget_of.get(port)
+                if forget is not None:
+                    whole = np.empty((len(back), 2 * self.hidden), back.dtype)
+                    whole[self._h] = back
+                    np.multiply(through, gates[forget], out=whole[self._c])
+                    back = whole
+            sends.append((port, state, back))
+        return sends
+
+    def passed_elements(self, direction: Direction) -> tuple[int, int]:
+        """Elements that all but the product reads and writes, operation by operation, for a row."""
+        hidden, states, columns = self.hidden, len(self.reads), self.d_out
+        if direction is Direction.BACKWARD:
+            return (30 + 9 * states) * hidden + 7 * columns + 2 * self.d_in, 0
+        joined = 2 * self.d_in if len(self.widths) > 1 else 0
+        return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """All inputs, side by side too if there are several, the gates, and tanh of c.
+
+        With dropout also the mask, and the candidate that it was put on.
+        """
+        kept = self.d_out + self.hidden
+        if len(self.widths) > 1:
+            kept += self.d_in
+        if self._masks is not None:
+            kept += 2 * self.hidden
+        return taken_bytes + taken_bytes // self._taken * kept
+
+    def take_gradient(self) -> np.ndarray:
+        """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
+        flat = np.empty_like(self.theta)
+        self._pairs.take(*self.parts(flat))
+        return flat
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (rows, width) of inputs and (rows, 2·hidden) of states; return the latter."""
+        parts = known(shapes)
+        extents = [
+            2 * self.hidden if port in self._forget_of else width
+            for port, width in enumerate(self.widths)
+        ]
+        rows = parts[0][:1]
+        fits = all(p == (*rows, extent) for p, extent in zip(parts, extents, strict=True))
+        wanted = " and ".join(f"(rows, {extent})" for extent in extents)
+        require(fits, self, wanted, *parts)
+        return ((*rows, 2 * self.hidden),)
 
 
 class LSTMCell(LSTMStep):
@@ -25,11 +281,6 @@ class LSTMCell(LSTMStep):
 
     @checked
     def __init__(self, name: str, d_in: int, hidden: int, *, forget_bias: float = 0.0) -> None:
-        """Read `d_in` columns into a state of `hidden`.
-
-        Raises:
-            GraphError: a width is below 1.
-        """
         super().__init__(name, hidden, (d_in, hidden), (1,))
         self.forget_bias = forget_bias
 
@@ -44,12 +295,6 @@ class LeafLSTM(LSTMStep):
     def __init__(
         self, name: str, d_in: int, hidden: int, *, dropout: float = 0.0, seed: Seed = 0
     ) -> None:
-        """Read `d_in` columns into a state of `hidden`; drop candidates at the rate `dropout`.
-
-        Raises:
-            GraphError: a width is below 1, or the rate is not from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         super().__init__(name, hidden, (d_in,), ())
         self.drop_candidates(dropout, seed)
 
@@ -73,12 +318,6 @@ class BranchLSTM(LSTMStep):
         dropout: float = 0.0,
         seed: Seed = 0,
     ) -> None:
-        """Join two states of `hidden`; drop candidates at the rate `dropout`.
-
-        Raises:
-            GraphError: a width is below 1, or the rate is not from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         super().__init__(name, hidden, (hidden, hidden), (0, 1))
         self.forget_bias = forget_bias
         self.drop_candidates(dropout, seed)

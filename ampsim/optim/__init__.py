@@ -4,13 +4,16 @@ from ampsim.optim.adagrad import adagrad
 from ampsim.optim.adam import adam
 from ampsim.optim.base import LearningRate, Optimizer, State, Vector, within_epochs
 from ampsim.optim.lars import lars
-from ampsim.optim.learning import Learning, OptimizerName
-from ampsim.optim.learning_rate import as_schedule, constant, exponential
-from ampsim.optim.momentum import momentum
-from ampsim.optim.nesterov import nesterov
-from ampsim.optim.rates import multistep, polynomial, warmup
-from ampsim.optim.registry import OPTIMIZERS
-from ampsim.optim.sgd import sgd
+from ampsim.optim.learning import OPTIMIZERS, Learning, OptimizerName
+from ampsim.optim.learning_rate import (
+    as_schedule,
+    constant,
+    exponential,
+    multistep,
+    polynomial,
+    warmup,
+)
+from ampsim.optim.sgd import momentum, nesterov, sgd
 from ampsim.optim.two_stage import two_stage
 
 __all__ = [

@@ -13,7 +13,6 @@ scaling then folds into two scalars, which saves four of fourteen passes over th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -27,10 +26,11 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
+    strength,
+    with_decay,
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
-from ampsim.optim.weight_decay import strength, with_decay
 
 
 def adam(
@@ -52,7 +52,8 @@ def adam(
     Raises:
         OptionError: an argument is out of its range.
     """
-    options = _AdamOptions(
+    update = partial(
+        _update,
         beta1=decay_rate("adam: beta1", beta1, usual=0.9),
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
@@ -62,18 +63,11 @@ def adam(
         "adam",
         as_schedule(rate),
         _init,
-        with_decay(partial(_update, options=options), decay),
+        with_decay(update, decay),
         is_elementwise=True,
         scaling="sqrt",
         touches_all=bool(decay),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _AdamOptions:
-    beta1: float
-    beta2: float
-    epsilon: float
 
 
 def _init(theta: Vector) -> State:
@@ -88,10 +82,11 @@ def _update(
     rate: float,
     in_place: bool = False,
     *,
-    options: _AdamOptions,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
-    beta1, beta2 = options.beta1, options.beta2
     count = state[0] + 1
     outs = (state[1], state[2], gradient) if in_place else (None, None, None)
     gradient_sum = np.multiply(state[1], constant(beta1, theta.dtype), out=outs[0])
@@ -104,7 +99,7 @@ def _update(
     scale = math.sqrt((1 - beta2) / (1 - beta2**count))
     step = float(rate) * (1 - beta1) / (1 - beta1**count) / scale
     np.sqrt(square_sum, out=work)
-    work += options.epsilon / scale
+    work += epsilon / scale
     np.divide(gradient_sum, work, out=work)
     work *= step
     np.subtract(theta, work, out=work)

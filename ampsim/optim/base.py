@@ -1,4 +1,4 @@
-"""What an optimizer is: a pair of pure functions over flat vectors, and a learning rate.
+"""An optimizer is a pair of pure functions over flat vectors, and a learning rate.
 
 Source: the `(init, update)` pair of Optax, `optax/_src/base.py`; here `update` returns the new
 weights themselves, since they are what a later weight version keeps.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -84,12 +85,12 @@ class Optimizer:
 
     @property
     def arrays(self) -> int:
-        """How many arrays of the parameters' size it carries from step to step."""
+        """Count of arrays of the parameters' size that it carries from step to step."""
         return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
 
 
 def within_epochs(rate: LearningRate) -> bool:
-    """Whether a learning rate changes within an epoch."""
+    """Tell whether a learning rate changes within an epoch."""
     return bool(getattr(rate, "is_within_epochs", False))
 
 
@@ -103,6 +104,11 @@ def check_alike(gradient: Vector, theta: Vector) -> None:
 def zeros(theta: Vector) -> Vector:
     """Zeros like `theta`, which unlike those of `zeros_like` take no memory until written."""
     return np.zeros(theta.shape, theta.dtype)
+
+
+def velocity_at_rest(theta: Vector) -> State:
+    """The state of a method that has a velocity, before the first step."""
+    return (zeros(theta),)
 
 
 def positive(what: str, value: object, usual: float) -> float:
@@ -127,3 +133,40 @@ def decay_rate(what: str, value: object, usual: float) -> float:
     if not 0 <= number < 1:
         raise OptionError(f"{what} must be a number >= 0 and < 1, got {shown(value)}; try {usual}")
     return number
+
+
+def strength(value: object) -> float:
+    """A weight decay as a Python float.
+
+    Raises:
+        OptionError: it is no finite number of at least 0.
+    """
+    number = as_float(value)
+    if not 0 <= number < math.inf:
+        raise OptionError(f"weight_decay must be a number >= 0, got {shown(value)}; try 0.0001")
+    return number
+
+
+def with_decay(update: Update, decay: float) -> Update:
+    """An elementwise step whose gradient has the decay; the step itself, where that is 0.
+
+    Source: gradient <- gradient + decay * theta before anything else, the L2 term of
+    `torch.optim`'s methods. It is the gradient of decay / 2 · ‖theta‖².
+    """
+    return partial(_decayed, update=update, decay=decay) if decay else update
+
+
+def _decayed(
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    in_place: bool = False,
+    *,
+    update: Update,
+    decay: float,
+) -> tuple[Vector, State]:
+    check_alike(gradient, theta)
+    pull = theta * decay
+    whole = np.add(gradient, pull, out=gradient if in_place else pull)
+    return update(whole, state, theta, rate, in_place=in_place)

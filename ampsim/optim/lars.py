@@ -30,10 +30,10 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
-    zeros,
+    strength,
+    velocity_at_rest,
 )
 from ampsim.optim.learning_rate import as_schedule
-from ampsim.optim.weight_decay import strength
 
 
 def lars(
@@ -53,7 +53,7 @@ def lars(
     Raises:
         OptionError: an argument is out of its range.
     """
-    options = _LarsOptions(
+    options = _Options(
         momentum=decay_rate("momentum", momentum, usual=0.9),
         decay=strength(weight_decay),
         trust=positive("lars: trust", trust, usual=0.001),
@@ -61,7 +61,7 @@ def lars(
     return Optimizer(
         "lars",
         as_schedule(rate),
-        _init,
+        velocity_at_rest,
         partial(_update, options=options, tensors=None),
         scaling="linear",
         touches_all=True,
@@ -70,7 +70,7 @@ def lars(
 
 
 @dataclass(frozen=True, slots=True)
-class _LarsOptions:
+class _Options:
     momentum: float
     decay: float
     trust: float
@@ -78,23 +78,19 @@ class _LarsOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Where a tensor lies in the vector, and whether it has a rate of its own."""
+    """A tensor's place in the vector; it may have a rate of its own."""
 
     place: slice
     is_adapted: bool
 
 
-def _of_tensors(shapes: Sequence[tuple[int, ...]], *, options: _LarsOptions) -> tuple[Init, Update]:
+def _of_tensors(shapes: Sequence[tuple[int, ...]], *, options: _Options) -> tuple[Init, Update]:
     """The functions for a vector of tensors of these shapes, one after the other."""
     edges = pairwise(accumulate((math.prod(shape) for shape in shapes), initial=0))
     tensors = tuple(
         _Tensor(slice(*edge), len(shape) > 1) for edge, shape in zip(edges, shapes, strict=True)
     )
-    return _init, partial(_update, options=options, tensors=tensors)
-
-
-def _init(theta: Vector) -> State:
-    return (zeros(theta),)
+    return velocity_at_rest, partial(_update, options=options, tensors=tensors)
 
 
 def _update(
@@ -103,7 +99,7 @@ def _update(
     theta: Vector,
     rate: float,
     *,
-    options: _LarsOptions,
+    options: _Options,
     tensors: tuple[_Tensor, ...] | None,
 ) -> tuple[Vector, State]:
     check_alike(gradient, theta)
@@ -118,8 +114,7 @@ def _update(
     return theta - velocity, (velocity,)
 
 
-def _local(weights: Vector, gradient: Vector, options: _LarsOptions) -> float:
-    """The tensor's own factor on the rate."""
+def _local(weights: Vector, gradient: Vector, options: _Options) -> float:
     length, slope = (math.sqrt(float(np.dot(one, one))) for one in (weights, gradient))
     if not length or not slope:
         return 1.0

@@ -1,4 +1,4 @@
-"""How a model learns, as options: a method, its rate over the epochs, and a warm-up.
+"""Options that say how a model learns: a method, its rate over the epochs, and a warm-up.
 
 A model file's `Config` may inherit `Learning`, so that all of it can be set from the command line:
 `--set optimizer=lars --set rate_policy=polynomial:90 --set warmup_epochs=5`.
@@ -14,11 +14,25 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from annotated_types import Ge, Le, Lt
 
 from ampsim.errors import OptionError, one_of
+from ampsim.optim.adagrad import adagrad
+from ampsim.optim.adam import adam
 from ampsim.optim.base import LearningRate, Optimizer
-from ampsim.optim.learning_rate import constant, exponential
-from ampsim.optim.rates import multistep, polynomial, warmup
-from ampsim.optim.registry import OPTIMIZERS
+from ampsim.optim.lars import lars
+from ampsim.optim.learning_rate import constant, exponential, multistep, polynomial, warmup
+from ampsim.optim.sgd import momentum, nesterov, sgd
+from ampsim.optim.two_stage import two_stage
 from ampsim.text import shown
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": sgd,
+    "momentum": momentum,
+    "adam": adam,
+    "adagrad": adagrad,
+    "nesterov": nesterov,
+    "lars": lars,
+    "two-stage": two_stage,
+}
+"""Every optimizer by its name: its maker, which takes the learning rate first."""
 
 OptimizerName: TypeAlias = Literal[
     "sgd", "momentum", "nesterov", "adam", "adagrad", "lars", "two-stage"
@@ -66,8 +80,8 @@ class Learning:
         }
         options = {key: value for key, value in given.items() if value is not None}
         for option in options:
-            if option not in inspect.signature(maker).parameters:
-                able = [name for name, one in OPTIMIZERS.items() if _has(one, option)]
+            able = [n for n, m in OPTIMIZERS.items() if option in inspect.signature(m).parameters]
+            if self.optimizer not in able:
                 raise OptionError(
                     f"optimizer {self.optimizer} has no {option}, got {shown(given[option])}; "
                     f"leave it out, or take {', '.join(able)}"
@@ -107,10 +121,6 @@ def rate_of(policy: str, initial: float) -> LearningRate:
         raise OptionError(f"rate_policy must be {form}, got {shown(policy)}") from None
 
 
-def _constant(initial: float) -> LearningRate:
-    return constant(initial)
-
-
 def _exponential(initial: float, factor: str) -> LearningRate:
     return exponential(initial, float(factor))
 
@@ -124,13 +134,9 @@ def _multistep(initial: float, epochs: str, factor: str = "0.1") -> LearningRate
 
 
 POLICIES: Final[dict[str, tuple[str, Callable[..., LearningRate]]]] = {
-    "constant": ("constant", _constant),
+    "constant": ("constant", constant),
     "exponential": ("exponential:FACTOR", _exponential),
     "polynomial": ("polynomial:EPOCHS or polynomial:EPOCHS:POWER", _polynomial),
     "multistep": ("multistep:EPOCH,EPOCH,… or multistep:EPOCH,EPOCH,…:FACTOR", _multistep),
 }
 """What can be typed, and what makes it."""
-
-
-def _has(maker: Callable[..., Optimizer], option: str) -> bool:
-    return option in inspect.signature(maker).parameters

@@ -1,15 +1,30 @@
-"""Stochastic gradient descent.
+"""Gradient descent: plain, with momentum, and with Nesterov's.
 
-Source: theta <- theta - rate * gradient, as `torch.optim.SGD`.
+Source: theta <- theta - rate * gradient, as `torch.optim.SGD`; with momentum, velocity <- momentum
+* velocity + gradient and theta <- theta - rate * velocity, as `torch.optim.SGD(momentum=...)`
+without dampening; with Nesterov's, theta <- theta - rate * (gradient + momentum * velocity), as
+`torch.optim.SGD(nesterov=True)` (Sutskever et al., "On the importance of initialization and
+momentum in deep learning", 2013). The velocity starts at 0.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from ampsim.optim.base import LearningRate, Optimizer, State, Vector, check_alike
+from ampsim.optim.base import (
+    LearningRate,
+    Optimizer,
+    State,
+    Vector,
+    check_alike,
+    decay_rate,
+    strength,
+    velocity_at_rest,
+    with_decay,
+)
 from ampsim.optim.learning_rate import as_schedule
-from ampsim.optim.weight_decay import strength, with_decay
 
 
 def sgd(rate: float | LearningRate, weight_decay: float = 0.0) -> Optimizer:
@@ -45,3 +60,73 @@ def _update(
     new_theta = np.multiply(gradient, float(rate), out=gradient if in_place else None)
     np.subtract(theta, new_theta, out=new_theta)
     return new_theta, state
+
+
+def momentum(
+    rate: float | LearningRate, momentum: float = 0.9, weight_decay: float = 0.0
+) -> Optimizer:
+    """Gradient descent along a running sum of gradients.
+
+    Args:
+        rate: learning rate, or a function of the epoch.
+        momentum: what of the velocity remains after a step, from 0 (plain SGD) to below 1.
+        weight_decay: times the weights is added to the gradient.
+
+    Raises:
+        OptionError: an argument is out of its range.
+    """
+    return _with_velocity("momentum", rate, momentum, weight_decay)
+
+
+def nesterov(
+    rate: float | LearningRate, momentum: float = 0.9, weight_decay: float = 0.0
+) -> Optimizer:
+    """Gradient descent along a running sum of gradients, seen one step ahead.
+
+    Args:
+        rate: learning rate, or a function of the epoch.
+        momentum: what of the velocity remains after a step, from 0 (plain SGD) to below 1.
+        weight_decay: times the weights is added to the gradient.
+
+    Raises:
+        OptionError: an argument is out of its range.
+    """
+    return _with_velocity("nesterov", rate, momentum, weight_decay)
+
+
+def _with_velocity(
+    name: str, rate: float | LearningRate, momentum: float, weight_decay: float
+) -> Optimizer:
+    kept, decay = decay_rate("momentum", momentum, usual=0.9), strength(weight_decay)
+    return Optimizer(
+        name,
+        as_schedule(rate),
+        velocity_at_rest,
+        with_decay(partial(_along, momentum=kept, is_ahead=name == "nesterov"), decay),
+        is_elementwise=True,
+        scaling="linear",
+        touches_all=bool(decay),
+    )
+
+
+def _along(
+    gradient: Vector,
+    state: State,
+    theta: Vector,
+    rate: float,
+    in_place: bool = False,
+    *,
+    momentum: float,
+    is_ahead: bool,
+) -> tuple[Vector, State]:
+    check_alike(gradient, theta)
+    velocity = np.multiply(state[0], momentum, out=state[0] if in_place else None)
+    velocity += gradient
+    if is_ahead:
+        ahead = velocity * momentum
+        new_theta = np.add(gradient, ahead, out=gradient if in_place else ahead)
+        new_theta *= float(rate)
+    else:
+        new_theta = np.multiply(velocity, float(rate), out=gradient if in_place else None)
+    np.subtract(theta, new_theta, out=new_theta)
+    return new_theta, (velocity,)

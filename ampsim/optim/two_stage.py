@@ -63,17 +63,14 @@ class StagedRate(float):
         return made
 
     def __mul__(self, factor: float) -> StagedRate:
-        """The rate times a number."""
         return StagedRate(float(self) * factor, is_second=self.is_second)
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> StagedRate:
-        """The rate over a number."""
         return StagedRate(float(self) / divisor, is_second=self.is_second)
 
     def __reduce__(self) -> Any:
-        """As another process can make it."""
         return partial(StagedRate, float(self), is_second=self.is_second), ()
 
 
@@ -85,7 +82,7 @@ class _Rates(KnownRate):
 
     @property
     def is_within_epochs(self) -> bool:
-        """Whether the rate or the stage changes within an epoch."""
+        """Tell whether the rate or the stage changes within an epoch."""
         is_fraction = self.epochs != int(self.epochs)
         return is_fraction or within_epochs(self.first) or within_epochs(self.second)
 

@@ -50,13 +50,7 @@ class Outlines:
 def outlines_to_text(
     metric: Metric, runs: Iterable[Run], spreads: Mapping[str, Spreading] | None = None
 ) -> str:
-    """The file that holds the outlines of a report: JSON, a line a run.
-
-    Args:
-        metric: what was measured.
-        runs: every run.
-        spreads: as of `Outlines`, or None for a row; a line each behind the runs.
-    """
+    """The file that holds `Outlines`: JSON, a line a run, and behind them one for each spread."""
     measured = json.dumps({"kind": metric.kind, "unit": metric.unit})
     head = f'{{"kind": "{OUTLINES_KIND}", "format": {FORMAT}, '
     head += f'"metric": {measured}, "runs": [\n'

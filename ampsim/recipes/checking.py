@@ -12,22 +12,21 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ampsim.assets import locate
 from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
-from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
-from ampsim.recipes.beside import WITNESS_FILE as WITNESS
 from ampsim.recipes.beside import read_witnesses
 from ampsim.recipes.manifest import edits_of, files_of, read_manifest
-from ampsim.recipes.recipe import Recipe, RecipeFile
+from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, Drawing
+from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.results import Results
 from ampsim.recipes.rows import cluster_of, make_rows
@@ -42,9 +41,7 @@ from ampsim.study.provenance import software, source_digest
 from ampsim.text import mapping, sequence
 from ampsim.user_code import told
 
-TABLE: Final = "report.csv"
 CHART: Final = "gantt.png"
-PAGE: Final = "report.md"
 DRAWN_WITH: Final = "drawn_with"
 """Key of a manifest: the libraries that drew the pictures, whose bytes are theirs."""
 
@@ -89,29 +86,7 @@ class Verdict:
         return not self.faults
 
 
-class DrawsReports(Protocol):
-    """What draws a report; this layer knows no page."""
-
-    @property
-    def drawn_with(self) -> str:
-        """The libraries that decide the bytes of a picture."""
-        ...
-
-    def write(self, findings: Findings, file: RecipeFile, folder: Path) -> Sequence[Path]:
-        """Write the report of runs that were made now; give its files."""
-        ...
-
-    def redraw(
-        self, results: Results, file: RecipeFile, folder: Path, traced: Results | None
-    ) -> Collection[str]:
-        """Write into an empty folder what follows from results; give the names of all files.
-
-        `traced` has runs with spans, for the Gantt chart; without them it is named, not written.
-        """
-        ...
-
-
-def check_report(recipe: Recipe, folder: Path, drawing: DrawsReports) -> Verdict:
+def check_report(recipe: Recipe, folder: Path, drawing: Drawing) -> Verdict:
     """Check a report without its runs: by hashes, by tiny runs, and by drawing it again.
 
     Hashes are of the recipe, the device files, the data files as far as they are here, and the
@@ -142,7 +117,7 @@ def check_report(recipe: Recipe, folder: Path, drawing: DrawsReports) -> Verdict
     return Verdict((*tiny.faults, *drawn.faults), (*notes, *tiny.notes, *drawn.notes))
 
 
-def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: DrawsReports) -> Verdict:
+def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: Drawing) -> Verdict:
     """Compare a report with one that is drawn of runs made now: page, tables, figures, outlines.
 
     What the manifest says of code and files only becomes a note: the runs decide. Of a report that
@@ -287,7 +262,6 @@ def are_alike(before: str, now: str, tolerance: float) -> bool:
 
 
 def _first_part(before: str, now: str, tolerance: float) -> Apart[str] | None:
-    """The first number, or words between two, that differs."""
     return first_apart(_parts(before), _parts(now), partial(_is_alike, tolerance=tolerance))
 
 
@@ -347,7 +321,7 @@ def _text(path: Path) -> str:
 
 
 def _redrawn(
-    recipe: Recipe, folder: Path, drawing: DrawsReports, results: Results, tiny: _TinyRuns
+    recipe: Recipe, folder: Path, drawing: Drawing, results: Results, tiny: _TinyRuns
 ) -> Verdict:
     """Draw a report from its outlines and the tiny runs, and compare.
 
@@ -366,7 +340,7 @@ def _redrawn(
 
 
 def _drawn_once(
-    recipe: Recipe, folder: Path, drawing: DrawsReports, results: Results, traced: Results | None
+    recipe: Recipe, folder: Path, drawing: Drawing, results: Results, traced: Results | None
 ) -> Verdict:
     manifest = read_manifest(folder)
     skipped = skipped_pictures(manifest, drawing.drawn_with)
@@ -406,13 +380,9 @@ def _told(sentence: str | None) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _TinyRuns:
-    """What came of the tiny runs of all rows.
+    """What came of the tiny runs of all rows: who behaves otherwise, who was not compared, runs.
 
-    Args:
-        faults: rows that behave otherwise.
-        notes: rows that could not be compared.
-        runs: those that were made.
-        are_all: whether every row has one, and none behaves otherwise.
+    `are_all` tells whether every row has a run, and none behaves otherwise.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -422,7 +392,6 @@ class _TinyRuns:
 
 
 def _tiny_runs(recipe: Recipe, before: Mapping[str, Witness], tolerance: float) -> _TinyRuns:
-    """Make the tiny runs of every row again, and compare."""
     found, seed = _TinyRuns(), recipe.file.seeds[0]
     try:
         rows = make_rows(recipe)
@@ -477,7 +446,6 @@ def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
-    """Clusters of single rows that are not what they were."""
     before = sequence(manifest.get("schedules"))
     for index, entry in enumerate(recipe.file.schedules):
         if not entry.hardware:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import Field, create_model
 
-from ampsim.options import COUNT_MAX
+from ampsim.options import Count
 from ampsim.study.schedule_names import option_fields
 from ampsim.toml_file import Record, Text
 
 ModeName: TypeAlias = Literal["numeric", "sleep"]
-Count = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 
 HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
 """Keys of a row that say what it runs on, each instead of the recipe's."""
 
 
 class _Named(Record):
-    """The row's name and label."""
-
     name: Text
     label: Text | None = None
 

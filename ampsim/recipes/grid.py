@@ -20,7 +20,8 @@ from pydantic import Field
 
 from ampsim.errors import one_of
 from ampsim.hardware import Cluster, Device
-from ampsim.recipes.entry import HARDWARE, Count, ScheduleEntry
+from ampsim.options import Count
+from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.toml_file import Record, Text
 from ampsim.units import format_bytes, format_seconds
 

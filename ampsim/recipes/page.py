@@ -12,12 +12,13 @@ from matplotlib.figure import Figure
 
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
+from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
+from ampsim.recipes.beside import WITNESS_FILE as WITNESS
 from ampsim.recipes.recipe import RecipeFile
 from ampsim.recipes.results import Results
 from ampsim.recipes.running import Findings
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
-from ampsim.report.page.answer import next_of_report
 from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
 from ampsim.report.page.tables import LEFT, tuning_tables, write_epochs, write_trials
@@ -27,6 +28,7 @@ from ampsim.report.page.text import (
     assumptions,
     bullets,
     commands,
+    next_of_report,
     origin,
     picture_parts,
     setting,
@@ -94,8 +96,6 @@ def _line(record: Row) -> list[str]:
 
 PAGE = "report.md"
 TABLE = "report.csv"
-WITNESS = "witness.json"
-OUTLINES = "outlines.json"
 FILES = (TABLE, PAGE)
 """Files of every report, beside its manifest."""
 

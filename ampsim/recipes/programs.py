@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ from ampsim.user_code import user_code
 
 
 def write_program_report(
-    program: Program, tables: Mapping[str, DataFrame], folder: str | os.PathLike[str]
+    program: ReportProgram, tables: Mapping[str, DataFrame], folder: str | os.PathLike[str]
 ) -> list[Path]:
     """Write the report into `folder`, made if missing; gives the files in the order written.
 
@@ -59,7 +59,7 @@ def write_program_report(
     return [expanded(folder) / name for name in (*files, MANIFEST)]
 
 
-def page(program: Program, tables: Mapping[str, DataFrame]) -> str:
+def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     """The page in Markdown; the program's own text is taken as it is."""
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
     for figure in program.curves:
@@ -80,8 +80,6 @@ def page(program: Program, tables: Mapping[str, DataFrame]) -> str:
 def _cell(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
 
-
-Write: TypeAlias = "Callable[[Program, Mapping[str, pd.DataFrame], Path], Sequence[Path]]"
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 _A_NAME: Final = "must be up to 60 letters, digits, - and _, and be given once"
@@ -132,7 +130,7 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ReportProgram:
     """A program that was read.
 
     Args:
@@ -183,7 +181,7 @@ class Program:
         }
 
 
-def read_program(folder: Path) -> Program:
+def read_program(folder: Path) -> ReportProgram:
     """Read the program of a folder.
 
     Raises:
@@ -203,11 +201,10 @@ def read_program(folder: Path) -> Program:
     for fault in _faults_of_names(names):
         raise FileFormatError(f"{path}: {fault}")
     title, text, curves = names["TITLE"], names["TEXT"], tuple(names["CURVES"])
-    return Program(folder, digest, title, text, curves, names["tables"])
+    return ReportProgram(folder, digest, title, text, curves, names["tables"])
 
 
 def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
-    """What a program's names are and must not be, a sentence each."""
     for name, keep in (("TITLE", ""), ("TEXT", "\n\t")):
         if not _is_text(names[name], keep):
             yield f"{name} must be text that can be shown, got {short(names[name])}"
@@ -235,7 +232,6 @@ def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _faults_of_tables(tables: Mapping[Any, Any], curves: Sequence[Curves]) -> Iterator[str]:
-    """What a program's tables are and must not be, or its figures need of them."""
     files: set[str] = set()
     for name in tables:
         if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or name.casefold() in files:
@@ -271,7 +267,6 @@ def _faults_of_table(name: str, table: Any) -> Iterator[str]:
 
 
 def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str]:
-    """What a figure needs of its table."""
     where = f"figure {curves.name!r}"
     if curves.table not in tables:
         yield f"{where}: {one_of('table', curves.table, tables)}"
@@ -306,14 +301,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float | np.floating)
 
 
-def check_program(program: Program, folder: Path, write: Write, drawn_with: str) -> Verdict:
+def check_program(program: ReportProgram, folder: Path) -> Verdict:
     """Whether a report follows from its program, which is run again.
 
     Args:
         program: what made it.
         folder: where it lies; nothing is written there.
-        write: writes a report of the program into a folder.
-        drawn_with: the libraries that it draws with.
     """
     try:
         manifest = read_manifest(folder)
@@ -326,10 +319,10 @@ def check_program(program: Program, folder: Path, write: Write, drawn_with: str)
         if faults:
             return Verdict(faults, notes)
         with tempfile.TemporaryDirectory() as temporary:
-            written = write(program, program.tables(), Path(temporary))
+            written = write_program_report(program, program.tables(), temporary)
             names = {path.name for path in written}
             drawn = Drawn(names, Path(temporary), f"what {PROGRAM} gives")
-            skipped = skipped_pictures(manifest, drawn_with)
+            skipped = skipped_pictures(manifest, drawn_with())
             faults = tuple(differences(folder, manifest, drawn, skipped))
     except AmpsimError as error:
         return Verdict((str(error),))

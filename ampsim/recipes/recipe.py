@@ -17,8 +17,9 @@ from ampsim.assets import shipped
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import expanded, sha256_of
 from ampsim.forecasting.tuning import require_budget
+from ampsim.options import Count
 from ampsim.recipes.borrowed import borrowing_faults
-from ampsim.recipes.entry import Count, ModeName, ScheduleEntry
+from ampsim.recipes.entry import ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS
@@ -187,7 +188,6 @@ def _asked_sha256(table: dict[str, Any]) -> str:
 
 
 def _require(path: Path, faults: Iterator[str]) -> None:
-    """Refuse a recipe that has a fault."""
     fault = next(faults, None)
     if fault is not None:
         raise FileFormatError(f"{path}: {fault}")
@@ -239,7 +239,6 @@ def _tuning_faults(file: RecipeFile) -> Iterator[str]:
 
 
 def _row_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:
-    """What does not fit the rows that a grid made."""
     titles = [entry.title for entry in file.schedules]
     for place, (title, cell) in enumerate(zip(titles, cells, strict=True)):
         if title in titles[:place]:
@@ -275,8 +274,25 @@ def reports_folder() -> Path | None:
 
 def recipe_names() -> list[str]:
     """Names of the recipes there, sorted: each is its folder's."""
+    return _names_with(RECIPE)
+
+
+def program_names() -> list[str]:
+    """Names of the reports there that a program makes, sorted."""
+    return _names_with(PROGRAM)
+
+
+def _names_with(file: str) -> list[str]:
     folder = reports_folder()
-    return [] if folder is None else sorted(path.parent.name for path in folder.glob(f"*/{RECIPE}"))
+    return [] if folder is None else sorted(path.parent.name for path in folder.glob(f"*/{file}"))
+
+
+def _folder_at(path_or_name: str, file: str) -> Path | None:
+    """The folder of a path, which has a separator or is a folder named by dots; None of a name."""
+    if os.sep not in path_or_name and path_or_name not in (".", "..", file):
+        return None
+    path = expanded(path_or_name)
+    return path.parent if path.name == file else path
 
 
 def recipe_folder(name_or_path: str) -> Path:
@@ -287,10 +303,8 @@ def recipe_folder(name_or_path: str) -> Path:
     Raises:
         UnknownNameError: there is no such recipe.
     """
-    is_path = os.sep in name_or_path or name_or_path in (".", "..", RECIPE)
-    if is_path:
-        path = expanded(name_or_path)
-        folder = path.parent if path.name == RECIPE else path
+    folder = _folder_at(name_or_path, RECIPE)
+    if folder is not None:
         if os.path.isfile(folder / RECIPE):
             return folder
         raise UnknownNameError(f"no recipe in {str(folder)!r}; expected a folder with {RECIPE}")
@@ -308,20 +322,10 @@ def recipe_folder(name_or_path: str) -> Path:
     return folder / name_or_path
 
 
-def program_names() -> list[str]:
-    """Names of the reports there that a program makes, sorted."""
-    folder = reports_folder()
-    if folder is None:
-        return []
-    return sorted(path.parent.name for path in folder.glob(f"*/{PROGRAM}"))
-
-
 def program_folder(name_or_path: str) -> Path | None:
     """The folder of a program that a name or a path leads to; None where it leads to none."""
     if name_or_path in program_names():
         folder = reports_folder()
         return None if folder is None else folder / name_or_path
-    path = expanded(name_or_path)
-    folder = path.parent if path.name == PROGRAM else path
-    is_path = os.sep in name_or_path or name_or_path in (".", "..", PROGRAM)
-    return folder if is_path and os.path.isfile(folder / PROGRAM) else None
+    folder = _folder_at(name_or_path, PROGRAM)
+    return folder if folder is not None and os.path.isfile(folder / PROGRAM) else None

@@ -15,7 +15,7 @@ from ampsim.output_folder import MANIFEST
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.manifest import files_of, read_manifest
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.results import Results, compare, tables_of
+from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.running import recipe_origin
 from ampsim.recipes.tuned import TRIALS, rates_in, read_trials
 from ampsim.runs.run import Run
@@ -70,17 +70,10 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])
     goal = Goal(outlines.metric, file.target)
     spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
-    tables = tables_of(recipe, goal, outlines.runs, rates, copies, spreads=spreads)
+    of_runs, _ = tables_of(recipe, goal, outlines.runs, rates, copies, spreads=spreads)
     cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
     return Results(
-        recipe=recipe,
-        table=tables.table,
-        over_seeds=tables.over_seeds,
-        times=tables.times,
-        comparison=compare(tables.table, file.published),
-        runs=outlines.runs,
-        target=file.target,
-        metric=outlines.metric,
+        **of_runs,
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),

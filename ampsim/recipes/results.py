@@ -15,10 +15,10 @@ from ampsim.metric import Goal
 from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Published, Recipe
-from ampsim.recipes.rows import schedule_of
 from ampsim.runs.ranking import Times
 from ampsim.runs.rows import compared, is_draining_pipeline, row_of, times_of
 from ampsim.runs.run import Run, RunTable
+from ampsim.study.schedule_names import schedule_of_row
 
 COLUMNS: Final = (
     "schedule",
@@ -37,10 +37,6 @@ def compare(table: pd.DataFrame, published: Sequence[Published]) -> pd.DataFrame
 
     The ratios are to the first published number of the same quantity, and to what was simulated
     for that one: they can be compared where the hardware cannot.
-
-    Args:
-        table: a row for each schedule.
-        published: numbers of some of its rows.
     """
     values: dict[str, dict[str, Any]] = {
         str(row["schedule"]): {str(key): value for key, value in row.items()}
@@ -108,23 +104,6 @@ class Results(RunTable):
         return self.recipe.cells
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """What the rows of a recipe say together.
-
-    Args:
-        table: as of `Results`.
-        over_seeds: likewise.
-        assumed: sentences on the intervals of the devices' numbers; none without such.
-        times: as of `Results`.
-    """
-
-    table: pd.DataFrame
-    over_seeds: pd.DataFrame
-    assumed: list[str]
-    times: tuple[Times, ...]
-
-
 def tables_of(
     recipe: Recipe,
     goal: Goal,
@@ -133,8 +112,8 @@ def tables_of(
     copies: Sequence[Mapping[str, Any]],
     *,
     spreads: Sequence[Spreading],
-) -> Tables:
-    """A row for each schedule of a recipe.
+) -> tuple[dict[str, Any], list[str]]:
+    """What `Results` has of the runs of a recipe, by its names, and sentences on the intervals.
 
     Args:
         recipe: what was asked.
@@ -146,15 +125,22 @@ def tables_of(
     """
     mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
     rows, times = _rows(recipe, goal, mine, rates)
-    drain = [is_draining_pipeline(schedule_of(entry)) for entry in recipe.file.schedules]
-    rows = [{**row, "is_draining_pipeline": one} for row, one in zip(rows, drain, strict=True)]
+    for row, entry in zip(rows, recipe.file.schedules, strict=True):
+        schedule = schedule_of_row(entry.name, entry)
+        row["is_draining_pipeline"] = is_draining_pipeline(schedule)
     points = [tuple(sorted(cell.point.items())) for cell in recipe.cells]
-    return Tables(
-        table=_with(with_devices(rows, mine, spreads), copies),
-        over_seeds=_with(rows, copies),
-        assumed=sentences_of(rows, mine, spreads, points),
-        times=tuple(times),
-    )
+    table = _with(with_devices(rows, mine, spreads), copies)
+    of_runs = {
+        "recipe": recipe,
+        "table": table,
+        "over_seeds": _with(rows, copies),
+        "comparison": compare(table, recipe.file.published),
+        "times": tuple(times),
+        "runs": tuple(runs),
+        "target": recipe.file.target,
+        "metric": goal.metric,
+    }
+    return of_runs, sentences_of(rows, mine, spreads, points)
 
 
 def _rows(
@@ -183,7 +169,6 @@ def _rows(
 
 
 def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """A table of rows with further columns."""
     return pd.DataFrame([{**row, **more} for row, more in zip(rows, columns, strict=True)])
 
 

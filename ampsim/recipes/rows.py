@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ampsim.assets import locate
-from ampsim.data import MissingDataError
-from ampsim.errors import AmpsimError, FileFormatError
+from ampsim.errors import FileFormatError
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
@@ -18,12 +17,12 @@ from ampsim.recipes.borrowed import unfit, unlike
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.recipes.grid import flop_rate_of
 from ampsim.recipes.recipe import Recipe
-from ampsim.runs.task import PAPER, Plan, Row
+from ampsim.runs.task import PAPER, Row, RunPlan
 from ampsim.study.learning_rates import rate_of
-from ampsim.study.loading import load_model
+from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
 from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
-from ampsim.study.schedule_names import option_names, schedules_of, without_effect
+from ampsim.study.schedule_names import schedule_of_row
 from ampsim.study.simulation import RunOptions
 from ampsim.study.training import resolved
 
@@ -148,7 +147,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
         placement=_told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
         validate_every=file.validate_every,
     )
-    plan = Plan(model, own, options, rate_of(model, schedule, file.scale_rate))
+    plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
     (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
     plan = plan.having(placement=placed)
     code = file_digest(locate("models", path))
@@ -164,27 +163,11 @@ def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
 def _schedules(recipe: Recipe) -> list[Schedule]:
     """Those of all rows; a mistake in one names its place."""
     pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
-    return [_told(recipe, cell.where, partial(schedule_of, entry)) for entry, cell in pairs]
-
-
-def schedule_of(entry: ScheduleEntry) -> Schedule:
-    """The schedule of a row, with its options.
-
-    Raises:
-        FileFormatError: one of them has no effect on it.
-    """
-    given = {name: getattr(entry, name) for name in option_names()}
-    schedules = schedules_of(entry.name, **given)
-    for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
-        raise FileFormatError(f"{option} has no effect on {entry.name}; leave it out")
-    return schedules[0]
+    return [
+        _told(recipe, cell.where, partial(schedule_of_row, entry.name, entry))
+        for entry, cell in pairs
+    ]
 
 
 def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:
-    """What `make` gives; a mistake in it names the recipe's file and place."""
-    try:
-        return make()
-    except MissingDataError:
-        raise
-    except AmpsimError as error:
-        raise FileFormatError(f"{recipe.label}: {where}: {error}") from error
+    return located(f"{recipe.label}: {where}", make)

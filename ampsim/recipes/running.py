@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from ampsim.errors import SimulationError
 from ampsim.forecasting.forecast import copies_of
-from ampsim.forecasting.intervals import Rates, Spreading
-from ampsim.forecasting.making import Entry
+from ampsim.forecasting.intervals import Spreading, Throughputs
 from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, tasks_of
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe
-from ampsim.recipes.results import Results, compare, tables_of
+from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.runs.run import Run
@@ -47,11 +46,7 @@ class AtEnds:
         return tasks_of(self.runs)
 
     def known(self, witnesses: Mapping[str, Witness]) -> list[Known]:
-        """What each of them is kept under.
-
-        Args:
-            witnesses: of the rows, by their labels.
-        """
+        """What each of them is kept under; `witnesses` are of the rows, by their labels."""
         return [
             one
             for row, of in zip(self.rows, self.runs, strict=True)
@@ -63,27 +58,17 @@ class AtEnds:
         ]  # fmt: skip
 
     def spreads(self, made: Sequence[Run]) -> list[Spreading]:
-        """What they say of each row.
-
-        Args:
-            made: what came of each task.
-        """
+        """What they say of each row; `made` has what came of each task."""
         rated = {
-            place: (Rates(float(run.train_per_s), float(run.valid_per_s)), run.failure)
+            place: (Throughputs(float(run.train_per_s), float(run.valid_per_s)), run.failure)
             for place, run in enumerate(made)
         }
         return gathered(self.runs, rated)
 
 
 def at_ends(rows: Sequence[Row], seed: int) -> AtEnds:
-    """The short runs of rows.
-
-    Args:
-        rows: ready to run.
-        seed: of the runs.
-    """
-    entries = [Entry(row.label, row.schedule, row.plan) for row in rows]
-    return AtEnds(tuple(rows), tuple(end_runs(one, seed) for one in entries), seed)
+    """The short runs of rows that are ready to run, with one seed."""
+    return AtEnds(tuple(rows), tuple(end_runs(one, seed) for one in rows), seed)
 
 
 KIND: Final = "report"
@@ -112,7 +97,6 @@ class InterruptedReport(KeyboardInterrupt):
     """
 
     def __init__(self, finished: int | None, planned: int) -> None:
-        """Count the runs."""
         kept = f"{finished} of {planned} runs are kept"
         if finished is None:
             kept = f"what was kept of {planned} runs is as it was"
@@ -170,7 +154,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
-        Task(row.plan, row.schedule, seed, row.label, repeat, len(seeds))
+        row.task(seed, repeat, len(seeds))
         for row in tuned.rows.rows
         for repeat, seed in enumerate(seeds, 1)
     ]
@@ -207,7 +191,6 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
 def _make_all(
     tasks: list[Task], known: list[Known], keeping: Keeping, options: RecipeOptions
 ) -> dict[int, Run]:
-    """Every run by its place: from the store, or made now and kept there."""
     made: dict[int, Run] = {}
     lost: dict[int, str] = {}
 
@@ -224,7 +207,6 @@ def _make_all(
 
 
 def _costs(rows: Rows) -> list[dict[str, str]]:
-    """What is charged on any of the rows' clusters, each cost once."""
     found: list[dict[str, str]] = []
     for cluster in rows.clusters:
         found += [one for one in costs(cluster) if one not in found]
@@ -232,7 +214,6 @@ def _costs(rows: Rows) -> list[dict[str, str]]:
 
 
 def _copies(rows: Rows) -> list[dict[str, Any]]:
-    """What is known of the copies that each row trains."""
     found = copies_of([(row.plan.model, row.schedule, row.plan.cluster) for row in rows.rows])
     return [{key: one for key, one in of.items() if one is not None} for of in found]
 
@@ -246,24 +227,17 @@ def _gather(
 ) -> Findings:
     rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
-    tables = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
+    of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
     of_rows = [rate | {"copies": of} for rate, of in zip(rates, copies, strict=True)]
     by_label = {row.label: of for row, of in zip(rows.rows, spreads, strict=True)}
     return Findings(
-        recipe=recipe,
-        table=tables.table,
-        over_seeds=tables.over_seeds,
-        times=tables.times,
-        comparison=compare(tables.table, file.published),
-        runs=tuple(runs),
-        target=file.target,
-        metric=rows.goal.metric,
+        **of_runs,
         model=rows.model.name,
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         flop_per_s=rows.flop_per_s,
         trials=tuned.trials,
-        manifest=_manifest(recipe, tuned, of_rows, tables.assumed),
+        manifest=_manifest(recipe, tuned, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         outlines=outlines_to_text(rows.goal.metric, runs, by_label),
     )

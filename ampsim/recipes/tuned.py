@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import FileFormatError, SimulationError
-from ampsim.forecasting.making import Entry, RunMaker
+from ampsim.forecasting.making import RunMaker
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.recipes.recipe import Recipe, RecipeFile
 from ampsim.recipes.rows import Rows
@@ -25,10 +25,8 @@ TRIALS: Final = "trials.csv"
 class TunedRows:
     """Rows with the learning rates that they run with.
 
-    Args:
-        rows: ready to run.
-        trials: as `Forecast.trials`.
-        unreached: labels of the rows of which no trial reached the target.
+    `trials` are as `Forecast.trials`; `unreached` has labels of rows of which no trial reached the
+    target.
     """
 
     rows: Rows
@@ -36,39 +34,24 @@ class TunedRows:
     unreached: tuple[str, ...] = ()
 
 
-class InterruptedTuning(KeyboardInterrupt):
-    """Ctrl-C while learning rates were tried; those trials that finished are kept."""
-
-
 def tuned_rows(
     recipe: Recipe, rows: Rows, jobs: int, on_progress: OnProgress | None, keeping: Keeping
 ) -> TunedRows:
-    """Try learning rates for each row, if the recipe says so.
-
-    Args:
-        recipe: what says how many.
-        rows: as `make_rows` gives them.
-        jobs: trials to make at a time.
-        on_progress: told of each trial.
-        keeping: where trials are kept, and taken from.
+    """Try learning rates for each row, if the recipe says so, `jobs` at a time; `keeping` has them.
 
     Raises:
-        InterruptedTuning: Ctrl-C; what finished is kept.
+        KeyboardInterrupt: Ctrl-C; what finished is kept.
         SimulationError: the process of a trial died; what finished is kept.
     """
     if recipe.file.tune is None:
         return TunedRows(rows, no_trials())
-    entries = [Entry(row.label, row.schedule, row.plan) for row in rows.rows]
     maker = RunMaker(jobs, on_progress, keeping)
-    tuned = Tuner(entries, recipe.file.seeds[0], rows.goal, maker).tune(recipe.file.tune)
+    tuned = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker).tune(recipe.file.tune)
     if tuned.interrupted is not None:
-        raise InterruptedTuning(tuned.interrupted)
+        raise KeyboardInterrupt(tuned.interrupted)
     if tuned.lost:
         raise SimulationError(f"{tuned.lost[0]}; run again to go on")
-    made = tuple(
-        replace(row, plan=entry.plan) for row, entry in zip(rows.rows, tuned.entries, strict=True)
-    )
-    return TunedRows(replace(rows, rows=made), tuned.trials, tuple(tuned.untuned))
+    return TunedRows(replace(rows, rows=tuned.entries), tuned.trials, tuple(tuned.untuned))
 
 
 def has_rates(file: RecipeFile) -> bool:

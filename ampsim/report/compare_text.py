@@ -9,7 +9,7 @@ from typing import Any
 
 from ampsim.report.words import plain
 from ampsim.runs.compare import Comparison, Number, Parting, TableComparison
-from ampsim.runs.folder import KeptRun
+from ampsim.runs.loaded_run import LoadedRun
 from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 
 _ORIGIN_MAX = 40  # chosen: more lines hide what follows; --json has all
@@ -23,7 +23,7 @@ _SINGULAR = {
 }  # fmt: skip
 
 
-def to_text(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
+def to_text(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> str:
     """The comparison in lines; names that users chose are plain text."""
     blocks = [
         _aligned([["A", _about(a)], ["B", _about(b)]]),
@@ -47,7 +47,7 @@ def verdict(comparison: Comparison) -> str:
     return f"Not identical: different {', '.join(apart)}{same}; {same_origin}."
 
 
-def _about(run: KeptRun) -> str:
+def _about(run: LoadedRun) -> str:
     """Folder, model, cluster, schedule and end of a run, in a line."""
     what = f"{plain(run.model)} on {plain(run.cluster)}, {plain(run.schedule)}"
     ended = run.manifest.get("ended", "finished")
@@ -86,7 +86,6 @@ def _epochs(comparison: Comparison) -> str:
 
 
 def _cells(name: str, number: Number) -> list[str]:
-    """A number's name, both values, their difference and their ratio."""
     values = [_shown(name, value) for value in (number.a, number.b)]
     if values[0] == values[1] and number.difference:  # they differ where this does not show it
         values = [UNKNOWN if one is None else repr(one) for one in (number.a, number.b)]
@@ -109,7 +108,6 @@ def _shown(name: str, value: float | None) -> str:
 
 
 def _table(table: TableComparison) -> Iterator[str]:
-    """Counts of a table's rows, and the first row that differs."""
     if table.parting is None:
         yield f"{table.name}: {table.rows_a:,} in both, identical"
         return
@@ -123,7 +121,6 @@ def _table(table: TableComparison) -> Iterator[str]:
 
 
 def _sides(parting: Parting) -> list[list[str]]:
-    """The two rows side by side, a line for each."""
     sides = [side for side in (parting.a, parting.b) if side]
     names = [name for name in sides[0] if any(side[name] is not None for side in sides)]
     if len(names) > _COLUMNS_MAX and parting.columns:

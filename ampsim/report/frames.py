@@ -131,7 +131,6 @@ def _column(frame: DataFrame, name: str) -> Any:
 
 
 def _differs(names: Sequence[str], values: Sequence[float], index: int) -> bool:
-    """Whether a row of the same name has another value."""
     same = [values[i] for i, name in enumerate(names) if name == names[index]]
     return not math.isnan(values[index]) and len(set(same)) > 1
 
@@ -321,7 +320,6 @@ def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
 
 
 def _computed(spans: DataFrame) -> DataFrame:
-    """What workers compute, without the host and other lanes."""
     is_host = spans["worker"] < 0
     if "lane" in spans:
         return spans[~is_host & (spans["lane"] == LANES[COMPUTE_LANE])]

@@ -77,7 +77,6 @@ def check_suffix(path: Path) -> str:
     return suffix
 
 
-@styled
 @checked
 def save(figure: Figure, path: str | Path) -> Path:
     """Writes `figure` as PNG, SVG or PDF, by the suffix of `path`; gives the path written.
@@ -89,8 +88,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     target = Path(path)
     suffix = check_suffix(target)
     with replacing(target) as temporary:
-        untyped: Any = figure
-        untyped.savefig(temporary, format=suffix[1:], metadata=_METADATA[suffix])
+        temporary.write_bytes(encode(figure, suffix))
     return target
 
 

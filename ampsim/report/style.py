@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import textwrap
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +21,9 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
+
+from ampsim.model_parallel import SCHEDULES
+from ampsim.report.words import plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,10 +134,8 @@ LINES: tuple[LineStyle, ...] = (
     LineStyle("#AA4499", "8", (0, (2, 1, 6, 1))),
     LineStyle("#6699CC", "D", (0, (9, 3))),
 )
-_USUAL: dict[str, int] = {
-    "sequential": 0, "pipeline": 1, "amp": 2, "gpipe": 3, "1f1b": 4, "pipedream": 5,
-    "pipedream-2bw": 6, "zb-h1": 8, "1f1b-interleaved": 9, "amp-budget": 10,
-}  # fmt: skip
+_USUAL: dict[str, int] = dict(zip(SCHEDULES, (0, 1, 3, 4, 9, 8, 5, 6, 2, 10), strict=False))
+"""The line of each shipped schedule, in the order of their registry; later ones have none."""
 
 
 def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
@@ -195,6 +196,39 @@ def beside(most: int) -> int:
 def wrapped(text: str) -> str:
     """An entry of a legend, in several lines where the figure is narrow."""
     return textwrap.fill(text, 48, subsequent_indent="  ") if _is_narrow.get() else text
+
+
+def name_rows(axes: Axes, names: Sequence[str], longest: int = 32, ends: float = 0.55) -> None:
+    """Name the rows of a figure, which are 1 apart, the first on top."""
+    axes.set_yticks(range(len(names)), [plain(name, longest) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(names) - 1 + ends, -ends)
+
+
+def name_cells(axes: Axes, columns: Sequence[str], lines: Sequence[str]) -> None:
+    """Name the columns and lines of a figure whose cells are 1 wide and high."""
+    axes.set_xlim(0.0, len(columns))
+    axes.set_ylim(len(lines), 0.0)
+    axes.set_xticks([x + 0.5 for x in range(len(columns))], columns)
+    axes.set_yticks([y + 0.5 for y in range(len(lines))], lines)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def colour_key(figure: Any, mappable: Any, marks: Mapping[float, str], **look: Any) -> Any:
+    """A bar below a figure's panels that says what its colours mean, with marks."""
+    bar = figure.colorbar(mappable, ax=figure.axes, orientation="horizontal", **look)
+    bar.set_ticks(list(marks), labels=list(marks.values()))
+    bar.outline.set_visible(False)
+    return bar
+
+
+def legend_on_top(figure: Any, axes: Axes, names: Iterable[str], ncols: int) -> None:
+    """One entry for each of these labels that is there."""
+    handles, labels = axes.get_legend_handles_labels()
+    first = dict(zip(reversed(labels), reversed(handles), strict=True))
+    shown = {name: first[name] for name in names if name in first}
+    figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=ncols)
 
 
 def new_figure(width_in: float, height_in: float) -> Any:

@@ -114,10 +114,7 @@ def time_cell(row: Row) -> str:
     """
     time_s = number(row, "time_to_target_s")
     if math.isnan(time_s):
-        best = [
-            format_percent(number(row, "best_accuracy")),
-            format_count(number(row, "best_error")),
-        ]
+        best = format_percent(number(row, "best_accuracy")), format_count(number(row, "best_error"))
         return next((f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)
     ends = [number(row, f"time_to_target_{end}_s") for end in ("low", "high")]
     said = format_seconds(time_s)
@@ -136,7 +133,6 @@ def _in_unit(time_s: float, unit: str) -> str:
 
 
 def _coverage(records: Sequence[Row]) -> str:
-    """Probability that the intervals cover the true median; more repeats cover more."""
     known = sorted({number(row, "time_to_target_coverage") for row in records} - {math.nan})
     said = [f"{100 * one:.0f}" for one in known if not math.isnan(one)]
     return " to ".join(dict.fromkeys((said[0], said[-1]))) if said else ""
@@ -233,50 +229,34 @@ def per_second(records: Sequence[Row]) -> str:
 
 _STANDINGS = {"too few seeds": "open", "not reached": "missed", "not compared": "unranked"}
 
+
+def _shown(name: str, show: Callable[[float], str]) -> Callable[[Row, Row], str]:
+    """A column's value in words, whatever the first row is."""
+    return lambda row, first: show(number(row, name))
+
+
+def _time(row: Row, first: Row) -> str:
+    return time_cell(row)
+
+
+def _ratio(row: Row, first: Row) -> str:
+    return format_ratio(speed_ratio(row, first))
+
+
+def _standing(row: Row, first: Row) -> str:
+    return _STANDINGS.get(text(row, "standing"), text(row, "standing")) or UNKNOWN
+
+
+_mak, _epochs = (_shown(name, format_count) for name in ("max_active_keys", "epochs_to_target"))
 ANSWER: Final[tuple[Column, ...]] = (
     Column("schedule", "schedule", lambda row, first: plain(text(row, "schedule"), 40), 0),
-    Column(
-        "max_active_keys",
-        "in\nflight",
-        lambda row, first: format_count(number(row, "max_active_keys")),
-        3,
-    ),
+    Column("max_active_keys", "in\nflight", _mak, 3),
     Column("train_per_s", "training\n{items}/s", _rate, 0),
-    Column(
-        "epochs_to_target",
-        "epochs",
-        lambda row, first: format_count(number(row, "epochs_to_target")),
-        4,
-        _are_timed,
-    ),
-    Column(
-        "time_to_target_s",
-        "time to target\n[{coverage} %]",
-        lambda row, first: time_cell(row),
-        0,
-        _are_timed,
-    ),
-    Column(
-        "speed_up",
-        "speed-\nup",
-        lambda row, first: format_ratio(number(row, "speed_up")),
-        2,
-        _have_speed_up,
-    ),
-    Column(
-        "train_per_s",
-        "ratio",
-        lambda row, first: format_ratio(speed_ratio(row, first)),
-        2,
-        _have_rates_alone,
-    ),
-    Column(
-        "standing",
-        "first\nor tie",
-        lambda row, first: _STANDINGS.get(text(row, "standing"), text(row, "standing")) or UNKNOWN,
-        1,
-        _are_ranked,
-    ),
+    Column("epochs_to_target", "epochs", _epochs, 4, _are_timed),
+    Column("time_to_target_s", "time to target\n[{coverage} %]", _time, 0, _are_timed),
+    Column("speed_up", "speed-\nup", _shown("speed_up", format_ratio), 2, _have_speed_up),
+    Column("train_per_s", "ratio", _ratio, 2, _have_rates_alone),
+    Column("standing", "first\nor tie", _standing, 1, _are_ranked),
 )
 """The columns of the answer, of which a table shows at most seven: there is one ratio."""
 
@@ -388,7 +368,6 @@ _PERCENT = ("_share", "utilisation", "_probability", "_coverage", "_accuracy")
 
 
 def _text_of(name: str, row: Row) -> str:
-    """Text of a value, in the unit that the end of its column's name says."""
     value, said = number(row, name), text(row, name)
     if name in TEXTS:
         return plain(said, 400)
@@ -455,11 +434,15 @@ def notes(table: DataFrame) -> list[str]:
     """
     records = labelled_rows(table)
     found: dict[str, list[str]] = {}
-    for words in (_bounds, _ills):
-        for row in records:
-            name = plain(text(row, "schedule"), 32)
-            for said in words(row, ANSWER_WIDTH - len(name) - 2):
-                found.setdefault(plain(said, 400), []).append(name)
+    names = [plain(text(row, "schedule"), 32) for row in records]
+    said = [
+        [bound_line(row, ANSWER_WIDTH - len(name) - 2)]
+        for name, row in zip(names, records, strict=True)
+    ]
+    for lines in (said, map(_ills, records)):
+        for name, of in zip(names, lines, strict=True):
+            for one in filter(None, of):
+                found.setdefault(plain(one, 400), []).append(name)
     return [f"{_who(names, len(records))}: {said}" for said, names in found.items()]
 
 
@@ -472,11 +455,7 @@ def _who(names: Sequence[str], count: int) -> str:
     return listed(names) if len(names) <= _NAMED_MAX else f"{len(names)} rows"
 
 
-def _bounds(row: Row, longest: int) -> list[str]:
-    return [one for one in (bound_line(row, longest),) if one]
-
-
-def _ills(row: Row, longest: int) -> list[str]:
+def _ills(row: Row) -> list[str]:
     """Idle devices, a rate that failed, and each part of the row's note."""
     kept = [one for one in text(row, "note").split("; ") if not one.startswith("best ")]
     return [one for one in (idle_line(row), rate_line(row), *kept) if one]
@@ -535,5 +514,4 @@ def _draw(
 
 
 def _width(drawn: Table) -> int:
-    """Characters that the widest line of the table's body takes."""
     return Console(width=_MEASURE_WIDTH).measure(drawn).maximum

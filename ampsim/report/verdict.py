@@ -103,7 +103,6 @@ def _is_pipeline(row: Row) -> bool:
 
 
 def _is_blind(records: Sequence[Row], metric: Metric) -> bool:
-    """Whether nothing was measured of any row, as in mode sleep."""
     return all(
         math.isnan(number(row, metric.best_column)) and not _has_reached(row) for row in records
     )
@@ -132,9 +131,7 @@ def _as_fast(ratio: float) -> str:
 def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
     """With whom the best is compared, and what each of these is.
 
-    Args:
-        best: the row that is ahead.
-        others: all others, the better first.
+    `others` are all others, the better first.
     """
     if not others:
         return []
@@ -155,12 +152,10 @@ def _rate(row: Row) -> str:
 
 
 def _times(ratio: float) -> str:
-    """A ratio in as many digits as tell it from its neighbours."""
     return f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.2f}"
 
 
 def _stale(row: Row) -> str:
-    """The mean staleness, where it is known."""
     mean = number(row, "staleness_mean")
     if math.isnan(mean):
         return ""
@@ -207,7 +202,6 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
 
 
 def _too_few(seeds: str, best: Row, alike: Sequence[Row], goal: Goal) -> str:
-    """Of which rows it is open who is first, and how many seeds would tell."""
     few = f"{seeds} {'is' if seeds == '1 seed' else 'are'} too few"
     needed = number(best, "seeds_needed")
     enough = "" if math.isnan(needed) else f"; about {needed:.0f} would do"
@@ -250,7 +244,6 @@ def _some(told: Sequence[str]) -> list[str]:
 
 
 def _in_order(records: Sequence[Row]) -> list[Row]:
-    """The rows by their time to the target; those without one last."""
     times = (number(row, "time_to_target_s") for row in records)
     known = [math.inf if math.isnan(time_s) else time_s for time_s in times]
     return [records[place] for place in sorted(range(len(records)), key=known.__getitem__)]

@@ -19,7 +19,8 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pandas as pd
 
-from ampsim.runs.folder import TABLES, KeptRun
+from ampsim.runs.folder import TABLES
+from ampsim.runs.loaded_run import LoadedRun
 from ampsim.study.provenance import own_version
 from ampsim.study.read_off import rate_of
 from ampsim.text import finite, mapping
@@ -72,7 +73,7 @@ _PLAIN: Final = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class KeyDifference:
     """A key of the two manifests whose values differ; None where there is no such key."""
 
     key: str
@@ -136,7 +137,7 @@ class TableComparison:
 class Comparison:
     """Everything that differs between two runs, and the numbers that do not."""
 
-    origin: tuple[Difference, ...]
+    origin: tuple[KeyDifference, ...]
     numbers: tuple[Number, ...]
     tables: tuple[TableComparison, ...]
 
@@ -146,7 +147,7 @@ class Comparison:
         return all(table.parting is None for table in self.tables)
 
 
-def compare_runs(a: KeptRun, b: KeptRun) -> Comparison:
+def compare_runs(a: LoadedRun, b: LoadedRun) -> Comparison:
     """Compare two runs.
 
     Raises:
@@ -159,7 +160,7 @@ def compare_runs(a: KeptRun, b: KeptRun) -> Comparison:
     )
 
 
-def _origin(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
+def _origin(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[KeyDifference]:
     """Keys with different values, in the order of the first manifest, then of the second."""
     flat_a, flat_b = (
         dict(_flat({key: value for key, value in one.items() if key not in _NOT_ORIGIN}))
@@ -168,7 +169,7 @@ def _origin(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Difference]:
     for key in dict.fromkeys([*flat_a, *flat_b]):
         values = flat_a.get(key), flat_b.get(key)
         if values[0] != values[1]:
-            yield Difference(key, *values)
+            yield KeyDifference(key, *values)
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -184,13 +185,13 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value if isinstance(value, _PLAIN) else str(value)
 
 
-def _whole_run(a: KeptRun, b: KeptRun) -> Iterator[Number]:
+def _whole_run(a: LoadedRun, b: LoadedRun) -> Iterator[Number]:
     of_a, of_b = _numbers(a), _numbers(b)
     for name, value in of_a.items():
         yield Number(name, _known(value), _known(of_b[name]))
 
 
-def _numbers(run: KeptRun) -> dict[str, float]:
+def _numbers(run: LoadedRun) -> dict[str, float]:
     """Numbers of a whole run, read off its trace chunk by chunk; unknown is NaN."""
     end_s = busy_s = 0.0
     messages = gradients = stale = 0
@@ -236,7 +237,7 @@ def _known(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _compare_table(name: str, a: KeptRun, b: KeptRun) -> TableComparison:
+def _compare_table(name: str, a: LoadedRun, b: LoadedRun) -> TableComparison:
     """One table; files of one hash need not be compared row by row."""
     files_a, files_b = a.manifest["files"][name], b.manifest["files"][name]
     parting = None
@@ -300,7 +301,7 @@ def _plain(cell: Any) -> Any:
     return None if value != value else value  # NaN is the one that is not itself
 
 
-def to_json(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
+def to_json(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> str:
     """Return the comparison as JSON text that ends with a newline."""
     content = {
         "ampsim": own_version(),
@@ -308,20 +309,15 @@ def to_json(a: KeptRun, b: KeptRun, comparison: Comparison) -> str:
         "b": _run(b),
         "is_identical": comparison.is_identical,
         "origin": [dataclasses.asdict(one) for one in comparison.origin],
-        "numbers": [_number(one) for one in comparison.numbers],
+        "numbers": [
+            {**dataclasses.asdict(one), "difference": one.difference, "ratio": one.ratio}
+            for one in comparison.numbers
+        ],
         "tables": [dataclasses.asdict(one) for one in comparison.tables],
     }
     return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
 
-def _run(run: KeptRun) -> dict[str, Any]:
+def _run(run: LoadedRun) -> dict[str, Any]:
     names = {"folder": str(run.folder), "model": run.model, "cluster": run.cluster}
     return {**names, "schedule": run.schedule, "ended": run.manifest.get("ended")}
-
-
-def _number(number: Number) -> dict[str, Any]:
-    return {
-        **dataclasses.asdict(number),
-        "difference": number.difference,
-        "ratio": number.ratio,
-    }

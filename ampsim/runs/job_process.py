@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
@@ -48,23 +49,11 @@ class Carried:
     failure: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A mistake in ampsim ended a run: its traceback."""
-
-    text: str
-
-
 def serve(take: Callable[[], list[Task]], connection: Connection, is_heard: bool) -> None:
-    """Make the runs that are asked for by their place among the tasks, until told to end.
-
-    Args:
-        take: gives the tasks.
-        connection: places come from it, and progress, results and errors go to it.
-        is_heard: whether anybody wants progress.
-    """
+    """Make the runs that are asked for by their place among the tasks, until told to end."""
     end_with_parent()
     leave_signals_to_parent()
+    take = cache(take)
     with contextlib.suppress(EOFError, OSError):  # nobody is there any more
         while (place := connection.recv()) is not None:
             connection.send(_made(take, place, connection if is_heard else None))
@@ -108,7 +97,7 @@ def leave_signals_to_parent() -> None:
 
 def _made(
     take: Callable[[], list[Task]], place: int, connection: Connection | None
-) -> Carried | AmpsimError | Broken:
+) -> Carried | Exception:
     """Make one run, whose progress goes to `connection`; give what is to be sent back."""
     told_s = 0.0
 
@@ -127,4 +116,5 @@ def _made(
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
     except Exception:
-        return Broken(traceback.format_exc())
+        text = traceback.format_exc()
+        return RuntimeError(f"a run failed in a process of its own\n\n{text}")

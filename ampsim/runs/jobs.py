@@ -27,15 +27,16 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.util import Finalize
 from typing import Any, Final, TypeAlias
 
 from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
-from ampsim.runs.job_process import DECIDED_ELSEWHERE, Broken, Carried, serve
+from ampsim.runs.job_process import DECIDED_ELSEWHERE, Carried, serve
 from ampsim.runs.task import Task
-from ampsim.study.loading import Source, loaded_sources, restore
+from ampsim.study.loading import ModelSource, loaded_sources, restore
 from ampsim.study.outages import outage_table
 from ampsim.study.pickling import bytes_of
 from ampsim.study.progress import OnProgress, Progress, Whole
@@ -44,37 +45,19 @@ from ampsim.study.result import Result
 from ampsim.study.training import resolved
 
 
-@dataclass(slots=True)
-class PackedTasks:
-    """Tasks on their way.
-
-    Args:
-        sources: of the model files that are loaded.
-        content: the tasks.
-    """
-
-    sources: dict[str, Source]
-    content: bytes
-    _tasks: list[Task] | None = None
-
-    def tasks(self) -> list[Task]:
-        """Unpack them, once."""
-        tasks = self._tasks
-        if tasks is None:
-            restore(self.sources)
-            tasks = self._tasks = pickle.loads(self.content)
-        assert tasks is not None, "tasks are a list"
-        return tasks
+def _unpacked(sources: dict[str, ModelSource], content: bytes) -> list[Task]:
+    restore(sources)
+    return pickle.loads(content)
 
 
-def packed(tasks: Sequence[Task]) -> PackedTasks:
-    """Pack tasks.
+def packed(tasks: Sequence[Task]) -> Callable[[], list[Task]]:
+    """What gives the tasks in a process that starts with nothing; it can be pickled.
 
     Raises:
         OptionError: a model holds something that only this process can have.
     """
     try:
-        return PackedTasks(loaded_sources(), bytes_of(list(tasks)))
+        return partial(_unpacked, loaded_sources(), bytes_of(list(tasks)))
     except Exception as error:  # whatever an object raises that cannot be taken apart
         names = ", ".join(sorted({task.plan.model.name for task in tasks}))
         raise OptionError(
@@ -90,13 +73,7 @@ _Key: TypeAlias = tuple[str, int]
 
 
 class WholeProgress:
-    """Tells the news of single runs on, now and then with how far all of them are.
-
-    Args:
-        tasks: the runs that are to be made.
-        on_progress: who is told.
-        earlier: runs that were kept from before, which are done.
-    """
+    """Tells the news of single runs on, now and then with how far all of them are."""
 
     def __init__(self, tasks: Sequence[Task], on_progress: OnProgress, *, earlier: int = 0) -> None:
         """Start before the first run."""
@@ -107,7 +84,7 @@ class WholeProgress:
         self._last: dict[_Key, Progress] = {}
         self._ended = 0
         self._open_ended = sum(map(_may_stop, tasks))
-        self._taken: defaultdict[str | None, _Mean] = defaultdict(_Mean)
+        self._taken: defaultdict[str | None, list[int]] = defaultdict(list)
         self._share = 0.0
         self._looked_s = float("-inf")
 
@@ -129,14 +106,14 @@ class WholeProgress:
         self._open_ended -= may_stop
         if last:
             for label in (key[0], None) if may_stop else ():
-                self._taken[label].add(last.epoch)
+                self._taken[label].append(last.epoch)
             self._on_progress(replace(last, is_epoch_end=False, whole=self._whole()))
 
     def _whole(self) -> Whole:
         finished, runs = self._earlier + self._ended, self._earlier + len(self._tasks)
         under_way = sum(self._share_of(key, progress) for key, progress in self._last.items())
         self._share = max(self._share, (finished + under_way) / runs)
-        is_known = not self._open_ended or self._taken[None].count > 0
+        is_known = not self._open_ended or bool(self._taken[None])
         return Whole(runs, finished, self._share, is_known)
 
     def _share_of(self, key: _Key, progress: Progress) -> float:
@@ -144,25 +121,9 @@ class WholeProgress:
         in_epoch = progress.items / progress.items_total if progress.items_total else 0.0
         expected = float(self._tasks[key].plan.epochs)
         if _may_stop(self._tasks[key]):
-            row, all_rows = self._taken[key[0]], self._taken[None]
-            expected = min(expected, row.mean or all_rows.mean or expected)
+            taken = self._taken[key[0]] or self._taken[None]
+            expected = min(expected, sum(taken) / len(taken) if taken else expected)
         return min((progress.epoch - 1 + in_epoch) / max(expected, progress.epoch), _MOST)
-
-
-@dataclass(slots=True)
-class _Mean:
-    """The mean of the epochs that runs took which might have ended sooner; 0 of none."""
-
-    total: int = 0
-    count: int = 0
-
-    def add(self, epochs: int) -> None:
-        self.total += epochs
-        self.count += 1
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count if self.count else 0.0
 
 
 def _may_stop(task: Task) -> bool:
@@ -199,7 +160,7 @@ class Listeners:
 
 
 @dataclass(slots=True)
-class _Member:
+class _JobProcess:
     """One process, and the place of the task that it is at."""
 
     process: Any
@@ -208,32 +169,21 @@ class _Member:
 
 
 class JobPool:
-    """Processes under way, and the tasks that wait for one.
-
-    Args:
-        tasks: what is to be done, in this order.
-        listeners: who is told of it.
-    """
+    """Processes under way, and the tasks that wait for one."""
 
     def __init__(self, tasks: Sequence[Task], listeners: Listeners) -> None:
         """Start no process yet."""
-        self._tasks = list(tasks)
+        self._tasks = tasks
         self._waiting = list(range(len(tasks)))[::-1]
         self._listeners = listeners
         self._context: Any = multiprocessing.get_context(START_METHOD)
-        self._take = self._taker()
-        self._at_work: dict[Connection, _Member] = {}
+        here = list(tasks)
+        self._take = (lambda: here) if START_METHOD == "fork" else packed(here)
+        self._at_work: dict[Connection, _JobProcess] = {}
         self._processes: list[Any] = []
         # Before Python waits for processes at its end, which one that sends a result to nobody and
         # heeds no signal never reaches.
         self._at_exit = Finalize(None, _end_all, args=(self._processes,), exitpriority=0)
-
-    def _taker(self) -> Callable[[], list[Task]]:
-        """What gives the tasks in another process."""
-        if START_METHOD != "fork":
-            return packed(self._tasks).tasks
-        tasks = self._tasks
-        return lambda: tasks
 
     def work(self, jobs: int) -> None:
         """Keep `jobs` processes busy until nothing waits; then let them end.
@@ -262,7 +212,7 @@ class JobPool:
             raise
         self._at_exit.cancel()
 
-    def _started(self) -> _Member:
+    def _started(self) -> _JobProcess:
         here, there = self._context.Pipe()
         is_heard = self._listeners.on_progress is not None
         process = self._context.Process(
@@ -274,26 +224,23 @@ class JobPool:
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         there.close()
-        return _Member(process, here)
+        return _JobProcess(process, here)
 
-    def _give(self, member: _Member) -> None:
+    def _give(self, member: _JobProcess) -> None:
         """Give a process its next task, or let it end."""
         if not self._waiting:
             self._at_work.pop(member.connection, None)
-            self._end(member)
+            with contextlib.suppress(OSError):
+                member.connection.send(None)
+            member.connection.close()
+            member.process.join()
             return
         member.place = self._waiting.pop()
         self._at_work[member.connection] = member
         with contextlib.suppress(OSError):  # it died; that is noticed where it is heard
             member.connection.send(member.place)
 
-    def _end(self, member: _Member) -> None:
-        with contextlib.suppress(OSError):
-            member.connection.send(None)
-        member.connection.close()
-        member.process.join()
-
-    def _receive(self, member: _Member) -> None:
+    def _receive(self, member: _JobProcess) -> None:
         """Take one message: progress, an error, or a result, after which the next task is given."""
         try:
             news = member.connection.recv()
@@ -304,8 +251,6 @@ class JobPool:
             assert self._listeners.on_progress is not None
             self._listeners.on_progress(news)
             return
-        if isinstance(news, Broken):
-            raise RuntimeError(f"a run failed in a process of its own\n\n{news.text}")
         if isinstance(news, BaseException) and not isinstance(news, SimulationError):
             raise news
         place = member.place
@@ -316,7 +261,7 @@ class JobPool:
         assert isinstance(news, Carried)
         self._listeners.on_finish(place, _result_of(self._tasks[place], news), news.failure)
 
-    def _lose(self, member: _Member) -> None:
+    def _lose(self, member: _JobProcess) -> None:
         """Tell of a process that died, and start another in its place."""
         del self._at_work[member.connection]
         member.connection.close()
@@ -422,12 +367,6 @@ def require_jobs(jobs: object) -> int:
 
 def run_all(tasks: Sequence[Task], jobs: int, listeners: Listeners) -> None:
     """Make every run, `jobs` at a time, and hand each over as soon as it has ended.
-
-    Args:
-        tasks: started in this order.
-        jobs: processes; with 1, or one task, everything happens in this one.
-        listeners: told of results, and of runs that give none, in the order in which they end, in
-            this process.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.

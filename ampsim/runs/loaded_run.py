@@ -1,22 +1,38 @@
-"""A kept run read back as a result: its tables, and the numbers that are read off them."""
+"""A run read back from its folder: tables, the numbers that are read off them, and the manifest.
+
+Every value is checked, for files may have been changed on their way.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import io
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
+from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.arguments import checked
-from ampsim.runs.folder import KeptRun, read_run
-from ampsim.study.outages import waits_of
-from ampsim.study.read_off import Occupation, WithMemory, WithTotals, numbered, path_of_tables
+from ampsim.errors import FileFormatError
+from ampsim.files import expanded, read_regular, sha256_of
+from ampsim.hardware import HOST
+from ampsim.hardware.topology import WORKERS_MAX
+from ampsim.output_folder import MANIFEST, read_table
+from ampsim.runs.folder import FORMAT, KIND, SCHEMAS, SELDOM, TABLES
+from ampsim.study.outages import LOSS_SCHEMA, no_outages, waits_of
+from ampsim.study.read_off import UPKEEP, Occupation, ReadOff, numbered, path_of_tables, path_parts
+from ampsim.text import is_tables, mapping, short
 from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, read_only
+from ampsim.trace.recorder import NODE_COLUMNS
 from ampsim.trace.summary import Summary
 
 
@@ -33,52 +49,70 @@ class _Kept:
         held: dict[str, pd.DataFrame] = vars(run)
         key = f"_{self._name}"
         if key not in held:
-            read = run.kept.table(self._name)
+            read = run.table(self._name)
             held[key] = read_only({str(name): _array(read[name]) for name in read})
         return held[key].copy(deep=False)
 
 
+def _array(column: pd.Series[Any]) -> Any:
+    own: Any = column.array.copy()
+    return own if own.dtype == "category" else np.array(own)
+
+
 @dataclass(frozen=True)
-class LoadedRun(WithTotals, WithMemory):
+class LoadedRun(ReadOff):
     """What `load_run` returns: as `Result`, but for the model and its weights, which are not kept.
 
     The tables are read-only, and read when they are first asked for.
 
     Attributes:
-        kept: the folder and its manifest.
+        folder: where it lies.
+        manifest: where it came from; see `ampsim.runs.folder.write_run`.
     """
 
-    kept: KeptRun
+    folder: Path
+    manifest: dict[str, Any] = field(repr=False)
 
     @property
-    def folder(self) -> Path:
-        """Where it lies."""
-        return self.kept.folder
+    def kept(self) -> LoadedRun:
+        """The run itself: the name under which earlier versions held folder and manifest."""
+        return self
 
     @property
     def origin(self) -> dict[str, Any]:
         """Command, seed, versions, hashes and what the costs rest on: the manifest."""
-        return self.kept.manifest
+        return self.manifest
 
     @property
     def model(self) -> str:
         """The model's name."""
-        return self.kept.model
+        return str(self.manifest["model"]["name"])
 
     @property
-    def schedule(self) -> str:
-        """The schedule's name."""
-        return self.kept.schedule
+    def cluster(self) -> str:
+        """The cluster's name."""
+        return str(self.manifest["cluster"]["name"])
 
     @property
     def workers(self) -> int:
         """How many workers there were."""
-        return self.kept.workers
+        return int(self.manifest["cluster"]["workers"])
+
+    @property
+    def devices(self) -> list[str]:
+        """The name of each worker's device."""
+        groups = self.manifest["cluster"]["groups"]
+        return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+
+    @property
+    def schedule(self) -> str:
+        """The schedule's name."""
+        return str(self.manifest["schedule"]["name"])
 
     @property
     def max_active_keys(self) -> int | None:
         """Instances in flight at most; None where there are as many as stages."""
-        limit = self.kept.manifest["schedule"].get("max_active_keys", 1)
+        limit = self.manifest["schedule"].get("max_active_keys", 1)
         return limit if isinstance(limit, int) else None
 
     spans = _Kept()
@@ -95,11 +129,20 @@ class LoadedRun(WithTotals, WithMemory):
     @property
     def waits(self) -> pd.DataFrame:
         """As `Result.waits`."""
-        manifest = self.kept.manifest
-        return waits_of(self.exchanges, manifest["schedule"], manifest["seed"])
+        return waits_of(self.exchanges, self.manifest["schedule"], self.manifest["seed"])
+
+    @cached_property
+    def critical_path(self) -> pd.DataFrame:
+        """As `Result.critical_path`."""
+        return path_of_tables(self.spans, self.transfers, self.admissions)
+
+    @property
+    def critical_path_parts(self) -> pd.DataFrame:
+        """As `Result.critical_path_parts`."""
+        return path_parts((self.critical_path,))
 
     def _occupation(self) -> Occupation:
-        groups = self.kept.manifest["cluster"]["groups"]
+        groups = self.manifest["cluster"]["groups"]
         return Occupation(groups, self.outages, lambda: (self._computed,))
 
     @property
@@ -107,11 +150,6 @@ class LoadedRun(WithTotals, WithMemory):
         """The spans without other lanes."""
         spans = self.spans
         return spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
-
-    @cached_property
-    def critical_path(self) -> pd.DataFrame:
-        """As `Result.critical_path`."""
-        return path_of_tables(self.spans, self.transfers, self.admissions)
 
     @property
     def _totals(self) -> Summary:
@@ -134,10 +172,66 @@ class LoadedRun(WithTotals, WithMemory):
         """Those of the spans' table, in its order."""
         return [str(one) for one in self.spans["node"].astype("category").cat.categories]
 
+    def table(self, name: str) -> pd.DataFrame:
+        """Read one table of the trace, with the columns and types that `Result` gives.
 
-def _array(column: pd.Series[Any]) -> Any:
-    own: Any = column.array.copy()
-    return own if own.dtype == "category" else np.array(own)
+        Raises:
+            FileFormatError: the file is missing or not the one that was written.
+        """
+        if not self._has(name):
+            return no_outages() if name == "outages" else without_rows(name)
+        path = self.folder / f"{name}.parquet"
+        with _readable(path):
+            content = read_regular(path)
+        self._require(path, name, hashlib.sha256(content).hexdigest())
+
+        def read() -> Any:
+            return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+
+        return decoded(read, name, path, self.workers)
+
+    def chunks(self, name: str) -> Iterator[pd.DataFrame]:
+        """The same rows in order, in frames of a bounded size; the whole is never in memory.
+
+        Raises:
+            FileFormatError: the file is missing or not the one that was written.
+        """
+        if not self._has(name):
+            return
+        path = self.verified(name)
+        untyped: Any = parquet
+        try:
+            opened = untyped.ParquetFile(path)
+        except DAMAGED as error:
+            raise refused(path, f"expected a Parquet file, got {type(error).__name__}") from error
+        with opened as file:
+            for group in range(file.num_row_groups):  # iter_batches keeps 80 MB of earlier pages
+
+                def read(group: int = group) -> Any:
+                    return file.read_row_group(group, use_threads=False).to_pandas()
+
+                yield decoded(read, name, path, self.workers)
+
+    def verified(self, name: str) -> Path:
+        """The file of one table.
+
+        Raises:
+            FileFormatError: it is missing or not the one that was written.
+        """
+        path = self.folder / f"{name}.parquet"
+        with _readable(path):
+            digest = sha256_of(path)
+        self._require(path, name, digest)
+        return path
+
+    def _has(self, name: str) -> bool:
+        return name not in SELDOM or name in self.manifest["files"]
+
+    def _require(self, path: Path, name: str, digest: str) -> None:
+        if digest != self.manifest["files"][name]["sha256"]:
+            raise FileFormatError(
+                f"{path}: is not the file that {MANIFEST} describes; run again, or copy it again"
+            )
 
 
 @checked
@@ -153,4 +247,179 @@ def load_run(folder: str | os.PathLike[str]) -> LoadedRun:
     Raises:
         FileFormatError: the folder does not hold a whole run.
     """
-    return LoadedRun(read_run(folder))
+    place = expanded(folder)
+    if not os.path.isdir(place):
+        raise FileFormatError(f"{place}: expected a folder that `ampsim run` wrote, found none")
+    path = place / MANIFEST
+    if not os.path.lexists(path):
+        raise FileFormatError(
+            f"{place}: expected a folder that `ampsim run` wrote, but it has no {MANIFEST}"
+        )
+    return LoadedRun(place, _checked(_parse(path), path))
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        with _readable(path):
+            return read_table(path)
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise FileFormatError(f"{path}: is not valid TOML: {reason}; run again") from error
+
+
+def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The manifest itself, if it is that of a run and has all that is read from it."""
+    if manifest.get("kind") != KIND:
+        raise FileFormatError(
+            f"{path}: is not the manifest of a run; `ampsim run` keeps one, a forecast does not"
+        )
+    if manifest.get("format") != FORMAT:
+        raise FileFormatError(
+            f"{path}: format must be {FORMAT}, got {manifest.get('format')!r}; "
+            "another version of ampsim wrote it, so run again"
+        )
+    needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
+    needed.append(("schedule", "name"))
+    kept = [name for name in SELDOM if _at(manifest, ("files", name)) is not None]
+    needed += [("files", name, key) for name in (*TABLES, *kept) for key in ("sha256", "rows")]
+    for keys in needed:
+        value = _at(manifest, keys)
+        if value is None:
+            raise FileFormatError(f"{path}: missing key {'.'.join(keys)!r}; run again")
+        expected, is_right = _KINDS[keys[-1]]
+        if not is_right(value):
+            got = short(value)
+            raise FileFormatError(
+                f"{path}: {'.'.join(keys)} must be {expected}, got {got}; run again"
+            )
+    workers, groups = manifest["cluster"]["workers"], manifest["cluster"]["groups"]
+    if sum(one["workers"] for one in groups) != workers:
+        raise FileFormatError(
+            f"{path}: cluster.groups must have the {workers} workers of cluster.workers; run again"
+        )
+    return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_groups(value: Any) -> bool:
+    """Whether it is a list of devices, each with a count of workers."""
+    return is_tables(value) and all(
+        isinstance(one.get("device"), str)
+        and _is_count(one.get("workers"))
+        and all(_is_amount(one[key]) for key in UPKEEP if key in one)
+        for one in value
+    )
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+_KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "name": ("text", lambda value: isinstance(value, str)),
+    "sha256": ("text", lambda value: isinstance(value, str)),
+    "rows": ("a whole number >= 0", _is_count),
+    "workers": (f"1 to {WORKERS_MAX}", lambda value: _is_count(value) and 0 < value <= WORKERS_MAX),
+    "groups": ("a list of tables, each with device and workers", _are_groups),
+}
+
+
+def _at(table: Any, keys: Sequence[str]) -> Any:
+    """The value at a place in nested tables; None where there is none."""
+    for key in keys:
+        if not isinstance(table, Mapping):
+            return None
+        table = mapping(table).get(key)
+    return table
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Generator[None]:
+    """Name the file that the system does not let be read."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise FileFormatError(f"{path}: cannot be read: {reason}; run again") from error
+
+
+_TEXTS: Final = (*NODE_COLUMNS, "direction", "state", "kind", "lane", "sends", "waits_for")
+_LATER: Final = ("operations", "lane", *LOSS_SCHEMA)
+"""Columns that folders of earlier versions, or runs without lanes or checkpoints, do not have."""
+
+_INSTANCE_MAX: Final = 2**31 - 1
+"""More than any run comes to; pages hold instances in 32 bits."""
+
+_ARROW: Any = pyarrow
+DAMAGED: Final[tuple[type[Exception], ...]] = (
+    _ARROW.ArrowException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+)
+"""What a damaged Parquet file raises while it is read."""
+
+
+def decoded(read: Callable[[], Any], name: str, path: Path, workers: int) -> pd.DataFrame:
+    """The rows that `read` gives, if they are those of a table of that name.
+
+    Raises:
+        FileFormatError: they cannot be read, or a column or value is none that a run has.
+    """
+    try:
+        frame: pd.DataFrame = read()
+    except DAMAGED as error:
+        raise refused(path, f"expected a Parquet file, got {type(error).__name__}") from error
+    if not frame.columns.is_unique:
+        raise refused(path, "expected each column once")
+    for column, kind in SCHEMAS[name].items():
+        if column in frame:
+            _require_kind(frame[column], kind, path)
+        elif column not in _LATER:
+            raise refused(path, f"missing column {column!r}")
+    _require_values(frame, path, workers, HOST if name == "spans" else 0)
+    return frame
+
+
+def without_rows(name: str) -> pd.DataFrame:
+    """A table of this name that has no rows."""
+    return pd.DataFrame({key: np.zeros(0, kind) for key, kind in SCHEMAS[name].items()})
+
+
+def _require_kind(column: pd.Series[Any], kind: Any, path: Path) -> None:
+    """Names are texts, numbers of the type in which they were recorded."""
+    if column.name in _TEXTS:
+        given: Any = column
+        is_coded = isinstance(column.dtype, pd.CategoricalDtype)
+        texts = given.cat.categories if is_coded else column
+        if not all(isinstance(one, str) for one in texts) or bool(column.isna().any()):
+            raise refused(path, f"{column.name} must hold texts")
+    elif column.dtype != np.dtype(kind):
+        expected = np.dtype(kind).name
+        raise refused(path, f"{column.name} must be of type {expected}, got {column.dtype}")
+
+
+def _require_values(frame: pd.DataFrame, path: Path, workers: int, first: int) -> None:
+    """Workers, from `first`, are those that there are; times lie on the clock; counts count."""
+    if "worker" in frame and not frame["worker"].between(first, workers - 1).all():
+        raise refused(path, f"worker must be 0 to {workers - 1}")
+    if "instance" in frame and not frame["instance"].between(-1, _INSTANCE_MAX).all():
+        raise refused(path, f"instance must be -1 to {_INSTANCE_MAX:,}")
+    for name in ("flop", "bytes", "operations", "gradient_count", "instances", "updates_lost"):
+        if name in frame and not (frame[name] >= 0).all():
+            raise refused(path, f"{name} must be >= 0")
+    for name in ("start_s", "end_s", "time_s"):
+        if name in frame and not (np.isfinite(frame[name]) & (frame[name] >= 0)).all():
+            raise refused(path, f"{name} must be a finite time >= 0")
+    if "end_s" in frame and not (frame["end_s"] >= frame["start_s"]).all():
+        raise refused(path, "end_s must not come before start_s")
+
+
+def refused(path: Path, what: str) -> FileFormatError:
+    """The one line about a file that was changed on its way."""
+    return FileFormatError(f"{path}: {what}; run again, or copy it again")

@@ -56,11 +56,7 @@ class Draws:
     weights: np.ndarray
 
     def medians(self, values: Sequence[float]) -> np.ndarray:
-        """The median of each draw, (draws,).
-
-        Args:
-            values: one for each seed; infinite for a run that did not get there.
-        """
+        """The median of each draw, (draws,)."""
         found = np.asarray(values, dtype=float)
         order = np.argsort(found, kind="stable")
         ordered, drawn = found[order], np.cumsum(self.counts[:, order], axis=1)
@@ -74,12 +70,7 @@ class Draws:
         return min(float(self.weights[is_so].sum()), 1.0)
 
     def interval(self, values: np.ndarray, covered: float) -> tuple[float, float]:
-        """The percentile interval of a number that each draw gives, (draws,).
-
-        Args:
-            values: the number; may be infinite.
-            covered: the probability between its ends.
-        """
+        """The percentile interval of a number that each draw gives, (draws,)."""
         order = np.argsort(values, kind="stable")
         below = np.cumsum(self.weights[order])
         ends = ((1 - covered) / 2, (1 + covered) / 2)
@@ -207,11 +198,6 @@ class Ranking:
     speed_ups: tuple[tuple[float, float] | None, ...]
 
     @property
-    def is_called(self) -> bool:
-        """Whether one row is first."""
-        return self.answer == "first"
-
-    @property
     def is_clear(self) -> bool:
         """Whether there are seeds enough."""
         return self.answer != "too few seeds"
@@ -227,10 +213,6 @@ class Ranking:
 
 def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Ranking | None:
     """Compare each row with the best, over the seeds that all rows have.
-
-    Args:
-        rows: times of each row; None of one that must not be compared.
-        sureness: how sure a call must be.
 
     Returns:
         None where nothing can be said: of one row, without a seed that all have, or where no row

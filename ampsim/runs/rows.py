@@ -88,11 +88,6 @@ def _finite(value: float) -> float | None:
 def time_by_formula(epochs: float, train: tuple[int, float], valid: tuple[int, float]) -> float:
     """Return seconds to target, epochs · (n_train / rate_train + n_valid / rate_valid).
 
-    Args:
-        epochs: median epochs to target.
-        train: training items, and items per second of training.
-        valid: validation items, and items per second of validation.
-
     Source: AMPNet, Appendix C.
     """
     return epochs * (train[0] / train[1] + valid[0] / valid[1])
@@ -105,15 +100,8 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """How a row gets to the target.
-
-    Args:
-        time_s: until the target is reached.
-        train_s: what of it is training.
-        epochs: until then.
-        items: trained on until then.
-    """
+class WayToTarget:
+    """How a row gets to the target."""
 
     time_s: float
     train_s: float
@@ -131,7 +119,7 @@ class Way:
         return self.train_s / self.time_s
 
 
-def way_of(goal: Goal, runs: Sequence[Run]) -> Way | None:
+def way_of(goal: Goal, runs: Sequence[Run]) -> WayToTarget | None:
     """The way of the median run; None where fewer than half arrive, or no time passed."""
     ways = sorted((_way(goal, run) for run in runs), key=lambda way: way.time_s)
     if not ways:
@@ -139,15 +127,15 @@ def way_of(goal: Goal, runs: Sequence[Run]) -> Way | None:
     middle = ways[(len(ways) - 1) // 2 : len(ways) // 2 + 1]
     fields = ("time_s", "train_s", "epochs", "items")
     means = [sum(getattr(way, name) for way in middle) / len(middle) for name in fields]
-    return Way(*means) if math.isfinite(means[0]) and min(means) > 0 else None
+    return WayToTarget(*means) if math.isfinite(means[0]) and min(means) > 0 else None
 
 
-def factor_columns(ways: Sequence[Way | None]) -> list[dict[str, Any]]:
+def factor_columns(ways: Sequence[WayToTarget | None]) -> list[dict[str, Any]]:
     """`COLUMNS` of each row against the first; None where either does not arrive."""
     return [_factors(ways[0], way) for way in ways] if ways else []
 
 
-def _factors(first: Way | None, row: Way | None) -> dict[str, Any]:
+def _factors(first: WayToTarget | None, row: WayToTarget | None) -> dict[str, Any]:
     if first is None or row is None:
         return dict.fromkeys(COLUMNS)
     factors = (
@@ -159,35 +147,19 @@ def _factors(first: Way | None, row: Way | None) -> dict[str, Any]:
     return dict(zip(COLUMNS, factors, strict=True))
 
 
-def _way(goal: Goal, run: Run) -> Way:
+def _way(goal: Goal, run: Run) -> WayToTarget:
     """How one run gets there; infinite where it does not."""
-    epochs, within = run.epochs, run.validations
-    if len(within):
-        return _within(goal, run)
-    index = goal.reached_by(epochs[goal.metric.kind])
+    looks = run.looks
+    index = goal.reached_by(looks[goal.metric.kind])
     if index is None:
-        return Way(math.inf, math.inf, math.inf, math.inf)
-    done = epochs.iloc[: index + 1]
-    return Way(
-        float(done["time_s"].iloc[-1]),
-        float(done["time_s"].iloc[-1] - done["valid_s"].sum()),
-        float(done["epoch"].iloc[-1]),
-        float(done["instances"].sum()),
-    )
-
-
-def _within(goal: Goal, run: Run) -> Way:
-    """The same of a run that validates within its epochs."""
-    index = goal.reached_by(run.validations[goal.metric.kind])
-    if index is None:
-        return Way(math.inf, math.inf, math.inf, math.inf)
-    done = run.validations.iloc[: index + 1]
-    time_s, reached = float(done["time_s"].iloc[-1]), done.iloc[-1]
-    return Way(
+        return WayToTarget(math.inf, math.inf, math.inf, math.inf)
+    done = looks.iloc[: index + 1]
+    time_s, items = float(done["time_s"].iloc[-1]), done["instances"]
+    return WayToTarget(
         time_s,
         time_s - float(done["valid_s"].sum()),
-        float(reached["epochs"]),
-        float(reached["instances"]),
+        float(done["epoch"].iloc[-1]),
+        float(items.iloc[-1] if len(run.validations) else items.sum()),
     )
 
 
@@ -208,11 +180,6 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
     thing"; both are None where no time passed. `peak_bytes` is what lay in the fullest worker's
     memory, of all repeats, and the columns behind it say of what it consisted. `workers_idle` is
     how many workers of the first repeat never do anything that takes time.
-
-    Args:
-        schedule: name of the row.
-        goal: what was aimed at.
-        runs: the repeats.
     """
     reached = [_reached(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
@@ -244,7 +211,7 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
         "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
-        **{name: _known(getattr(runs[0], name)) for name in SHARES},
+        **{name: _finite(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs),
         "bound_at": runs[0].bound_at,
         "time_to_target_coverage": time_s.coverage or None,
@@ -319,14 +286,7 @@ def ranked(
     rules: Sequence[str],
     sureness: Sureness | None = None,
 ) -> Ranking | None:
-    """Rank the rows that may be compared.
-
-    Args:
-        goal: what was aimed at.
-        rows: the runs of each.
-        rules: of the learning rate of each; empty if unknown.
-        sureness: how sure a call must be.
-    """
+    """Rank the rows that may be compared."""
     fair = _fair(rows, rules)
     times = [times_of(goal, of) if is_so else None for is_so, of in zip(fair, rows, strict=True)]
     return rank(times, sureness)
@@ -356,12 +316,6 @@ def compared(
 
     The rank is unknown where the rows' own medians name another best, as they may where some rows
     lack runs that others have.
-
-    Args:
-        goal: what was aimed at.
-        rows: as `row_of` gives them, with the columns of their learning rates, if these are known.
-        runs: the repeats of each.
-        sureness: how sure a call must be.
     """
     rules = [str(row.get("learning_rate_rule") or "") for row in rows]
     ranking, fair = ranked(goal, runs, rules, sureness), _fair(runs, rules)
@@ -391,10 +345,6 @@ def _reached(goal: Goal, run: Run) -> tuple[float, float]:
 def _median(runs: Sequence[Run], of: Callable[[Run], float]) -> float | None:
     values = [value for value in map(of, runs) if math.isfinite(value)]
     return float(median(values)) if values else None
-
-
-def _known(share: float) -> float | None:
-    return share if math.isfinite(share) else None
 
 
 def _best(metric: Metric, runs: Sequence[Run]) -> float | None:
@@ -431,11 +381,8 @@ def _missed(goal: Goal, runs: Sequence[Run]) -> str:
     if not missed:
         return ""
     ran = max(len(run.epochs) for run in runs)
+    found = f"{100 * best:.1f} %" if goal.metric.is_rising else goal.metric.text(best)
     return (
         f"{goal.text} not reached in {missed} of {len(runs)} runs "
-        f"within {ran} epoch{'s' * (ran != 1)}; best {_best_text(goal.metric, best)}"
+        f"within {ran} epoch{'s' * (ran != 1)}; best {found}"
     )
-
-
-def _best_text(metric: Metric, best: float) -> str:
-    return f"{100 * best:.1f} %" if metric.is_rising else metric.text(best)

@@ -16,7 +16,7 @@ import pandas as pd
 from ampsim.errors import OptionError
 from ampsim.metric import ACCURACY, Metric
 from ampsim.study.outages import no_outages
-from ampsim.study.read_off import Rates
+from ampsim.study.read_off import WithRates
 from ampsim.study.result import Result
 
 _IS_TABLE: Final = "is_table"
@@ -60,7 +60,7 @@ def _number(unknown: Any, *, is_seldom: bool = False) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Run(Rates):
+class Run(WithRates):
     """One run of a forecast, of a report, or by itself.
 
     Attributes:
@@ -191,13 +191,7 @@ _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 
 
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
-    """The run that a simulation gave, without its weights.
-
-    Args:
-        result: what it gave.
-        failure: why it ended early; None where it did not.
-        called: what the run is called by: schedule, repeat, seed, label.
-    """
+    """The run that a simulation gave, without its weights."""
     bounds, model = result.bounds, result.model
     otherwise: dict[str, Any] = {
         "min_update_interval": result.update_interval,
@@ -269,10 +263,6 @@ def to_plain(run: Run) -> dict[str, Any]:
 
 def from_plain(content: Mapping[str, Any], **called: Any) -> Run:
     """The run that `to_plain` gave this for; its traces are empty.
-
-    Args:
-        content: what `to_plain` gave.
-        called: what the run is called by, and why it failed.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is something else.

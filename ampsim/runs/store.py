@@ -222,14 +222,7 @@ class Keeping:
 def witnesses_of(
     rows: Sequence[Row], goal: Goal, seed: int, jobs: int, on_loss: OnLoss
 ) -> dict[str, Witness]:
-    """The witness of each row, by its label.
-
-    Args:
-        rows: what is to be run.
-        goal: what is measured.
-        seed: of the tiny runs.
-        jobs: tiny runs to make at a time.
-        on_loss: told of those whose process died; they have no witness.
+    """The witness of each row, by its label; none of a row whose tiny run died.
 
     Raises:
         MissingDataError: a data file that a model reads is not there.
@@ -246,14 +239,7 @@ def witnesses_of(
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
 ) -> list[Known]:
-    """What the runs of a row are known by, one for each seed.
-
-    Args:
-        row: what is run.
-        seeds: of the runs.
-        witness: of the row; None for keys by ampsim's code.
-        more: what else decides the runs, as plain values.
-    """
+    """What the runs of a row are known by, one for each seed: its witness, or ampsim's code."""
     return [Known(key, witness) for key in keys_of({**row.decided_by, **more}, witness, seeds)]
 
 
@@ -281,12 +267,7 @@ def take_or_make(
 ) -> None:
     """Take what is kept, make the rest, and keep each run as soon as it has ended.
 
-    Args:
-        tasks: what is wanted.
-        known: what each is known by; where two are the same, one is made.
-        keeping: where runs are kept.
-        jobs: runs to make at a time.
-        callbacks: told of every run, those that are kept first.
+    Of tasks that are known by the same, one is made.
 
     Raises:
         AmpsimError: what a run raised; what was handed over before is kept.

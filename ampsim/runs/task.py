@@ -22,15 +22,8 @@ SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the runs of one schedule share.
-
-    Args:
-        model: what to train.
-        cluster: on what.
-        options: how; the seed is a run's own.
-        rate: the learning rate.
-    """
+class RunPlan:
+    """What the runs of one schedule share."""
 
     model: Model
     cluster: Cluster
@@ -47,24 +40,16 @@ class Plan:
         """What validation measures, and the value that ends a run."""
         return Goal(self.model.measure, self.options.target)
 
-    def having(self, **options: Any) -> Plan:
+    def having(self, **options: Any) -> RunPlan:
         """The plan with other options."""
         return replace(self, options=replace(self.options, **options))
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run that is to be made.
+    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`."""
 
-    Args:
-        plan: what it shares with others.
-        schedule: what runs.
-        seed: its seed.
-        label: what its row is called.
-        repeat: which of the row's runs, from 1, of how many `repeats`.
-    """
-
-    plan: Plan
+    plan: RunPlan
     schedule: Schedule
     seed: int
     label: str
@@ -79,7 +64,7 @@ class Task:
 
 
 def run_task(
-    plan: Plan, schedule: Schedule, seed: int, tracker: Tracker
+    plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
 ) -> tuple[Result, str | None]:
     """Run one schedule once; return its result, and why it ended early if it did.
 
@@ -96,7 +81,7 @@ def run_task(
     return simulation.result(), None
 
 
-def simulation_of(plan: Plan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
+def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
     """A run before its first epoch.
 
     Raises:
@@ -124,7 +109,7 @@ PAPER: Final = "paper"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a report, ready to run.
+    """One row of a forecast or report, ready to run.
 
     Args:
         label: what it is called.
@@ -138,11 +123,19 @@ class Row:
 
     label: str
     schedule: Schedule
-    plan: Plan
-    settings: dict[str, Any]
-    data: tuple[dict[str, str], ...]
-    code: str
+    plan: RunPlan
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    data: tuple[dict[str, str], ...] = ()
+    code: str = ""
     has_own_cluster: bool = False
+
+    def task(self, seed: int, repeat: int = 1, repeats: int = 1) -> Task:
+        """One of its runs."""
+        return Task(self.plan, self.schedule, seed, self.label, repeat, repeats)
+
+    def at(self, rate: Rate) -> Row:
+        """The row at another learning rate."""
+        return replace(self, plan=replace(self.plan, rate=rate))
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -30,13 +30,7 @@ from ampsim.study.result import Result
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """The leading instances of each part of a data set.
-
-    Args:
-        whole: the data set.
-        train: training instances at most.
-        valid: validation instances at most.
-    """
+    """The leading instances of each part of a data set."""
 
     whole: Dataset[Any]
     train: int
@@ -149,12 +143,7 @@ class Witness:
 
 
 def condense(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> Records:
-    """Condense a table of a trace.
-
-    Args:
-        frame: one record a row.
-        columns: those that count; all of them unless given.
-    """
+    """Condense a table of a trace; all of its columns unless told."""
     names = tuple(map(str, frame.columns if columns is None else columns))
     digest, tags = _hashed(frame, names, len(frame))
     return Records(names, len(frame), digest, tags, tuple(_records(frame.iloc[:HEAD], names)))
@@ -212,12 +201,6 @@ def difference(
     """Name the first record that differs; None where none does.
 
     Columns, tables and numbers that `before` does not have do not count.
-
-    Args:
-        before: the witness that was kept.
-        frames: the tables of the run that `now` tells of.
-        now: the witness of now.
-        tolerance: relative difference of numbers that is none.
     """
     for name, was in before.tables.items():
         if name not in frames:
@@ -361,11 +344,6 @@ class TinyRun:
 def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:
     """Run a row as its report does, on the leading instances, for one epoch.
 
-    Args:
-        row: of a recipe.
-        goal: what the recipe measures.
-        seed: of the run.
-
     Raises:
         MissingDataError: a data file that the model reads is not there.
     """
@@ -376,7 +354,7 @@ def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
     """The tiny run of a row, to be made, or one of so many times its training instances."""
     model = leading(row.plan.model, times * _trained(row.schedule), VALIDATED)
     plan = replace(row.plan, model=model).having(epochs=1, target=None)
-    return Task(plan, row.schedule, seed, row.label, 1, 1)
+    return replace(row, plan=plan).task(seed)
 
 
 def condensed(row: Row, goal: Goal, result: Result, failure: str | None) -> TinyRun:

@@ -63,12 +63,6 @@ def named(name: str, at: str) -> str:
 def bound_words(name: str, at: str, share: float, longest: int = _LONGEST) -> str:
     """What is said of the largest share in a cell, a line or beside a bar.
 
-    Args:
-        name: what has it.
-        at: the nodes there.
-        share: of the time.
-        longest: characters of names of nodes, of which as many are named as fit.
-
     >>> bound_words("worker 3", "linear-3", 0.92), bound_words("worker 1", "1", 1.0)
     ('linear-3 (92.0 %)', 'worker 1 (100 %)')
     >>> bound_words("worker 3", "linear-3", 0.38)

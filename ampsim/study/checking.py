@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 from ampsim.arguments import checked
+from ampsim.dataflow import Dataflow
 from ampsim.errors import OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Isu
-from ampsim.model_parallel import paper_placement
+from ampsim.model_parallel import RunSettings, paper_placement
 from ampsim.rng import stream
 from ampsim.study.model import Model
 from ampsim.study.process_settings import fixed_settings
@@ -42,7 +44,7 @@ def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
-    cost.
+    cost. A program, where the model has one, trains on it too.
 
     Raises:
         GraphError: the graph breaks a rule, or an inverse is none.
@@ -69,8 +71,20 @@ def _try_out(model: Model) -> Trial:
     if not first:
         raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
     smallest = min(first, key=lambda batch: batch.rows)
+    if model.make_program is not None:
+        _try_program(model, smallest)
     training.train([smallest])
     training.validate([smallest])
     training.recorder.flush()
     mode = "sleep" if training.is_abstract else "numeric"
     return Trial(mode, smallest.rows, training.recorder.summary.messages)
+
+
+def _try_program(model: Model, batch: Any) -> None:
+    """The same of its program, in the graph."""
+    graph = model.graph()
+    settings, cluster = RunSettings(), load_cluster("tflops-1", workers=1)
+    training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
+    training.start_epoch(0)
+    training.train([batch])
+    training.validate([batch])

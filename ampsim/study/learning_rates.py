@@ -83,12 +83,7 @@ def diverged_by_rule(failure: str | None) -> bool:
 
 
 def is_fair(rule: str, failures: Iterable[str | None]) -> bool:
-    """Whether a row may be compared: not if our rule broke it, nor if others alone were tuned.
-
-    Args:
-        rule: of its learning rate; empty if unknown.
-        failures: why its runs ended early; None of those that did not.
-    """
+    """Whether a row may be compared: not if our rule broke it, nor if others alone were tuned."""
     return not rule.startswith(_NOT_TUNED) and not any(map(diverged_by_rule, failures))
 
 
@@ -112,11 +107,6 @@ def averaged(schedule: Schedule) -> int | None:
 
 def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) -> Rate:
     """The learning rate of a row.
-
-    Args:
-        model: whose optimizer says which rule it takes.
-        schedule: which says how many gradients are averaged.
-        scaling: a rule instead of the optimizer's.
 
     Raises:
         UnknownNameError: there is no such rule.

@@ -9,11 +9,11 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -21,13 +21,16 @@ from pydantic.errors import PydanticUserError
 
 from ampsim.arguments import checked
 from ampsim.assets import locate, shipped
-from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
+from ampsim.data import MissingDataError
+from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import sha256_of
 from ampsim.options import COUNT_MAX
 from ampsim.study.model import Model
 from ampsim.study.process_settings import single_threaded
 from ampsim.text import short
 from ampsim.user_code import OURS_TO_PASS, text_of
+
+T = TypeVar("T")
 
 
 def settings_of(texts: Iterable[str]) -> dict[str, str]:
@@ -55,12 +58,6 @@ def with_data_folder(
 ) -> dict[str, str]:
     """Add the data folder, which is a model's option `folder`.
 
-    Args:
-        settings: those that were given.
-        folder: the data folder.
-        model: whose settings they are.
-        options: names of the model's options.
-
     Raises:
         OptionError: the model reads no data from files, or `settings` name the folder too.
     """
@@ -77,14 +74,14 @@ def with_data_folder(
     return {**settings, "folder": folder}
 
 
-class Source(NamedTuple):
+class ModelSource(NamedTuple):
     """A model file as it was when it was executed."""
 
     path: Path
     content: bytes
 
 
-_SOURCES: Final[dict[str, Source]] = {}
+_SOURCES: Final[dict[str, ModelSource]] = {}
 """By the names of their modules; a process that starts with nothing executes them again."""
 
 
@@ -148,12 +145,12 @@ def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
     return [field.name for field in dataclasses.fields(module.Config)]
 
 
-def loaded_sources() -> dict[str, Source]:
+def loaded_sources() -> dict[str, ModelSource]:
     """Return the sources of all model files that were executed here, by their modules' names."""
     return dict(_SOURCES)
 
 
-def restore(sources: Mapping[str, Source]) -> None:
+def restore(sources: Mapping[str, ModelSource]) -> None:
     """Execute model files as they were in another process, under the same names."""
     for name, source in sources.items():
         spec = importlib.util.spec_from_file_location(name, source.path)
@@ -180,12 +177,12 @@ def _execute(path: Path, shown: str) -> ModuleType:
         raise
     except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
-    _SOURCES[name] = Source(path, path.read_bytes())
+    _SOURCES[name] = ModelSource(path, path.read_bytes())
     for needed in ("Config", "build"):
         if not callable(getattr(module, needed, None)):
             raise FileFormatError(
                 f"{path}: expected Config and build(config), got no {needed}; "
-                f"a file that works: {_example()}"
+                f"a file that works: {shipped('models') / 'rnn.py'}"
             )
     if not dataclasses.is_dataclass(module.Config):
         got = type(module.Config).__name__
@@ -193,10 +190,6 @@ def _execute(path: Path, shown: str) -> ModuleType:
             f"{path}: Config must be a dataclass, got a {got}; put @dataclass(frozen=True) on it"
         )
     return module
-
-
-def _example() -> Path:
-    return shipped("models") / "rnn.py"
 
 
 def where(error: BaseException, path: Path) -> str:
@@ -242,9 +235,9 @@ def _configure(module: ModuleType, path: Path, overrides: dict[str, Any]) -> Any
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "Config"
+        said, got = (" ".join(one.split()) for one in (first["msg"], repr(first["input"])))
         raise OptionError(
-            f"{path.stem}: field {field!r}: {_lower_first(_on_one_line(first['msg']))}, "
-            f"got {_on_one_line(repr(first['input']))}"
+            f"{path.stem}: field {field!r}: {said[:1].lower()}{said[1:]}, got {got}"
         ) from None
     except BaseException as error:
         raise FileFormatError(f"{path}: Config cannot be made{where(error, path)}") from error
@@ -260,9 +253,15 @@ def _require_flag(path: Path, name: str, value: Any, hint: Any) -> None:
         ) from None
 
 
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+def located(where: str, make: Callable[[], T]) -> T:
+    """What `make` gives; a mistake in it names its file and place. That data are absent is none.
 
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+    Raises:
+        FileFormatError: something does not fit.
+    """
+    try:
+        return make()
+    except MissingDataError:
+        raise
+    except AmpsimError as error:
+        raise FileFormatError(f"{where}: {error}") from error

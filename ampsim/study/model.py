@@ -17,9 +17,10 @@ import numpy as np
 
 from ampsim.arguments import check_fields, checked
 from ampsim.data import Dataset
+from ampsim.dataflow.program import Program
 from ampsim.errors import FileFormatError, GraphError, OptionError
 from ampsim.files import read_regular
-from ampsim.ir import Graph, ParameterizedNode
+from ampsim.ir import Graph
 from ampsim.metric import Kind, Metric
 from ampsim.model_parallel import Pump
 from ampsim.optim import Optimizer
@@ -102,6 +103,8 @@ class Model:
             on the data, a function of the data set.
         items: what an epoch counts and throughput is of, in the plural, such as "images".
         origin: file and hash, as `load_model` fills in.
+        make_program: builds the same network as a program (docs/dataflow.md), with variables of the
+            parameters' names; None where there is none.
         given: parameters to start from instead of drawing them; see `set_parameters`. Copied, so
             that two models share none.
     """
@@ -122,6 +125,7 @@ class Model:
     error_scale: float | Callable[[Any], float] = 1.0
     items: str = "items"
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
+    make_program: Callable[[], Program] | None = None
     given: Parameters = field(default_factory=dict[str, np.ndarray])
 
     def __post_init__(self) -> None:
@@ -215,12 +219,6 @@ class Model:
         Raises:
             GraphError: the graph breaks a rule.
         """
-        graph = self._made_graph()
-        for node in graph.nodes:
-            node.element_bytes = np.dtype(self.dtype).itemsize
-        return graph
-
-    def _made_graph(self) -> Graph:
         with user_code(f"make_graph of model {self.name} failed", GraphError):
             graph = self.make_graph()
         if not isinstance(cast("object", graph), Graph):
@@ -231,13 +229,37 @@ class Model:
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             graph.verify()
         count = sum(node.parameter_count for node in graph.parameterized)
+        element_bytes = np.dtype(self.dtype).itemsize
         if count > PARAMETERS_MAX:
             raise OptionError(
                 f"model {self.name} has {count:,} parameters, which take "
-                f"{count * np.dtype(self.dtype).itemsize / 1e9:,.0f} GB; take at most "
-                f"{PARAMETERS_MAX:,}"
+                f"{count * element_bytes / 1e9:,.0f} GB; take at most {PARAMETERS_MAX:,}"
             )
+        for node in graph.nodes:
+            node.element_bytes = element_bytes
         return graph
+
+    @property
+    def program(self) -> Program:
+        """The model as a program.
+
+        Raises:
+            OptionError: its file has none.
+            GraphError: `make_program` failed, or gave something else.
+        """
+        if self.make_program is None:
+            raise OptionError(
+                f"model {self.name} has no program; give make_program in its file "
+                "(docs/dataflow.md), or take another schedule, such as sequential"
+            )
+        with user_code(f"make_program of model {self.name} failed", GraphError):
+            made = self.make_program()
+        if not isinstance(cast("object", made), Program):
+            raise GraphError(
+                f"make_program of model {self.name} must return a flow.Program, got "
+                f"{type(made).__name__}"
+            )
+        return made
 
     @checked
     def update_interval(self, node: str) -> int:
@@ -294,8 +316,29 @@ def parameters_of(graph: Graph) -> Parameters:
     }
 
 
+def variables_of(graph: Graph) -> Parameters:
+    """The parameters of a graph as variables of a program: of replicas, which are alike, once."""
+    return {
+        f"{node.seed_name}.{name}": view
+        for node in reversed(graph.parameterized)
+        for name, view in node.views(node.theta).items()
+    }
+
+
+def adopt_variables(graph: Graph, values: Mapping[str, np.ndarray]) -> None:
+    """Give a graph what the variables of its program have; replicas get the same."""
+    for node in graph.parameterized:
+        parts = [
+            values.get(f"{node.seed_name}.{name}", view).reshape(-1)
+            for name, view in node.views(node.theta).items()
+        ]
+        node.adopt(np.concatenate(parts))
+
+
 def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:
-    known = [f"{node.name}.{name}" for node in graph.parameterized for name in _names(node)]
+    known = [
+        f"{node.name}.{name}" for node in graph.parameterized for name in node.parameter_shapes
+    ]
     for name in sorted(set(known) ^ set(parameters)):
         what = "is missing" if name in known else "belongs to no node"
         raise OptionError(f"parameter {name!r} {what}; expected: {', '.join(known)}")
@@ -305,10 +348,6 @@ def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:
             for name, shape in node.parameter_shapes.items()
         ]
         node.adopt(np.concatenate(parts))
-
-
-def _names(node: ParameterizedNode) -> list[str]:
-    return list(node.parameter_shapes)
 
 
 def _fitting(name: str, value: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray:

@@ -61,13 +61,7 @@ def no_outages() -> pd.DataFrame:
 
 
 def held_up_s(spans: Iterable[Any], outages: pd.DataFrame, workers: int) -> np.ndarray:
-    """Per worker, the seconds within steps in which the device was down.
-
-    Args:
-        spans: chunks of all spans of the run, with worker, start_s and end_s.
-        outages: as `Result.outages`.
-        workers: how many there are.
-    """
+    """Per worker, the seconds within steps in which the device was down."""
     total_s = np.zeros(workers)
     down: pd.DataFrame = outages[outages["kind"].isin(_DOWN)]
     if not len(down):
@@ -102,13 +96,7 @@ NOTHING: Final = "nothing"
 
 
 def waits_of(exchanges: pd.DataFrame, schedule: Mapping[str, Any], seed: int) -> pd.DataFrame:
-    """One row a worker of a rank that waited: worker, kind ("waits for all", ...), start_s, end_s.
-
-    Args:
-        exchanges: as `Result.exchanges`.
-        schedule: its name and options, as of a manifest.
-        seed: of the run, from which groups may have been drawn.
-    """
+    """One row a worker of a rank that waited, as `Result.waits`."""
     if not len(exchanges):
         return read_only({name: np.zeros(0, kind) for name, kind in OUTAGE_SCHEMA.items()})
     end_s, stalled_s = (exchanges[name].to_numpy(float) for name in ("end_s", "stalled_s"))
@@ -167,13 +155,7 @@ def wait_share(
 
 
 def never_met(exchanges: pd.DataFrame, solver: Solver, workers: int) -> str:
-    """Which ranks of a finished run exchanged with nobody, and why; empty where all did.
-
-    Args:
-        exchanges: as `Result.exchanges`, all rows.
-        solver: what ran.
-        workers: of the cluster.
-    """
+    """Which ranks of a finished run exchanged with nobody, and why; empty where all did."""
     count, each = solver.ranks_on(workers), solver.copies_per_rank
     met = set(exchanges["rank"][exchanges["server"] > OF_GROUP].tolist())
     lone = [rank for rank in range(count) if rank * each not in met]

@@ -18,7 +18,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
-from ampsim.study.loading import Source, loaded_sources, restore
+from ampsim.study.loading import ModelSource, loaded_sources, restore
 from ampsim.study.model import Model
 
 _CACHED: Final[Any] = type(lru_cache(None)(len))
@@ -58,7 +58,7 @@ def _reduce(model: Model) -> tuple[Any, ...]:
     return _made, (loaded_sources(), bytes_of(values))
 
 
-def _made(sources: dict[str, Source], content: bytes) -> Model:
+def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
     restore(sources)
     return Model(**pickle.loads(content))
 

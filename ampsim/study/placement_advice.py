@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.data_parallel import Solver
+from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link, light_is_free
 from ampsim.model_parallel import PLACEMENTS, Schedule
@@ -129,6 +130,8 @@ def advice_on(
 
 
 def _is_placed(schedule: Schedule) -> bool:
+    if isinstance(schedule, OfProgram):
+        return False
     return not isinstance(schedule, Solver) or schedule.workers_per_rank > 1
 
 
@@ -146,11 +149,6 @@ def _advice(name: str, ratios: Sequence[_Ratio | None], blind_to: str) -> Advice
 
 class _Race:
     """The default and the placements that know more, trained side by side under one schedule.
-
-    Args:
-        trials: of what.
-        schedule: how.
-        seed: of what the default leaves to chance.
 
     Raises:
         AmpsimError: the default does not fit.
@@ -237,7 +235,7 @@ def blindness(cluster: Cluster) -> str | None:
         return None
     if (differs := difference(cluster)) is not None:
         return f"{differs} differ"
-    if not cluster.is_link_free or any(one.message_overhead_s for one in cluster.devices):
+    if not cluster.is_link_free or any(one.message_numbers for one in cluster.devices):
         return "messages take time"
     return None if all(map(light_is_free, cluster.devices)) else "light operations take time"
 
@@ -248,18 +246,15 @@ def difference(cluster: Cluster) -> str | None:
         return None
     differing = {
         "devices": len(set(map(_cost, cluster.devices))) > 1,
-        "links": _ways_differ(cluster) if cluster.has_shared_bandwidth else _links_differ(cluster),
+        "links": _ways_differ(cluster),
     }
     return " and ".join(word for word, is_so in differing.items() if is_so) or None
 
 
-def _links_differ(cluster: Cluster) -> bool:
-    links = {_cost(cluster.link)} | {_cost(route.link) for route in cluster.links}
-    return len(links) > 1
-
-
 def _ways_differ(cluster: Cluster) -> bool:
     """Whether ways over edges and ports differ: between workers, from the host, or to it."""
+    if not cluster.has_shared_bandwidth:
+        return len({_cost(cluster.link), *(_cost(route.link) for route in cluster.links)}) > 1
     workers = range(cluster.workers)
     groups = (
         itertools.permutations(workers, 2),

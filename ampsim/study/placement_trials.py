@@ -11,8 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.data_parallel import Solver, cluster_of_rank
+from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError
-from ampsim.hardware import Cluster
+from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
     Placement,
@@ -167,14 +168,13 @@ class Trials:
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
         """Return a worker for each node, in their order; of a solver, in the first copy.
 
-        Args:
-            placement: what decides.
-            schedule: how the model is trained.
-            seed: of what is left to chance.
+        A program is on the first worker, whatever the placement.
 
         Raises:
             OptionError: ranks and servers of a solver do not fit the cluster.
         """
+        if isinstance(schedule, OfProgram):
+            return [HOST, *[0] * (len(self._graph.nodes) - 1)]
         return placement.place(self._situation(schedule, stream(seed, "placement")))
 
     def _situation(self, schedule: Schedule, generator: np.random.Generator) -> Situation:
@@ -204,10 +204,7 @@ class Trials:
     ) -> Placement:
         """The placement found once, if it is the same for all seeds; else the placement itself.
 
-        Args:
-            placement: what decides.
-            schedule: how the model is trained.
-            on_trial: told after each trial of a search how many there were.
+        `on_trial` is told after each trial of a search how many there were.
 
         Raises:
             OptionError: ranks and servers of a solver do not fit the cluster.

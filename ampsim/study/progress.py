@@ -60,12 +60,6 @@ OnProgress: TypeAlias = Callable[[Progress], None]
 class Tracker:
     """Counts what one run finishes and tells it as `Progress`.
 
-    Args:
-        on_progress: who is told; None for nobody.
-        schedule: name of the schedule that runs.
-        repeat: which repeat, from 1, of how many `repeats`.
-        metric: what the model is measured by.
-
     Attributes:
         items_total: items of an epoch; to be set before the first instance finishes.
     """

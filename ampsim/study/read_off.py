@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from ampsim.trace import (
     PATH_KINDS,
     CausalRecords,
     Crossing,
+    Crossings,
     critical_path,
     read_only,
 )
@@ -39,55 +39,25 @@ UPKEEP: Final = ("idle_power_w", "busy_power_w", "price_usd_per_h")
 """Keys of a device that say what its time takes."""
 
 
-def energy_j(groups: Sequence[Mapping[str, Any]], busy_s: np.ndarray, makespan_s: float) -> float:
-    """Sum over workers of idle power x makespan + (busy - idle power) x busy time; NaN unknown.
-
-    Args:
-        groups: workers in a row with what they have in common, as in a manifest.
-        busy_s: per worker, the seconds in which a step occupies it and it is up.
-        makespan_s: of the run.
-    """
-    idle_w, busy_w = (_by_worker(groups, key) for key in ("idle_power_w", "busy_power_w"))
-    if len(idle_w) != len(busy_s):
-        return math.nan
-    return float((idle_w * makespan_s + (busy_w - idle_w) * busy_s).sum())
-
-
-def cost_usd(groups: Sequence[Mapping[str, Any]], makespan_s: float) -> float:
-    """Sum over workers of price x makespan, busy or idle; NaN where a price is unknown."""
-    price_usd_per_h = _by_worker(groups, "price_usd_per_h")
-    return float(price_usd_per_h.sum()) * makespan_s / HOUR_S if len(price_usd_per_h) else math.nan
-
-
 def _by_worker(groups: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
     """A number of each worker; NaN where its device's file does not say."""
     return np.array([one.get(key, math.nan) for one in groups for _ in range(one["workers"])])
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCrossings:
-    """Edges, links and ports of a cluster whose messages share bandwidth.
-
-    Args:
-        cluster: which.
-    """
-
-    cluster: Cluster
-
-    def __call__(self, source: int, target: int) -> list[Crossing]:
-        """What a message from one worker, or the host, to another crosses.
-
-        In fair shares it takes of each what its bytes need; first come, first served, it holds
-        all of them as long as the narrowest takes.
-        """
-        holds = self.cluster.sharing == "first-come"
-        shares = self.cluster.way_between(source, target).shares
-        return [Crossing(name_of(one), None if holds else one.bytes_per_s) for one in shares]
-
-
-def crossings_of(cluster: Cluster) -> ClusterCrossings | None:
+def crossings_of(cluster: Cluster) -> Crossings | None:
     """What messages cross; None where each pair of workers has a link of its own."""
-    return ClusterCrossings(cluster) if cluster.has_shared_bandwidth else None
+    return partial(_crossed, cluster) if cluster.has_shared_bandwidth else None
+
+
+def _crossed(cluster: Cluster, source: int, target: int) -> list[Crossing]:
+    """Edges, links and ports that a message from one worker, or the host, to another crosses.
+
+    In fair shares it takes of each what its bytes need; first come, first served, it holds all of
+    them as long as the narrowest takes.
+    """
+    holds = cluster.sharing == "first-come"
+    shares = cluster.way_between(source, target).shares
+    return [Crossing(name_of(one), None if holds else one.bytes_per_s) for one in shares]
 
 
 def name_of(share: Share) -> str:
@@ -122,46 +92,6 @@ def timeline(columns: Columns) -> pd.DataFrame:
     """The table of what a recorder has of memory, with the sum of all categories."""
     whole = np.sum([columns[name] for name in MEMORY_CATEGORIES], axis=0, dtype=np.int64)
     return read_only({name: {**columns, "bytes": whole}[name] for name in TIMELINE_SCHEMA})
-
-
-def no_timeline() -> pd.DataFrame:
-    """The table of a run in which nobody counted."""
-    return read_only({name: np.zeros(0, kind) for name, kind in TIMELINE_SCHEMA.items()})
-
-
-class WithMemory(ABC):
-    """What is read off the timeline of the workers' memories."""
-
-    @property
-    @abstractmethod
-    def memory(self) -> pd.DataFrame:
-        """What lay in the workers' memories: worker, time_s, bytes, weights, gradients, ...
-
-        One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
-        `bytes` in all, and then those of each category (docs/decisions/0013-memory.md). Empty where
-        nobody counted (`counts_memory` of `simulate`).
-        """
-
-    @property
-    def peak_memory(self) -> pd.DataFrame:
-        """The row of `memory` at which each worker's memory was fullest, of several the first."""
-        memory = self.memory
-        fullest = memory.groupby("worker")["bytes"].idxmax()
-        return memory.loc[fullest].reset_index(drop=True)
-
-    @property
-    def peak_bytes(self) -> pd.Series[Any]:
-        """The most bytes that lay in each worker's memory at once, by worker.
-
-        Raises:
-            OptionError: nobody counted.
-        """
-        memory = self.memory
-        if not len(memory):
-            raise OptionError(
-                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
-            )
-        return memory.groupby("worker")["bytes"].max().rename("peak_bytes")
 
 
 PART: Final = ("kind", "node", "direction", "worker")
@@ -237,12 +167,7 @@ class _HasEpochs(Protocol):
     def epochs(self) -> pd.DataFrame: ...
 
 
-class _HasPath(Protocol):
-    @property
-    def critical_path(self) -> pd.DataFrame: ...
-
-
-class Rates:
+class WithRates:
     """Throughput of a run, by its epochs."""
 
     @property
@@ -254,19 +179,6 @@ class Rates:
     def valid_per_s(self: _HasEpochs) -> float:
         """Validation items per virtual second of validation; NaN where there was none."""
         return rate_of(self.epochs["valid_instances"], self.epochs["valid_s"])
-
-
-class WithPath(Rates):
-    """The same, and where the time of its critical path goes."""
-
-    @property
-    def critical_path_parts(self: _HasPath) -> pd.DataFrame:
-        """Where `critical_path` spends its time: kind, node, direction, worker, seconds, share.
-
-        One row for all of its parts that agree in these, the longest first; the seconds add up to
-        `makespan_s`.
-        """
-        return path_parts((self.critical_path,))
 
 
 class Occupation(NamedTuple):
@@ -283,8 +195,18 @@ class Occupation(NamedTuple):
     spans: Callable[[], Iterable[Any]]
 
 
-class WithTotals(WithPath, ABC):
-    """The same, and what sums over all spans say."""
+class ReadOff(WithRates, ABC):
+    """The same, and what its memory and sums over all its spans say."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> pd.DataFrame:
+        """What lay in the workers' memories: worker, time_s, bytes, weights, gradients, ...
+
+        One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
+        `bytes` in all, and then those of each category (docs/decisions/0013-memory.md). Empty where
+        nobody counted (`counts_memory` of `simulate`).
+        """
 
     @property
     @abstractmethod
@@ -300,6 +222,27 @@ class WithTotals(WithPath, ABC):
     def _occupation(self) -> Occupation:
         """What occupied the devices, and when."""
 
+    @property
+    def peak_memory(self) -> pd.DataFrame:
+        """The row of `memory` at which each worker's memory was fullest, of several the first."""
+        memory = self.memory
+        fullest = memory.groupby("worker")["bytes"].idxmax()
+        return memory.loc[fullest].reset_index(drop=True)
+
+    @property
+    def peak_bytes(self) -> pd.Series[Any]:
+        """The most bytes that lay in each worker's memory at once, by worker.
+
+        Raises:
+            OptionError: nobody counted.
+        """
+        memory = self.memory
+        if not len(memory):
+            raise OptionError(
+                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
+            )
+        return memory.groupby("worker")["bytes"].max().rename("peak_bytes")
+
     @cached_property
     def energy_j(self) -> float:
         """Joules of all devices; NaN where a file does not say their powers.
@@ -311,12 +254,16 @@ class WithTotals(WithPath, ABC):
         busy_s = self._totals.busy_s
         if len(outages):
             busy_s = busy_s - held_up_s(spans(), outages, len(busy_s))
-        return energy_j(groups, busy_s, self.makespan_s)
+        idle_w, busy_w = (_by_worker(groups, key) for key in ("idle_power_w", "busy_power_w"))
+        if len(idle_w) != len(busy_s):
+            return math.nan
+        return float((idle_w * self.makespan_s + (busy_w - idle_w) * busy_s).sum())
 
     @property
     def cost_usd(self) -> float:
         """Price of all devices x makespan, in US dollars; NaN where a file does not say it."""
-        return cost_usd(self._occupation().groups, self.makespan_s)
+        usd_per_h = _by_worker(self._occupation().groups, "price_usd_per_h")
+        return float(usd_per_h.sum()) * self.makespan_s / HOUR_S if len(usd_per_h) else math.nan
 
     @cached_property
     def makespan_s(self) -> float:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ampsim.data_parallel import Solver
+from ampsim.dataflow import OfProgram
 from ampsim.model_parallel import Schedule
 from ampsim.study.bound_words import nodes_at
 from ampsim.study.model import Model
 from ampsim.study.outages import never_met, no_outages, wait_share, waits_of
-from ampsim.study.read_off import (
-    Occupation,
-    WithMemory,
-    WithTotals,
-    path_frame,
-    path_parts,
-    timeline,
-)
+from ampsim.study.read_off import Occupation, ReadOff, path_frame, path_parts, timeline
 from ampsim.text import html_table
 from ampsim.trace import DIRECTIONS, Bounds, Crossings, Path, Recorder, bounds_of, critical_path
 from ampsim.trace.recorder import VALIDATION_COLUMNS
@@ -32,46 +26,20 @@ from ampsim.trace.summary import Summary
 from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
 
 
-def known(value: Any) -> float | None:
-    """A number, or None where it is None or NaN."""
-    return None if value is None or math.isnan(value) else float(value)
-
-
-def rate_text(per_s: float | None) -> str:
+def _rate_text(per_s: float | None) -> str:
     """A rate whose unit stands in the heading."""
     return format_rate(per_s).removesuffix("/s").rstrip()
 
 
-def count_text(value: Any) -> str:
+def _count_text(value: float | None) -> str:
     """A whole number with all its digits, another one with three."""
-    number = known(value)
-    return UNKNOWN if number is None else f"{number:,.3g}" if number % 1 else f"{number:,.0f}"
-
-
-_COLUMNS: Final = ("node", "worker", "direction", "steps", "busy_s", "share")
-
-
-def times_of_nodes(
-    recorder: Recorder, placed: Mapping[str, int], makespan_s: float
-) -> pd.DataFrame:
-    """What `Result.time_by_node` gives.
-
-    Nodes stand in the order of the graph; directions that took no time are left out.
-    """
-    recorder.flush()
-    summary = recorder.summary
-    rows: list[tuple[Any, ...]] = []
-    for place, node in enumerate(recorder.nodes):
-        for code in (2, 1, 0):
-            steps, busy_s = int(summary.node_steps[place, code]), float(summary.node_s[place, code])
-            if steps:
-                worker = placed.get(node, -1)
-                rows.append((node, worker, DIRECTIONS[code], steps, busy_s, busy_s / makespan_s))
-    return pd.DataFrame(rows, columns=list(_COLUMNS))
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return f"{value:,.3g}" if value % 1 else f"{value:,.0f}"
 
 
 @dataclass(frozen=True)
-class Result(WithTotals, WithMemory):
+class Result(ReadOff):
     """What `simulate` returns; all times are virtual seconds.
 
     The tables of the trace are read-only; change a copy of yours, such as ``result.spans.copy()``.
@@ -171,12 +139,13 @@ class Result(WithTotals, WithMemory):
         rank (of a group, its first copy), server (its worker; -1 for all ranks, -2 for several
         servers at once, -3 for all ranks of a group, -4 of a group within it), sends. The rank had
         it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
-        `merge_start_s` and ended at `merge_end_s`; the answer came at `end_s`, which without a lock
-        may be before the merge. `stalled_s` is how long the rank could do nothing for it,
-        `waits_for` what held it up first. `staleness` is how many merges the centre had made since
-        the rank's last answer, `distance` how far its weights were from the centre's, NaN of
-        gradients, `bytes` the size of what it sent, and `is_mixed` whether the answer had weights
-        of different versions.
+        `merge_start_s`, of several servers the first, and ended at `merge_end_s`, of them the last;
+        the answer came at `end_s`, which without a lock may be before the merge; where it was still
+        to come, the run ended then, and the rank's wait is not counted. `stalled_s` is how long the
+        rank could do nothing for it, `waits_for` what held it up first. `staleness` is how many
+        merges the centre had made since the rank's last answer, `distance` how far its weights were
+        from the centre's, NaN of gradients, `bytes` the size of what it sent, and `is_mixed`
+        whether the answer had weights of different versions.
         """
         return self._frame("exchanges")
 
@@ -219,7 +188,7 @@ class Result(WithTotals, WithMemory):
 
     @property
     def memory(self) -> pd.DataFrame:
-        """As `WithMemory.memory`."""
+        """As `ReadOff.memory`."""
         if "memory" not in self._frames:
             self._frames["memory"] = timeline(self.recorder.columns("memory"))
         return self._frames["memory"].copy(deep=False)
@@ -268,11 +237,22 @@ class Result(WithTotals, WithMemory):
         """Of the whole run, one row a node and direction: how long its worker spends on it.
 
         node, worker, direction, steps (those that took time), busy_s, share (of the makespan).
+        Nodes stand in the order of the graph; directions that took no time are left out.
         """
-        return times_of_nodes(self.recorder, self._placed, self.makespan_s)
+        totals, placed, rows = self._totals, self._placed, list[tuple[Any, ...]]()
+        for place, node in enumerate(self.recorder.nodes):
+            for code in (2, 1, 0):
+                steps, busy_s = int(totals.node_steps[place, code]), totals.node_s[place, code]
+                if steps:
+                    spent = (steps, float(busy_s), float(busy_s) / self.makespan_s)
+                    rows.append((node, placed.get(node, -1), DIRECTIONS[code], *spent))
+        columns = ["node", "worker", "direction", "steps", "busy_s", "share"]
+        return pd.DataFrame(rows, columns=columns)
 
     @property
     def _placed(self) -> dict[str, int]:
+        if isinstance(self.schedule, OfProgram):
+            return dict.fromkeys(self.recorder.nodes, 0)
         return dict(self.origin.get("placement", {}).get("workers", {}))
 
     @property
@@ -296,7 +276,11 @@ class Result(WithTotals, WithMemory):
 
     @property
     def critical_path_parts(self) -> pd.DataFrame:
-        """As `WithPath.critical_path_parts`, of a path that need not fit into memory."""
+        """Where `critical_path` spends its time: kind, node, direction, worker, seconds, share.
+
+        One row for all of its parts that agree in these, the longest first; the seconds add up to
+        `makespan_s`.
+        """
         return self._path_parts.copy(deep=False)
 
     @cached_property
@@ -396,12 +380,12 @@ class Result(WithTotals, WithMemory):
         rows = [
             ["epochs", str(len(epochs))],
             ["virtual time", format_seconds(self.makespan_s)],
-            [f"training ({items}/s)", rate_text(self.train_per_s)],
-            [f"validation ({items}/s)", rate_text(self.valid_per_s)],
+            [f"training ({items}/s)", _rate_text(self.train_per_s)],
+            [f"validation ({items}/s)", _rate_text(self.valid_per_s)],
             [f"validation {metric.kind}, last epoch", metric.text(score)],
             ["workers busy", format_percent(self.utilisation)],
-            ["staleness, mean", count_text(self.staleness_mean)],
-            ["staleness, max", count_text(self.staleness_max)],
+            ["staleness, mean", _count_text(self.staleness_mean)],
+            ["staleness, max", _count_text(self.staleness_max)],
             ["instances in flight, at most", str(self.max_active_keys)],
             ["messages", f"{self.messages:,}"],
             ["memory of the fullest worker", self._peak_text],

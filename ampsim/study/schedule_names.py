@@ -11,12 +11,13 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 from pydantic import Field
 
 from ampsim.data_parallel import SOLVERS, name_of
+from ampsim.dataflow import PROGRAMS
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
 from ampsim.toml_file import Text
 
-METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS}
-"""Schedules and solvers, under their names."""
+METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS, **PROGRAMS}
+"""Schedules, solvers and schedules of programs, under their names."""
 
 _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "update interval {}"}
 """What tables and figures say of options."""
@@ -59,6 +60,19 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
         name = next(name for name, kind in METHODS.items() if option in _options_of(kind))
         list(_make(name, given))
     return made
+
+
+def schedule_of_row(name: str, row: object) -> Schedule:
+    """The schedule of this name with the options that a row of a file gives.
+
+    Raises:
+        OptionError: one of them has no effect on it.
+    """
+    given = {option: getattr(row, option) for option in option_names()}
+    schedules = schedules_of(name, **given)
+    for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
+        raise OptionError(f"{option} has no effect on {name}; leave it out")
+    return schedules[0]
 
 
 def labels_of(schedules: Sequence[Schedule]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
@@ -80,35 +80,8 @@ def schedules_of(schedules: SchedulesLike) -> list[Schedule]:
     return [schedule_of(one) for one in schedules]
 
 
-class EpochByEpoch(Protocol):
-    """What can be trained epoch by epoch, as a `Simulation`.
-
-    Attributes:
-        epoch: epochs that have ended.
-        train_count: training items of an epoch.
-        valid_count: validation items of an epoch.
-        scores: what each validation of the latest epoch measured; the last is that at its end.
-    """
-
-    epoch: int
-    train_count: int
-    valid_count: int
-    scores: list[float]
-
-    def run_epoch(self) -> float:
-        """Train and validate once; return what validation measured."""
-        ...
-
-
-def run_epochs(run: EpochByEpoch, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
-    """Run until `epochs` have ended, or one in which a value reaches the goal.
-
-    Args:
-        run: what is trained; what it raises is raised.
-        epochs: how many at most, those that have ended among them.
-        goal: what validation measures, and the value that ends the run.
-        tracker: told of each epoch, and of how many items one has.
-    """
+def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
+    """Run until `epochs` have ended, or one in which a value reaches the goal."""
     if tracker is not None:
         tracker.items_total = run.train_count + run.valid_count
     while run.epoch < epochs:
@@ -120,7 +93,6 @@ def run_epochs(run: EpochByEpoch, epochs: int, goal: Goal, tracker: Tracker | No
 
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
-OnItems: TypeAlias = Callable[[int], None]
 PlacementLike: TypeAlias = Annotated[
     str | os.PathLike[str] | Placement,
     "a name such as 'balanced', the path of a .toml file of lines NODE = WORKER, or a Placement",
@@ -153,7 +125,7 @@ class RunOptions:
     times_validation: bool = True
     on_start: Callable[[Simulation], None] | None = None
     on_rows: OnRows | None = None
-    on_items: OnItems | None = None
+    on_items: Callable[[int], None] | None = None
 
     @property
     def placed(self) -> Placement:

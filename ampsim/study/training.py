@@ -10,9 +10,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
+from ampsim.dataflow import OfProgram, ProgramEngine
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
@@ -30,7 +31,7 @@ from ampsim.model_parallel import (
 from ampsim.model_parallel.job import PassTotals
 from ampsim.model_parallel.placements.file import FromFile, read_placement
 from ampsim.rng import stream
-from ampsim.study.model import Model
+from ampsim.study.model import Model, adopt_variables, variables_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.user_data import UserData
 from ampsim.trace import Recorder
@@ -46,13 +47,7 @@ def job_of(model: Model, graph: Graph) -> Job:
 
 
 def probe_of(model: Model, device: Device, data: UserData) -> Probe:
-    """What instances cost on a device and send, on a graph of their own.
-
-    Args:
-        model: whose nodes.
-        device: whose costs.
-        data: of `PROBE_SEED`.
-    """
+    """What instances cost on a device and send, on a graph of their own."""
     job = job_of(model, model.graph(PROBE_SEED))
     with fixed_settings():
         return probe(job, device, data.batches("train", epoch=0, seed=PROBE_SEED))
@@ -84,12 +79,7 @@ def validations(train_count: int, every: int | None) -> int:
 
 
 class Parts:
-    """The batches of a pass in parts, each of which ends where another `every` items are reached.
-
-    Args:
-        batches: of the pass, each of ``batch.rows`` items.
-        every: items; None for one part.
-    """
+    """Batches of a pass in parts, each of which ends where another `every` items are reached."""
 
     def __init__(self, batches: Iterable[Any], every: int | None) -> None:
         """Take no batch yet."""
@@ -132,16 +122,7 @@ class Parts:
 
 @dataclass(slots=True)
 class EpochTotals:
-    """What the parts of an epoch add up to.
-
-    Attributes:
-        trained: sums over all training.
-        valid: sums of the last validation.
-        validated: validation items, those of all validations.
-        train_s: seconds of training.
-        valid_s: seconds of all validations.
-        end_s: when the last validation ended.
-    """
+    """What the parts of an epoch add up to."""
 
     trained: PassTotals = field(default_factory=PassTotals)
     valid: PassTotals = field(default_factory=PassTotals)
@@ -183,28 +164,6 @@ Part: TypeAlias = tuple[PassReport, bool]
 """What a part of a pass over the training data did, and whether the pass ends with it."""
 
 
-class Method(Protocol):
-    """One family of methods at work."""
-
-    def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """Call `on_items` with the number of items of each instance that finishes."""
-        ...
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        ...
-
-    def parts(
-        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
-    ) -> Iterator[Part]:
-        """Train on an epoch's batches, as of `Training.parts`."""
-        ...
-
-    def validate(self, batches: Iterable[Any]) -> PassReport:
-        """Measure, and learn nothing."""
-        ...
-
-
 class ModelParallel:
     """One copy of a model under a schedule.
 
@@ -222,19 +181,19 @@ class ModelParallel:
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Method`."""
+        """As of `Training`."""
         self._engine.controller.on_finish = on_items
         if self._observer is not None:
             self._observer.tell_items(on_items)
 
     def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Method`."""
+        """As of `Training`."""
         self._batches_of = batches_of
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
     ) -> Iterator[Part]:
-        """As of `Method`; what is in flight finishes where a part ends."""
+        """As of `Training`; what is in flight finishes where a part ends."""
         parts = Parts(batches, every)
         while not parts.is_over:
             report = self._train(epoch, parts.next_part())
@@ -251,7 +210,7 @@ class ModelParallel:
         return report
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Method`, on the same devices and clock unless there is an observer."""
+        """As of `Training`, on the same devices and clock unless there is an observer."""
         if self._observer is None:
             return self._engine.run_pass(batches, is_training=False)
         self._observer.adopt(self._graph.parameterized)
@@ -259,27 +218,23 @@ class ModelParallel:
 
 
 class DataParallel:
-    """Copies of a model under a solver.
-
-    Args:
-        engine: trains them.
-    """
+    """Copies of a model under a solver."""
 
     def __init__(self, engine: SolverEngine) -> None:
         self._engine = engine
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Method`."""
+        """As of `Training`."""
         self._engine.on_items = on_items
 
     def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Method`."""
+        """As of `Training`."""
         self._engine.expect(batches_of)
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
     ) -> Iterator[Part]:
-        """As of `Method`; ranks stop at the end of an epoch alone, if there is no `later`."""
+        """As of `Training`; ranks stop at the end of an epoch alone, if there is no `later`."""
         is_over = False
         while not is_over:
             report = self._engine.train(epoch, batches, later, every)
@@ -287,7 +242,43 @@ class DataParallel:
             yield report, is_over
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Method`, off the clock."""
+        """As of `Training`, off the clock."""
+        return self._engine.validate(batches)
+
+
+class OfPrograms:
+    """A program on one device; its variables are the parameters of a graph.
+
+    Args:
+        engine: makes the passes.
+        graph: whose parameters they are; it has those of the program after each pass.
+    """
+
+    def __init__(self, engine: ProgramEngine, graph: Graph) -> None:
+        self._engine, self._graph = engine, graph
+        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
+
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """As of `Training`."""
+        self._engine.on_items = on_items
+
+    def expect(self, batches_of: Callable[[int], float]) -> None:
+        """As of `Training`."""
+        self._batches_of = batches_of
+
+    def parts(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> Iterator[Part]:
+        """As of `Training`."""
+        parts, count = Parts(batches, every), self._batches_of(epoch)
+        epochs = (epoch + number / count for number in itertools.count())
+        while not parts.is_over:
+            report = self._engine.train(parts.next_part(), epochs)
+            adopt_variables(self._graph, self._engine.parameters)
+            yield report, parts.is_over
+
+    def validate(self, batches: Iterable[Any]) -> PassReport:
+        """As of `Training`, on the same device and clock."""
         return self._engine.validate(batches)
 
 
@@ -328,21 +319,29 @@ class Training:
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
+        if isinstance(schedule, OfProgram):
+            known = []
+        self._method: ModelParallel | DataParallel | OfPrograms
+        self._engine: Any
         self.recorder = Recorder(
             known,
             cluster.workers,
             settings.spans_kept,
             on_rows=settings.on_rows,
-            has_lanes=cluster.has_lanes,
+            has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
         self._epoch = 0
         job, place = job_of(model, graph), (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
-            if isinstance(schedule, Solver):
+            if isinstance(schedule, OfProgram):
+                engine = ProgramEngine(
+                    model.program, model.optimizer, variables_of(graph), cluster, schedule, **how
+                )
+                self._method, self._engine = OfPrograms(engine, graph), engine
+            elif isinstance(schedule, Solver):
                 made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
-                self._method: Method = DataParallel(made)
-                self._engine: Any = made
+                self._method, self._engine = DataParallel(made), made
             else:
                 self._engine = Engine(job, *place, schedule, **how)
                 observer = None
@@ -367,12 +366,6 @@ class Training:
     ) -> PassReport:
         """Train on `batches`, or the first `count` of them.
 
-        Args:
-            batches: of this epoch.
-            count: how many of them; None for all.
-            later: gives the batches of another epoch, for methods that go on from one epoch to the
-                next; None where this epoch is the last so far.
-
         Raises:
             SimulationError: the run cannot go on.
         """
@@ -385,11 +378,9 @@ class Training:
     ) -> Iterator[Part]:
         """Train on `batches`, and say whenever it is time for a validation; the pass ends with one.
 
-        Args:
-            batches: of this epoch, each of ``batch.rows`` items.
-            every: items after which a part ends, with the batch, deal or round that reaches them;
-                None for one part.
-            later: as of `train`.
+        A part ends after `every` items, with the batch, deal or round that reaches them; there is
+        one where that is None. Methods that go on from one epoch to the next take the batches of
+        another from `later`; None where this epoch is the last so far.
 
         Raises:
             SimulationError: the run cannot go on.
@@ -423,10 +414,6 @@ class Training:
 
 def resolved(schedule: Schedule, cluster: Cluster) -> Schedule:
     """The schedule itself; of a solver, with as many ranks as the cluster has room for.
-
-    Args:
-        schedule: any.
-        cluster: on what it is to run.
 
     Raises:
         OptionError: ranks and servers do not fit the cluster.

@@ -20,10 +20,6 @@ _END: Final = object()
 class UserData:
     """A data set whose methods are the user's code.
 
-    Args:
-        model: name of the model whose data they are.
-        given: what its `make_data` returned.
-
     Raises:
         OptionError: that is no data set.
     """
@@ -68,16 +64,12 @@ class UserData:
         """
         if not self.grows:
             return self.batch_count("train")
-        what = f"epoch_batches({epoch}) of the data of model {self._model}"
-        given: Any = self.given
-        with user_code(f"{what} failed"):
-            count: Any = given.epoch_batches(epoch)
-        return _whole(what, count)
+        return self._asked("epoch_batches", epoch)
 
-    def _asked(self, method: str, split: Split) -> int:
-        what = f"{method}({split!r}) of the data of model {self._model}"
+    def _asked(self, method: str, of: Split | int) -> int:
+        what = f"{method}({of!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):
-            count: Any = getattr(self.given, method)(split)
+            count: Any = getattr(self.given, method)(of)
         return _whole(what, count)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from ampsim.trace.kinds import (
 )
 from ampsim.trace.recorder import (
     MEMORY_CATEGORIES,
+    NO_STALENESS,
     OnRows,
     Recorder,
     Step,
@@ -34,6 +35,7 @@ __all__ = [
     "DISPATCH_LANE",
     "LANES",
     "MEMORY_CATEGORIES",
+    "NO_STALENESS",
     "PATH_KINDS",
     "START",
     "Bounds",

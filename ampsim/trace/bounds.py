@@ -104,12 +104,7 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
 
 
 class _Closed:
-    """How long instances were kept out, of any time.
-
-    Args:
-        closures: (time in seconds, is_closed), ascending.
-        end_s: where the run ends.
-    """
+    """How long instances were kept out, of any time."""
 
     def __init__(self, closures: Iterable[tuple[float, bool]], end_s: float) -> None:
         changes = [*closures, (end_s, False)]
@@ -146,7 +141,6 @@ def _devices_busy(records: CausalRecords, closed: _Closed) -> _Busy:
 def _links_used(
     records: CausalRecords, closed: _Closed, end_s: float, crossings: Crossings
 ) -> dict[str, _Seconds]:
-    """What is used of each link, edge and port, by its name."""
     held, carried = dict[Place, _Seconds](), dict[Place, _Seconds]()
     for chunk in records.transfers.chunks():
         start_s, held_s = (np.minimum(chunk[name], end_s) for name in ("start_s", "held_s"))
@@ -165,7 +159,6 @@ def _links_used(
 
 
 def _link(source: int, target: int) -> list[Crossing]:
-    """A link that no other pair uses."""
     return [Crossing(f"link {_place(source)} to {_place(target)}", None)]
 
 
@@ -176,14 +169,9 @@ def _add(
     closed: _Closed,
     per_s: np.ndarray | float = 1.0,
 ) -> None:
-    """Add the times of a chunk to those of the places that it names.
+    """Add the times of a chunk to those of the places that it names, `ends`, (2, records).
 
-    Args:
-        found: what there is so far.
-        ends: both workers of each record, (2, records).
-        times_s: from when to when each was busy.
-        closed: when instances were kept out.
-        per_s: what counts for each second of a record, such as its bytes; 1 for the second itself.
+    `per_s` is what counts for each second of a record, such as its bytes.
     """
     start_s, end_s = times_s
     places, number = np.unique(ends, axis=1, return_inverse=True)
@@ -242,7 +230,6 @@ def _segments(path: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _device(place: Place) -> str:
-    """A device's name, or that of another lane than the one that computes."""
     worker, lane = place
     name = "host" if worker == HOST else f"worker {worker}"
     return f"{LANES[lane]} of {name}" if lane > COMPUTE_LANE else name

@@ -94,7 +94,6 @@ class Path:
     """
 
     def __init__(self, backward: Log) -> None:
-        """Take the parts in the order of the walk, the last one first."""
         self._backward = backward
 
     def pieces(self) -> Iterator[Columns]:

@@ -39,7 +39,6 @@ class Kinds:
     """
 
     def __init__(self) -> None:
-        """Start with no kind known."""
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def number(self, kind: Kind, lane: int = COMPUTE_LANE) -> int:

@@ -32,7 +32,6 @@ class Log:
     """
 
     def __init__(self, schema: Mapping[str, Any], bytes_max: int = BYTES_MAX) -> None:
-        """Start empty."""
         self._kind = np.dtype(list(schema.items()))
         self._bytes_max = bytes_max
         self._starts = [0]
@@ -91,7 +90,6 @@ class Log:
         return self._recent[place]
 
     def _spill(self) -> None:
-        """Move what is in memory to the end of the file."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="ampsim-")  # noqa: SIM115 - as long as this
             weakref.finalize(self, self._file.close)

@@ -20,49 +20,88 @@ from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import Columns, Field, KeptRows, RecordTable, Sink, plain_fields
 
-SPAN_SCHEMA: Final[dict[str, Any]] = {
-    "worker": np.int32,
-    "node": np.int32,
-    "direction": np.int8,
-    "instance": np.int64,
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "flop": np.int64,
-    "bytes": np.int64,
-    "staleness": np.int32,
-    "state": np.int32,
-    "operations": np.int64,
-    "cause": np.int64,
+TABLE_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
+    "spans": {
+        "worker": np.int32,
+        "node": np.int32,
+        "direction": np.int8,
+        "instance": np.int64,
+        "start_s": np.float64,
+        "end_s": np.float64,
+        "flop": np.int64,
+        "bytes": np.int64,
+        "staleness": np.int32,
+        "state": np.int32,
+        "operations": np.int64,
+        "cause": np.int64,
+    },
+    "transfers": {
+        "source": np.int32,
+        "target": np.int32,
+        "bytes": np.int64,
+        "start_s": np.float64,
+        "end_s": np.float64,
+        "sent_s": np.float64,
+        "held_s": np.float64,
+        "source_worker": np.int32,
+        "target_worker": np.int32,
+        "cause": np.int64,
+    },
+    "admissions": LOG_SCHEMAS["admissions"],
+    "updates": {
+        "node": np.int32,
+        "time_s": np.float64,
+        "gradient_count": np.int64,
+        "staleness": np.float64,
+        "staleness_max": np.int64,
+    },
+    "stashes": {
+        "node": np.int32,
+        "time_s": np.float64,
+        "bytes": np.int64,
+    },
+    "epochs": {
+        "epoch": np.int64,
+        "time_s": np.float64,
+        "loss": np.float64,
+        "accuracy": np.float64,
+        "instances": np.int64,
+        "train_accuracy": np.float64,
+        "valid_loss": np.float64,
+        "valid_instances": np.int64,
+        "train_s": np.float64,
+        "valid_s": np.float64,
+        "error": np.float64,
+        "train_error": np.float64,
+    },
+    "exchanges": {
+        "rank": np.int32,
+        "server": np.int32,
+        "sends": np.int8,
+        "ready_s": np.float64,
+        "start_s": np.float64,
+        "merge_start_s": np.float64,
+        "merge_end_s": np.float64,
+        "end_s": np.float64,
+        "stalled_s": np.float64,
+        "waits_for": np.int8,
+        "bytes": np.int64,
+        "staleness": np.int64,
+        "distance": np.float64,
+        "is_mixed": np.bool_,
+    },
+    "collectives": {
+        "ranks": np.int64,
+        "bytes": np.int64,
+        "first_s": np.float64,
+        "start_s": np.float64,
+        "end_s": np.float64,
+        "formula_s": np.float64,
+        "is_event": np.bool_,
+    },
 }
-TRANSFER_SCHEMA: Final[dict[str, Any]] = {
-    "source": np.int32,
-    "target": np.int32,
-    "bytes": np.int64,
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "sent_s": np.float64,
-    "held_s": np.float64,
-    "source_worker": np.int32,
-    "target_worker": np.int32,
-    "cause": np.int64,
-}
-UPDATE_SCHEMA: Final[dict[str, Any]] = {
-    "node": np.int32,
-    "time_s": np.float64,
-    "gradient_count": np.int64,
-    "staleness": np.float64,
-    "staleness_max": np.int64,
-}
-STASH_SCHEMA: Final[dict[str, Any]] = {
-    "node": np.int32,
-    "time_s": np.float64,
-    "bytes": np.int64,
-}
-ADMISSION_SCHEMA: Final[dict[str, Any]] = {
-    "time_s": np.float64,
-    "cause": np.int64,
-    "is_limited": np.bool_,
-}
+"""Columns of each table, with their types."""
+
 MEMORY_CATEGORIES: Final = (
     "weights", "gradients", "optimizer", "stashes", "activations", "messages",
 )  # fmt: skip
@@ -73,56 +112,18 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
     **dict.fromkeys(MEMORY_CATEGORIES, np.int64),
     "time_s": np.float64,
 }
-EPOCH_SCHEMA: Final[dict[str, Any]] = {
-    "epoch": np.int64,
-    "time_s": np.float64,
-    "loss": np.float64,
-    "accuracy": np.float64,
-    "instances": np.int64,
-    "train_accuracy": np.float64,
-    "valid_loss": np.float64,
-    "valid_instances": np.int64,
-    "train_s": np.float64,
-    "valid_s": np.float64,
-    "error": np.float64,
-    "train_error": np.float64,
-}
-EXCHANGE_SCHEMA: Final[dict[str, Any]] = {
-    "rank": np.int32,
-    "server": np.int32,
-    "sends": np.int8,
-    "ready_s": np.float64,
-    "start_s": np.float64,
-    "merge_start_s": np.float64,
-    "merge_end_s": np.float64,
-    "end_s": np.float64,
-    "stalled_s": np.float64,
-    "waits_for": np.int8,
-    "bytes": np.int64,
-    "staleness": np.int64,
-    "distance": np.float64,
-    "is_mixed": np.bool_,
-}
 SENDS: Final = ("gradient", "weights")
 """Names of the codes of what an exchange sends."""
 
 WAITS: Final = ("nothing", "all", "turn", "lock", "reply", "bound")
 """Names of the codes of what an exchange makes a rank wait for."""
 
-COLLECTIVE_SCHEMA: Final[dict[str, Any]] = {
-    "ranks": np.int64,
-    "bytes": np.int64,
-    "first_s": np.float64,
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "formula_s": np.float64,
-    "is_event": np.bool_,
-}
 VALIDATION_COLUMNS: Final = (
     "epochs", "time_s", "instances", "valid_loss", "accuracy", "error", "valid_s",
 )  # fmt: skip
 NO_INSTANCE: Final = -1
 NO_STALENESS: Final = -1
+"""Of the span of what is no gradient."""
 
 
 OnRows: TypeAlias = Callable[[str, pd.DataFrame], None]
@@ -163,7 +164,6 @@ class Recorder:
 
     Args:
         nodes: node names; records hold a node's place in them.
-        workers: how many workers there are.
         spans_kept: how many spans stay in memory, from the first; None for all.
         on_rows: called with a table's name and each chunk of its rows, as of `frame`; what comes
             in chunks is never whole in memory unless it is kept.
@@ -179,25 +179,19 @@ class Recorder:
         on_rows: OnRows | None = None,
         has_lanes: bool = False,
     ) -> None:
-        """Start with nothing recorded."""
         self._on_rows = on_rows
-        self._span_schema = {**SPAN_SCHEMA, **(LANE if has_lanes else {})}
+        lanes = LANE if has_lanes else {}
+        self._span_schema = {**TABLE_SCHEMAS["spans"], **lanes}
         self.nodes = tuple(nodes)
         self.states = States()
         self.summary = Summary(len(self.nodes), workers)
         self._kept = {
-            "spans": KeptRows(self._span_schema, spans_kept),
-            "transfers": KeptRows(TRANSFER_SCHEMA, spans_kept),
-            "updates": KeptRows(UPDATE_SCHEMA, spans_kept),
-            "stashes": KeptRows(STASH_SCHEMA, spans_kept),
-            "epochs": KeptRows(EPOCH_SCHEMA),
-            "admissions": KeptRows(ADMISSION_SCHEMA, spans_kept),
-            "exchanges": KeptRows(EXCHANGE_SCHEMA, spans_kept),
-            "collectives": KeptRows(COLLECTIVE_SCHEMA, spans_kept),
+            name: KeptRows(schema, None if name == "epochs" else spans_kept)
+            for name, schema in {**TABLE_SCHEMAS, "spans": self._span_schema}.items()
         }
         self._logs: dict[str, Log] = {}
         if spans_kept is not None:  # else all is kept anyway
-            own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | (LANE if has_lanes else {})}
+            own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | lanes}
             self._logs = {name: Log(schema) for name, schema in own.items()}
         self.span_number: Callable[[], int] = count().__next__
         self.memory: list[tuple[float, ...]] = []
@@ -205,24 +199,24 @@ class Recorder:
         self.losses: list[tuple[int, float, float, int]] = []
         self.checkpoints: list[tuple[int, float, float]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
-        logs = [self._logs["spans"]] if self._logs else []
-        sinks = (self._kept["spans"], self.summary, *logs)
         self.kinds = Kinds()
-        told = self._told("spans")
-        self.spans = RecordTable(self._span_fields(), (*sinks, *told), self._spelt_out)
-        self.transfers = self._table("transfers", TRANSFER_SCHEMA)
-        self.updates = self._table("updates", UPDATE_SCHEMA, self.summary.take_updates)
-        self.stashes = self._table("stashes", STASH_SCHEMA)
-        self.epochs = self._table("epochs", EPOCH_SCHEMA)
-        self.admissions = self._table("admissions", ADMISSION_SCHEMA)
-        self.exchanges = self._table("exchanges", EXCHANGE_SCHEMA)
-        self.collectives = self._table("collectives", COLLECTIVE_SCHEMA)
+        self._tables: list[RecordTable] = []
+        spelt_out = self._span_fields(), self._spelt_out
+        self.spans = self._table("spans", self.summary, spelt_out=spelt_out)
+        self.transfers = self._table("transfers")
+        self.updates = self._table("updates", self.summary.take_updates)
+        self.stashes = self._table("stashes")
+        self.epochs = self._table("epochs")
+        self.admissions = self._table("admissions")
+        self.exchanges = self._table("exchanges")
+        self.collectives = self._table("collectives")
 
-    def _table(self, name: str, schema: dict[str, Any], *sinks: Sink) -> RecordTable:
+    def _table(self, name: str, *sinks: Sink, spelt_out: Any = None) -> RecordTable:
         logs = [self._logs[name]] if name in self._logs else []
-        return RecordTable(
-            plain_fields(schema), (self._kept[name], *logs, *sinks, *self._told(name))
-        )
+        fields, spell_out = spelt_out or (plain_fields(TABLE_SCHEMAS[name]), None)
+        all_sinks = (self._kept[name], *logs, *sinks, *self._told(name))
+        self._tables.append(RecordTable(fields, all_sinks, spell_out))
+        return self._tables[-1]
 
     def _told(self, name: str) -> list[Sink]:
         """Sinks that hand a table's chunks on, with names instead of codes."""
@@ -230,6 +224,11 @@ class Recorder:
         if on_rows is None:
             return []
         return [lambda columns: on_rows(name, to_frame(columns, self.nodes, self.states.texts))]
+
+    def add_nodes(self, names: Sequence[str]) -> None:
+        """Know more nodes, behind those that are known."""
+        self.nodes = (*self.nodes, *names)
+        self.summary.grow(len(self.nodes))
 
     def without_staleness(self) -> Recorder:
         """This recorder, for those whose gradients are applied elsewhere.
@@ -263,16 +262,15 @@ class Recorder:
 
     def _span_fields(self) -> dict[str, Field]:
         """The fields of a span's row: (number of its kind, start, end, staleness, state, cause)."""
+        kinds = self._span_schema
         return {
             "kind": Field(0, np.int64),
-            "start_s": Field(1, SPAN_SCHEMA["start_s"]),
-            "end_s": Field(2, SPAN_SCHEMA["end_s"]),
-            "staleness": Field(3, SPAN_SCHEMA["staleness"]),
-            "instance": Field(
-                4, SPAN_SCHEMA["instance"], partial(map, itemgetter(0)), _instances_if_any
-            ),
-            "state": Field(4, SPAN_SCHEMA["state"], self.states.codes),
-            "cause": Field(5, SPAN_SCHEMA["cause"]),
+            "start_s": Field(1, kinds["start_s"]),
+            "end_s": Field(2, kinds["end_s"]),
+            "staleness": Field(3, kinds["staleness"]),
+            "instance": Field(4, kinds["instance"], partial(map, itemgetter(0)), _instances_if_any),
+            "state": Field(4, kinds["state"], self.states.codes),
+            "cause": Field(5, kinds["cause"]),
         }
 
     def _spelt_out(self, columns: Columns) -> Columns:
@@ -281,19 +279,12 @@ class Recorder:
 
     def flush_if_full(self) -> None:
         """Turn waiting rows into columns where enough wait."""
-        self.spans.flush_if_full()
-        self.transfers.flush_if_full()
-        self.updates.flush_if_full()
-        self.stashes.flush_if_full()
-        self.admissions.flush_if_full()
-        self.exchanges.flush_if_full()
+        for table in self._tables:
+            table.flush_if_full()
 
     def flush(self) -> None:
         """Turn all waiting rows into columns."""
-        for table in (
-            self.spans, self.transfers, self.updates, self.stashes, self.epochs, self.admissions,
-            self.exchanges, self.collectives,
-        ):  # fmt: skip
+        for table in self._tables:
             table.flush()
 
     def records(self) -> CausalRecords:

@@ -27,7 +27,6 @@ class States:
     """
 
     def __init__(self) -> None:
-        """Start with no state known."""
         self.texts: list[str] = [""]
         self._codes: dict[str, int] = {"": 0}
         self._kinds: dict[type, _Kind] = {}
@@ -50,7 +49,6 @@ class States:
         return kind
 
     def _add(self, kind: _Kind, values: Any) -> int:
-        """Number what has come for the first time."""
         _get, codes, form = kind
         words = cast("tuple[Any, ...]", values) if isinstance(values, tuple) else (values,)
         code = self._code_of(form.format(*words))

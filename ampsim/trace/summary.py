@@ -30,10 +30,7 @@ class Summary:
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
         node_s: the same of each node, (nodes, directions).
         node_steps: how many steps these were that took time.
-        end_s: end of the last span.
-        flop: FLOP charged in all.
         staleness: per node, {staleness in updates: count of gradients}.
-        update_count: updates per node.
         in_flight_max: per node, the most forward steps whose backward had not run; the engine
             counts them, for nodes with parameters.
         stashed_bytes_max: likewise, the most bytes of weights other than the latest.
@@ -42,7 +39,6 @@ class Summary:
     """
 
     def __init__(self, nodes: int, workers: int) -> None:
-        """Start at zero."""
         self.messages = 0
         self.worked_s = np.zeros((workers, len(DIRECTIONS)))
         self.node_s = np.zeros((nodes, len(DIRECTIONS)))
@@ -55,6 +51,13 @@ class Summary:
         self.in_flight_max: dict[int, int] = {}
         self.stashed_bytes_max: dict[int, int] = {}
         self.group_sizes: dict[int, dict[int, int]] = {}
+
+    def grow(self, nodes: int) -> None:
+        """Sum up for so many nodes from now on."""
+        more = nodes - len(self.update_count)
+        self.node_s = np.pad(self.node_s, ((0, more), (0, 0)))
+        self.node_steps = np.pad(self.node_steps, ((0, more), (0, 0)))
+        self.update_count = np.pad(self.update_count, (0, more))
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""

@@ -43,7 +43,6 @@ class RecordTable:
         sinks: tuple[Sink, ...],
         spell_out: Callable[[Columns], Columns] | None = None,
     ) -> None:
-        """Start empty; sinks get the columns of `fields`, or what `spell_out` makes of them."""
         self._fields = fields
         self._width = 1 + max(field.place for field in fields.values())
         self._sinks = sinks
@@ -108,7 +107,6 @@ class KeptRows:
     """A sink that keeps the chunks in memory, the first `rows_max` rows of them."""
 
     def __init__(self, schema: dict[str, Any], rows_max: int | None = None) -> None:
-        """Keep all rows, or the first `rows_max`."""
         self._schema = schema
         self._chunks: list[Columns] = []
         self._room = rows_max

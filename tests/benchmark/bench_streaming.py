@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ampsim.runs.folder import read_run
+from ampsim.runs.loaded_run import load_run
 
 RUN = ("rnn", "--set", "hidden=8", "--mode", "sleep", "--instances", "200000", "--quiet")
 
@@ -34,7 +34,7 @@ def measured(schedule: str, epochs: int) -> tuple[int, float, float]:
         command = [sys.executable, "-c", waiting, sys.executable, "-m", "ampsim", "run", *RUN]
         ended = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
         seconds = time.perf_counter() - start_s
-        spans = read_run(Path(folder)).manifest["files"]["spans"]["rows"]
+        spans = load_run(Path(folder)).manifest["files"]["spans"]["rows"]
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return spans, int(ended.stdout) / unit, seconds
 

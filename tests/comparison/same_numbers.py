@@ -179,13 +179,13 @@ CHARTS = ("svg", "html", "json")
 
 
 def found_in(part: str, make: Any) -> Any:
-    """What `make` gives, or in what words it was refused."""
+    """What `make` gives, or in what words it was refused; a failed assertion is told, too."""
     import ampsim
 
     try:
         return make()
-    except ampsim.errors.AmpsimError as error:
-        return {"error": str(error), "part": part}
+    except (ampsim.errors.AmpsimError, AssertionError) as error:
+        return {"error": f"{type(error).__name__}: {error}", "part": part}
 
 
 def schedule_cases() -> Iterator[tuple[str, Any]]:

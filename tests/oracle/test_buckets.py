@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from covering import pairwise
 from solver_cases import Link, cluster, model, require_whole_path, weights
 from test_solvers_times import formula_s, unlike
 
@@ -67,11 +68,16 @@ def first_step(speeds: list[float], name: str, as_messages: bool, **options: Any
     return ampsim.simulate(made, unlike(hosts) if as_messages else hosts, chosen, mode="sleep")
 
 
-@pytest.mark.parametrize("speeds", [[1e9, 1e9], [1e8, 3e8], [2e8, 1e8, 5e8, 4e8]], ids=str)
-@pytest.mark.parametrize("as_messages", [False, True], ids=["event", "messages"])
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("limit", [None, 0, 90, 150, 10**6])
-@pytest.mark.parametrize("name", ["ring", "tree", "hierarchical"])
+@pytest.mark.parametrize(
+    ("name", "limit", "overlap", "as_messages", "speeds"),
+    pairwise(
+        ["ring", "tree", "hierarchical"],
+        [None, 0, 90, 150, 10**6],
+        [False, True],
+        [False, True],
+        [[1e9, 1e9], [1e8, 3e8], [2e8, 1e8, 5e8, 4e8]],
+    ),
+)
 def test_the_end_of_a_step_follows_the_recursion(name, limit, overlap, as_messages, speeds):
     found = first_step(speeds, name, as_messages, bucket_bytes=limit, overlap=overlap)
     expected = expected_s(speeds, name, limit, overlap=overlap)

@@ -11,6 +11,7 @@ from solver_cases import Link, cluster, model, solver, stacked, weights
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError
+from ampsim.hardware import Cluster
 from ampsim.study.simulation import Simulation
 
 SERVED = [name for name, kind in SOLVERS.items() if "elastic" in kind.__dataclass_fields__]
@@ -19,14 +20,20 @@ HOSTS = cluster([1e9, 1.7e9, 0.6e9, 1.2e9, 1e9], link=SLOW, jitter_cv=0.3)
 MORE = cluster([1e9, 1.7e9, 0.6e9, 1.2e9, 1e9, 0.8e9, 1.4e9, 1e9], link=SLOW, jitter_cv=0.3)
 
 
-def sums(name: str, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+SLOW_SERVER = cluster([1e9, 1.7e9, 0.6e9, 4e7], link=SLOW)
+"""The server merges for longer than a rank takes for three batches."""
+
+
+def sums(
+    name: str, hosts: Cluster = HOSTS, **options: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum of all weights, centre's and ranks', before and after; and the centre after.
 
     Ranks start apart, and their own steps are too small to change a weight.
     """
     made = model(60, 2, layers=2, rate=1e-300)
     chosen = solver(name, ranks=3, moving_rate=0.3, **options)
-    run = Simulation(made, HOSTS if chosen.group is None else MORE, chosen)
+    run = Simulation(made, hosts if chosen.group is None else MORE, chosen)
     engine: Any = run._training._engine
     random, places = np.random.default_rng(3), range(2)
     for rank in engine._ranks:
@@ -51,6 +58,31 @@ def test_the_sum_of_all_weights_is_constant_under_any_timing(name, servers, peri
     before, after, moved = sums(name, elastic="worker", servers=servers, period=period)
     assert np.abs(moved).max() > 0.1
     assert np.allclose(before, after, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("period", [2, 3])
+def test_ranks_that_step_on_while_a_slow_server_merges_lose_nothing(period):
+    """In turn: the next rank asks when the merge of the one before has ended, and no sooner."""
+    options: dict[str, Any] = {"elastic": "worker", "period": period}
+    before, after, moved = sums("easgd", SLOW_SERVER, **options)
+    assert np.abs(moved).max() > 0.1
+    assert np.allclose(before, after, rtol=0, atol=1e-13)
+
+    chosen = ampsim.EASGD(ranks=3, **options)
+    found = ampsim.simulate(model(60, 2, layers=2), SLOW_SERVER, chosen, epochs=2)
+    turns = found.exchanges.sort_values("start_s")
+    merged_s = turns["merge_end_s"].to_numpy()
+    assert (turns["start_s"].to_numpy()[1:] >= merged_s[:-1]).all()
+    others = found.spans[(found.spans["direction"] == "forward")].sort_values("start_s")
+    begun_s, end_s = turns["merge_start_s"].to_numpy(), turns["end_s"].to_numpy()
+    stepped = [
+        ((others["start_s"] > start) & (others["start_s"] < end)).any()
+        for start, end in zip(begun_s, merged_s, strict=True)
+    ]
+    assert any(stepped)
+    assert (end_s < merged_s).all()
+    assert found.epochs["instances"].tolist() == [60, 60]
+    assert found.makespan_s >= merged_s[found.exchanges["rank"].count() - 1]
 
 
 @pytest.mark.parametrize("inner", ["sync-sgd:2", "local-sgd:2", "diloco:2"])

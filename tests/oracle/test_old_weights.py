@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairwise
 
 import ampsim
 from ampsim import load_model
@@ -189,10 +190,9 @@ def peak_of(
     return most
 
 
-@pytest.mark.parametrize("count", [1, 4, 11])
-@pytest.mark.parametrize("speeds", SPEEDS)
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("schedule", "model", "speeds", "count"), pairwise(SCHEDULES, MODELS, SPEEDS, [1, 4, 11])
+)
 def test_old_weights_lie_in_memory_from_their_replacement_to_their_last_reader(
     schedule, model, speeds, count, others
 ):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ampsim.data import Tree, Vocabulary
-from ampsim.data.ptb import Bracketed, parse_tree
+from ampsim.data.sentiment_trees import Bracketed, parse_tree
 from ampsim.errors import FileFormatError
 
 ESCAPES = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from covering import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,21 +87,20 @@ def test_numeric_and_sleep_give_the_same_trace(
     require_same_trace(model, cluster, schedule, seed=seed)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("replicas", [1, 4])
-@pytest.mark.parametrize(
-    "cluster",
-    [
-        load_cluster("tflops-1", workers=16),
-        load_cluster("tflops-1", workers=2, latency_s=1e-8, bandwidth_bytes_per_s=1e9),
-        load_cluster("cpu-core", workers=8, bandwidth_bytes_per_s=1e9),  # light steps cost too
-        load_cluster("p100", workers=8),  # rows decide the rate
-    ],
-    ids=["free", "slow links", "roofline", "efficiency"],
-)
+CLUSTERS = {
+    "free": load_cluster("tflops-1", workers=16),
+    "slow links": load_cluster("tflops-1", workers=2, latency_s=1e-8, bandwidth_bytes_per_s=1e9),
+    "roofline": load_cluster("cpu-core", workers=8, bandwidth_bytes_per_s=1e9),
+    "efficiency": load_cluster("p100", workers=8),
+}
+"""In "roofline" light steps cost, too; in "efficiency" rows decide the rate."""
+
+
+@pytest.mark.parametrize(("name", "replicas", "cluster"), pairwise(SCHEDULES, [1, 4], CLUSTERS))
 def test_every_schedule_on_every_kind_of_cluster_gives_the_same_trace(name, replicas, cluster):
-    model = tiny(name, cluster.workers, replicas)
-    require_same_trace(model, cluster, schedule_of(name, 5), epochs=2)
+    hardware = CLUSTERS[cluster]
+    model = tiny(name, hardware.workers, replicas)
+    require_same_trace(model, hardware, schedule_of(name, 5), epochs=2)
 
 
 @pytest.mark.parametrize("name", ["amp", "amp-budget"])

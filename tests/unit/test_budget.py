@@ -9,7 +9,7 @@ from ampsim import Amp, AmpBudget, load_cluster, load_model, simulate
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.ir import Graph
 from ampsim.model_parallel.budget import Budget, Debt, oldest_of
-from ampsim.model_parallel.steps import Asked, Steps, steps_of
+from ampsim.model_parallel.steps import Steps, steps_of
 from ampsim.nodes import Linear, SoftmaxCrossEntropy, Sum
 
 
@@ -28,7 +28,7 @@ def make_steps():
     def make(debt: Debt) -> tuple[Steps, Linear]:
         node = Linear("layer", 2, 2)
         node.adopt(node.initialise(np.random.default_rng(0)))
-        return steps_of(node, Asked(debt=debt)), node
+        return steps_of(node, debt=debt), node
 
     return make
 

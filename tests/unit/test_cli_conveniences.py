@@ -13,12 +13,12 @@ import pytest
 import typer
 
 from ampsim import assets
-from ampsim.cli import completion
+from ampsim.cli import completion, methods
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
 from ampsim.data_parallel import COLLECTIVES, GROUPS
 from ampsim.data_parallel.solvers.elastic import SIDES
-from ampsim.hardware.notation import TOPOLOGIES
+from ampsim.hardware.load import TOPOLOGIES
 from ampsim.hardware.topology import Topology
 from ampsim.model_parallel import PLACEMENTS
 from ampsim.model_parallel.schedules.values import REMEDIES
@@ -49,12 +49,12 @@ CALLS = {
 
 def test_registries_and_completion_have_the_same_names():
     assert tuple(METHODS) == completion.SCHEDULES
-    assert tuple(COLLECTIVES) == completion.COLLECTIVES
+    assert tuple(COLLECTIVES) == methods.COLLECTIVES
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
-    assert GROUPS == completion.GROUPS
-    assert tuple(SIDES) == completion.SIDES
-    assert tuple(REMEDIES) == completion.REMEDIES
+    assert GROUPS == methods.GROUPS
+    assert tuple(SIDES) == methods.SIDES
+    assert tuple(REMEDIES) == methods.REMEDIES
     assert TOPOLOGIES == completion.TOPOLOGIES
     kinds = get_args(Topology.model_fields["kind"].annotation)
     assert [text.partition(":")[0] for text in TOPOLOGIES] == list(kinds)

@@ -11,7 +11,7 @@ import pytest
 
 from ampsim.cli.run import _kept_time
 from ampsim.runs.folder import TABLES as TABLE_NAMES
-from ampsim.runs.folder import read_run
+from ampsim.runs.loaded_run import load_run
 
 SMALL = ("--instances", "200", "--set", "hidden=8")
 PAGES = {"index.html", "report.md", "epochs.csv", "gantt.png", "convergence.png", "utilisation.png"}
@@ -27,7 +27,7 @@ def test_run_keeps_manifest_and_tables(call):
     assert "open kept/index.html for table and figures" in ended.out
     assert ended.err.splitlines()[-1].startswith("ampsim: pipeline, epoch 2 done, accuracy ")
     assert {path.name for path in Path("kept").iterdir()} == {"manifest.toml", *TABLES, *PAGES}
-    kept = read_run("kept")
+    kept = load_run("kept")
     assert (kept.model, kept.schedule, kept.workers) == ("rnn", "pipeline", 16)
     assert kept.manifest["ended"] == "finished"
     assert list(kept.table("epochs")["epoch"]) == [1, 2]
@@ -35,25 +35,25 @@ def test_run_keeps_manifest_and_tables(call):
 
 def test_run_writes_beside_the_user_unless_told(once):
     assert once("run", "rnn", *SMALL, "--quiet", "--mode", "sleep").err == ""
-    assert read_run("run-rnn").manifest["mode"] == "sleep"
+    assert load_run("run-rnn").manifest["mode"] == "sleep"
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_placement_of_a_run_is_itself_a_placement_file(call):
     words = ("run", "rnn", *SMALL, "--quiet", "--workers", "5")
     call(*words, "--placement", "communication-aware", "--out", "first")
-    placed = read_run("first").manifest["placement"]
+    placed = load_run("first").manifest["placement"]
     assert placed["name"] == "communication-aware"
     Path("mine.toml").write_text("".join(f'"{n}" = {w}\n' for n, w in placed["workers"].items()))
     call(*words, "--placement", "mine.toml", "--out", "second")
-    again = read_run("second").manifest["placement"]
+    again = load_run("second").manifest["placement"]
     assert (again["file"], again["workers"]) == ("mine.toml", placed["workers"])
-    assert read_run("first").table("spans").equals(read_run("second").table("spans"))
+    assert load_run("first").table("spans").equals(load_run("second").table("spans"))
 
 
 def test_run_ends_at_its_target(once):
     once("run", "rnn", *SMALL, "--epochs", "9", "--target", "0.001", "--quiet")
-    assert len(read_run("run-rnn").table("epochs")) == 1
+    assert len(load_run("run-rnn").table("epochs")) == 1
 
 
 def test_a_run_that_diverges_keeps_its_trace(once):
@@ -61,7 +61,7 @@ def test_a_run_that_diverges_keeps_its_trace(once):
     assert ended.code == 2
     assert ended.err.count("\n") == 1
     assert ended.err.endswith("; the trace until then is in run-rnn\n")
-    kept = read_run("run-rnn")
+    kept = load_run("run-rnn")
     assert kept.manifest["ended"].startswith("failed after 0 of 1 epochs: ")
     assert len(kept.table("spans")) > 0
 
@@ -81,7 +81,7 @@ def test_run_on_the_wall_clock_keeps_the_same_trace_and_says_how_late_it_came(on
     words += ("--workers", "2", "--quiet")
     once("run", "rnn", *words, "--out", "virtual")
     said = once("run", "rnn", *words, "--out", "wall", "--clock", "wall", "--stretch", "10")
-    virtual, wall = (read_run(name).table("spans") for name in ("virtual", "wall"))
+    virtual, wall = (load_run(name).table("spans") for name in ("virtual", "wall"))
     pd.testing.assert_frame_equal(virtual, wall)
     expected = (
         r"(?m)^on the wall: \S+ \w+ for \S+ \w+ x 10, (\S+ % longer|\S+ times as long); "
@@ -118,7 +118,7 @@ def test_gantt_draws_a_run_that_was_kept(call, once):
 def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, once, mistake):
     once("run", "rnn", *SMALL, "--quiet")
     ended = call("gantt", "run-rnn", "--out", "run.json")
-    count = len(read_run("run-rnn").table("spans"))
+    count = len(load_run("run-rnn").table("spans"))
     assert ended.out == (
         f"wrote run.json: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing\n"
     )
@@ -170,7 +170,7 @@ def page_data(name):
 def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     Path("two.toml").write_text(TWO_KINDS)
     call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")
-    kept = read_run("run-rnn")
+    kept = load_run("run-rnn")
     assert kept.devices == ["tflops-1"] * 3 + ["p100"] * 2
     call("gantt", "run-rnn", "--out", "run.html", "--window", "instance:1-2")
     call("gantt", "run-rnn", "--out", "none.html", "--no-transfers")
@@ -194,7 +194,7 @@ def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
 def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call, once):
     words = ("--set", "data=synthetic", "--set", "hidden=8", "--workers", "4", "--quiet")
     once("run", "mlp", *words, "--schedule", "pipedream", "--instances", "2000", "--mode", "sleep")
-    held = read_run("run-mlp").table("stashes")
+    held = load_run("run-mlp").table("stashes")
     call("gantt", "run-mlp", "--out", "run.json")
     events = json.loads(Path("run.json").read_text())["traceEvents"]
     counted = [event for event in events if event["name"] == "stashed weights linear-1"]
@@ -247,7 +247,7 @@ def test_every_command_that_trains_writes_all_epochs_as_csv(once):
     once("forecast", "rnn", *SMALL, *words, "--max-epochs", "2", "--jobs", "1", "--out", "made")
     kept, made = (pd.read_csv(f"{name}/epochs.csv") for name in ("kept", "made"))
     assert list(kept["epoch"]) == [1, 2]
-    assert set(kept) == {"schedule", "repeat", *read_run("kept").table("epochs")}
+    assert set(kept) == {"schedule", "repeat", *load_run("kept").table("epochs")}
     labels = ("sequential", "amp, 2 in flight", "amp, 4 in flight")
     wanted = [(name, repeat, epoch) for name in labels for repeat in (1, 2) for epoch in (1, 2)]
     assert list(zip(made["schedule"], made["repeat"], made["epoch"], strict=True)) == wanted

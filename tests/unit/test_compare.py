@@ -13,7 +13,8 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.runs import folder as run_dir
 from ampsim.runs.compare import Number, compare_runs
-from ampsim.runs.folder import SELDOM, TABLES, read_run, run_to_keep, write_run
+from ampsim.runs.folder import SELDOM, TABLES, run_to_keep, write_run
+from ampsim.runs.loaded_run import load_run
 from ampsim.study.simulation import RunOptions
 
 CHAIN = ((1, 2, 1), (1, 2, 1), (1, 2, 1))
@@ -29,7 +30,7 @@ def keep(chain, make_cluster, tmp_path):
         settled = RunOptions(epochs=options.pop("epochs", 2), **options)
         outcome = run_to_keep(model, cluster, schedule or ampsim.PipeDream(), settled)
         write_run(outcome, tmp_path / name)
-        return read_run(tmp_path / name)
+        return load_run(tmp_path / name)
 
     return make
 
@@ -46,7 +47,7 @@ def changed(keep, tmp_path):
         result = SimpleNamespace(**frames, origin=origin, model=SimpleNamespace(config=None))
         outcome: Any = SimpleNamespace(result=result, ended="finished", epochs=2)
         write_run(outcome, tmp_path / "b")
-        return kept, read_run(tmp_path / "b")
+        return kept, load_run(tmp_path / "b")
 
     return make
 
@@ -93,7 +94,7 @@ def test_numbers_are_those_of_the_result(chain, make_cluster, tmp_path):
     model, cluster = chain(CHAIN, instances=6, valid=2).model(), make_cluster(3)
     outcome = run_to_keep(model, cluster, ampsim.Amp(3), RunOptions(epochs=2))
     write_run(outcome, tmp_path)
-    kept, result = read_run(tmp_path), outcome.result
+    kept, result = load_run(tmp_path), outcome.result
     found = {one.name: one.a for one in compare_runs(kept, kept).numbers if one.epoch is None}
     names = "train_per_s valid_per_s makespan_s utilisation staleness_mean staleness_max messages"
     for name in names.split():

@@ -13,7 +13,7 @@ import pytest
 
 from ampsim.data import Vocabulary, read_vectors
 from ampsim.data.content import KEPT_MAX, LINE_LETTERS_MAX, once, read_bytes, read_lines
-from ampsim.data.ptb import read_trees
+from ampsim.data.sentiment_trees import read_trees
 from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.data.ptb import Bracketed, parse_tree, read_trees
+from ampsim.data.sentiment_trees import Bracketed, parse_tree, read_trees
 from ampsim.errors import FileFormatError
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from ampsim.data import Qm9Dipoles
-from ampsim.data.molecules import Molecules
-from ampsim.data.qm9 import Qm9Arrays, read_qm9
+from ampsim.data.molecules import Molecules, Qm9Arrays, read_qm9
 from ampsim.errors import FileFormatError, OptionError
 
 # Water, hydrogen cyanide, and carbon dioxide.

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ampsim.data import Mnist, Qm9Dipoles, SentimentTrees, WikiNer, find_file, survey
-from ampsim.data.ptb import read_trees
-from ampsim.data.qm9 import read_qm9
+from ampsim.data.molecules import read_qm9
+from ampsim.data.sentiment_trees import read_trees
 
 pytestmark = [
     pytest.mark.slow,

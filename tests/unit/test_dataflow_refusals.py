@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ampsim import flow
+from ampsim.dataflow.rendezvous import Rendezvous
 from ampsim.errors import AmpsimError, GraphError, OptionError, SimulationError
 from ampsim.hardware import Checkpoints, Cluster, Device
 
@@ -334,3 +335,82 @@ def test_arguments_of_the_wrong_type_are_refused(x):
     refused(OptionError, r"^true_fn must be a function, got 3", lambda: flow.cond(True, 3, 4))  # pyright: ignore[reportArgumentType]  # that is the test
     refused(OptionError, r"^xs must be a list of a Tensor", lambda: flow.gradients(x, x))  # pyright: ignore[reportArgumentType]  # likewise
     refused(OptionError, r"^shape must be a list of", lambda: flow.input("y", 3))  # pyright: ignore[reportArgumentType]  # likewise
+
+
+def pair() -> Cluster:
+    devices = tuple(Device(name=name, flop_per_s=1.0) for name in ("left", "right"))
+    return Cluster(name="pair", devices=devices)
+
+
+def cut_loop() -> flow.Tensor:
+    """A loop whose body is on the second device, and what goes on by it on the first."""
+
+    def body(i: flow.Tensor, y: flow.Tensor) -> tuple[flow.Tensor, ...]:
+        with flow.device(1):
+            half = y * 0.5
+        with flow.device(0):
+            return i + 1, flow.tanh(half)
+
+    return flow.while_loop(lambda i, y: i < 3, body, (0, flow.input("y")))[1]
+
+
+def test_an_unknown_device_is_refused(graph):
+    y = flow.input("y")
+    with flow.device("middle"):
+        built = flow.tanh(y)
+    placed = lambda device: flow.run(  # noqa: E731  # the shortest
+        built, {"y": 1.0}, cluster=pair(), placement={"tanh-1": device}
+    )
+    refused(
+        OptionError,
+        rf"^tanh-1 {HERE}: no device named 'middle'; known: left, right$",
+        lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
+    )
+    refused(
+        OptionError,
+        r"^placement of tanh-1: no device named 'lefd'; did you mean 'left'\? known: left, right$",
+        lambda: placed("lefd"),
+    )
+    refused(
+        OptionError,
+        r"^placement of tanh-1: device must be one of pair, workers 0 to 1, got 2$",
+        lambda: placed(2),
+    )
+    assert placed(1).spans["worker"].tolist() == [1]
+
+
+def test_an_unknown_name_in_a_placement_is_refused(graph):
+    built = flow.tanh(flow.input("y"))
+    refused(
+        OptionError,
+        r"^placement: no operator named 'tanh-2'; did you mean 'tanh-1'\? known: tanh-1, y$",
+        lambda: flow.run(built, {"y": 1.0}, cluster=pair(), placement={"tanh-2": 1}),
+    )
+
+
+def test_a_loop_without_a_predicate_is_not_cut(graph):
+    built = cut_loop()
+    (loop,) = {node.attributes["loop"] for node in graph.nodes if node.operator.name == "enter"}
+    del loop.predicate
+    refused(
+        GraphError,
+        r"^while-1 is cut over devices and has no predicate for worker \d; build it with "
+        r"flow.while_loop, or keep all of it on one device$",
+        lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
+    )
+
+
+def test_a_recv_that_nobody_serves_is_named_with_its_worker_and_tag(graph, monkeypatch):
+    built, send = cut_loop(), Rendezvous.send
+
+    def lossy(self: Rendezvous, step: Any, path: Any, *more: Any) -> None:
+        if not step.node.name.startswith("send multiply-1"):
+            send(self, step, path, *more)
+
+    monkeypatch.setattr(Rendezvous, "send", lossy)
+    refused(
+        SimulationError,
+        r"^worker 0: recv multiply-1 at 0.* in while-1/0 still waits at [\d.e-]+ s, and worker 1 "
+        r"has not served it; send that tensor in every iteration, live or dead$",
+        lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
+    )

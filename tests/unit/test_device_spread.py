@@ -10,7 +10,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.forecasting.intervals import Rates, Spread, combined, ends_of, widened
+from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
 from ampsim.forecasting.short_runs import trained
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
@@ -98,7 +98,9 @@ def test_the_interval_of_the_time_holds_seeds_and_device(tmp_path):
         "note": "", "train_per_s": 100.0, "time_to_target_s": 8.0, "time_to_target_low_s": 6.0,
         "time_to_target_high_s": 9.0, "time_to_target_coverage": 0.94,
     }  # fmt: skip
-    spread = Spread((), Rates(100.0, 200.0), (Rates(50.0, 100.0), Rates(200.0, 400.0)))
+    spread = Spread(
+        (), Throughputs(100.0, 200.0), (Throughputs(50.0, 100.0), Throughputs(200.0, 400.0))
+    )
     told = widened(row, spread, (1000.0, 500.0))
     assert (told["train_per_s_low"], told["train_per_s_high"]) == (50.0, 200.0)
     assert told["time_to_target_device_low_s"] == pytest.approx(4.0)
@@ -111,7 +113,9 @@ def test_the_interval_of_the_time_holds_seeds_and_device(tmp_path):
 
 
 def test_validation_and_training_count_as_much_as_each_takes():
-    spread = Spread((), Rates(100.0, 100.0), (Rates(100.0, 50.0), Rates(100.0, 100.0)))
+    spread = Spread(
+        (), Throughputs(100.0, 100.0), (Throughputs(100.0, 50.0), Throughputs(100.0, 100.0))
+    )
     assert spread.time_ratios(300.0, 100.0) == pytest.approx([5 / 4, 1.0])
 
 

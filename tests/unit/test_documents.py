@@ -15,9 +15,11 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
+from pydantic.fields import FieldInfo
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
+from ampsim.dataflow import PROGRAMS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import (
     Checkpoints,
@@ -33,7 +35,7 @@ from ampsim.hardware import (
     Topology,
 )
 from ampsim.hardware.cluster_file import _ClusterFile, _DeviceEntry, _RouteEntry
-from ampsim.hardware.device import NUMBERS
+from ampsim.hardware.device import NUMBERS, Key
 from ampsim.ir import Node
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.runs.folder import SCHEMAS
@@ -230,6 +232,28 @@ def test_the_page_on_devices_has_every_key_and_says_which_are_needed():
         assert (told[key] == "needed") == is_needed, key
 
 
+UNITS = {
+    "flop_per_s": "FLOP/s", "functions_per_s": "1/s", "bytes_per_s": "bytes/s", "_s": "s",
+    "usd_per_h": "USD/h", "_bytes": "bytes", "_w": "W",
+}  # fmt: skip
+"""Units by the end of a key's name, the longest first."""
+
+
+def row_of_key(name: str, field: FieldInfo) -> str:
+    """The row that the page has of a key of a device, by its one declaration."""
+    (key,) = (one for one in field.metadata if isinstance(one, Key))
+    unit = key.unit or next((unit for end, unit in UNITS.items() if name.endswith(end)), "")
+    absent = key.absent or ("needed" if field.is_required() else f"{field.default:g}")
+    return f"| `{name}` |{f' {unit}' * bool(unit)} | {absent} | {key.text} |"
+
+
+def test_the_page_on_devices_says_of_each_key_what_its_declaration_says():
+    rows = [row_of_key(name, field) for name, field in Device.model_fields.items()]
+    text = HARDWARE.read_text("utf-8")
+    missing = [row for row in rows if f"\n{row}\n" not in text]
+    assert not missing, "\n".join(["docs/own-device-and-cluster.md lacks", *missing])
+
+
 def test_the_page_on_clusters_has_every_key():
     told = keys_and_defaults("A cluster")
     records = (_ClusterFile, _DeviceEntry, _RouteEntry, Link)
@@ -284,16 +308,17 @@ def test_each_line_of_agreement_names_a_test_that_demands_as_much():
 
 def test_the_page_on_schedules_has_all_with_their_options_and_says_which_need_a_chain():
     lines = rows(ROOT / "docs" / "schedules.md")
-    told = [name for line in lines for name in quoted(line[0])]
-    described, with_options = told[: len(SCHEDULES)], told[len(SCHEDULES) :]
+    options_from = next(i for i, (_, words) in enumerate(lines) if words.startswith("`--"))
+    described = [name for line in lines[:options_from] for name in quoted(line[0])]
+    with_options = [name for line in lines[options_from:] for name in quoted(line[0])]
     assert sorted(described) == sorted(SCHEDULES)
     options: dict[str, list[str]] = {}
-    for names, words in lines[-5:]:
+    for names, words in lines[options_from:]:
         for name in quoted(names):
             found = [one for word in quoted(words) for one in options.get(word, [word])]
             options[name] = [one.removeprefix("--").replace("-", "_") for one in found]
     assert list(options) == with_options
-    for name, schedule in SCHEDULES.items():
+    for name, schedule in {**SCHEDULES, **PROGRAMS}.items():
         fields = {field.name for field in dataclasses.fields(schedule)}
         assert set(options.get(name, [])) == fields, name
     text = (ROOT / "docs" / "schedules.md").read_text("utf-8")

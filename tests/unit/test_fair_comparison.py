@@ -22,7 +22,7 @@ from ampsim.model_parallel import SCHEDULES
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
 from ampsim.optim import OPTIMIZERS
 from ampsim.report.table import notes, rate_line
-from ampsim.runs.task import Plan, Task
+from ampsim.runs.task import RunPlan, Task
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import (
     Rate,
@@ -258,7 +258,7 @@ class Losing(RunMaker):
 
 def test_a_row_that_lost_a_trial_is_not_tuned_and_not_compared(model, cluster):
     goal = Goal(model.measure, 0.01)
-    plan = Plan(model, cluster, RunOptions(instances=200, target=0.01))
+    plan = RunPlan(model, cluster, RunOptions(instances=200, target=0.01))
     entries = entries_of(plan, schedules_of("sequential,pipeline"), None)
     found = Tuner(entries, 0, goal, Losing(1, None, None)).tune(4)
     assert dict(found.untuned) == {"pipeline": "of its 6 trials 4 ended"}
@@ -329,7 +329,7 @@ def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_a
 
 def test_a_run_that_our_rule_broke_blames_it(model, cluster):
     options, rate = RunOptions(instances=200), rate_of(model, ampsim.Pipeline(8))
-    plan = Plan(breaks_above(model, 0.1), cluster, options, rate)
+    plan = RunPlan(breaks_above(model, 0.1), cluster, options, rate)
     _result, failure = Task(plan, ampsim.Pipeline(8), 0, "pipeline", 1, 1).run(None)
     assert failure is not None and diverged_by_rule(failure)
     assert failure.endswith(

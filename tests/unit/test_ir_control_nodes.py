@@ -8,7 +8,7 @@ import pytest
 
 from ampsim.errors import GraphError
 from ampsim.ir import Bcast, Cond, Isu, Phi, Standin
-from ampsim.ir.isu import CHECKED_STATES
+from ampsim.ir.control import CHECKED_STATES
 
 
 class Step(NamedTuple):

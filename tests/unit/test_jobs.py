@@ -22,7 +22,7 @@ from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import jobs
 from ampsim.runs import jobs as job_pool
 from ampsim.runs.jobs import packed
-from ampsim.runs.task import Plan, Task
+from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
 from ampsim.study.simulation import RunOptions
 
@@ -83,7 +83,7 @@ def task_of(name):
     offers = "data" in option_names(name)
     model = ampsim.load_model(name, **({"data": "synthetic"} if offers else {}))
     cluster = ampsim.load_cluster("tflops-1", workers=4)
-    plan = Plan(model, cluster, RunOptions(mode="sleep", instances=10))
+    plan = RunPlan(model, cluster, RunOptions(mode="sleep", instances=10))
     return Task(plan, Amp(3), 0, name, 1, 1)
 
 
@@ -92,7 +92,7 @@ def test_every_model_runs_in_a_process_that_starts_with_nothing():
     tasks = [task_of(name) for name in names("models")]
     program = (
         "import pickle, sys\n"
-        "tasks = pickle.load(sys.stdin.buffer).tasks()\n"
+        "tasks = pickle.load(sys.stdin.buffer)()\n"
         "print([task.run(None)[0].digest for task in tasks])"
     )
     content = pickle.dumps(packed(tasks))

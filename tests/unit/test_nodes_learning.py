@@ -9,7 +9,7 @@ import pytest
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.nodes import Embedding, Linear
-from ampsim.nodes.accumulate import LARGE_ROWS, ROWS_HELD
+from ampsim.nodes.linear import LARGE_ROWS, ROWS_HELD
 
 
 class One(NamedTuple):

@@ -16,8 +16,7 @@ from ampsim.clock import SimClock
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster, Device, Event, Failures
 from ampsim.machine import Begun, Instant, Processor, outages_until, paced
-from ampsim.machine.outages import Outage, outages_of
-from ampsim.machine.pace import Pace, Paced, lognormal
+from ampsim.machine.pace import Outage, Pace, Paced, lognormal, outages_of
 from ampsim.rng import stream
 
 DOWN = math.inf

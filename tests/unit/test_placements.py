@@ -20,9 +20,9 @@ from ampsim.ir import Graph
 from ampsim.model_parallel import PLACEMENTS, SCHEDULES, Probe, Search, Situation, placement_of
 from ampsim.model_parallel.placements import Balanced, CommunicationAware, KHop, Paper
 from ampsim.model_parallel.placements.balanced import longest_first
+from ampsim.model_parallel.placements.base import INSTANCES
 from ampsim.model_parallel.placements.communication_aware import SLACK
 from ampsim.model_parallel.placements.k_hop import heavy_within
-from ampsim.model_parallel.placements.probe import INSTANCES
 from ampsim.model_parallel.placements.search import STARTS, TRIALS
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 from ampsim.study.placement_trials import Trials

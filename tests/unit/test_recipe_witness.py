@@ -11,8 +11,8 @@ import pytest
 from ampsim.files import sha256_of
 from ampsim.ir import Direction, Work
 from ampsim.model_parallel import SCHEDULES
-from ampsim.nodes.accumulate import MatrixNode
 from ampsim.nodes.gru import GRUCell
+from ampsim.nodes.linear import MatrixNode
 from ampsim.recipes import checking, running
 from ampsim.recipes.beside import WITNESS_FILE, read_witnesses, witnesses_to_text
 from ampsim.recipes.checking import check_report

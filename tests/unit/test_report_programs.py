@@ -9,7 +9,6 @@ import pytest
 from ampsim.recipes import programs
 from ampsim.recipes.checking import Verdict
 from ampsim.recipes.programs import check_program, read_program, write_program_report
-from ampsim.report.saving import drawn_with
 
 PROGRAM = '''"""Squares."""
 import datetime
@@ -33,7 +32,7 @@ def write(folder: Path) -> None:
 
 
 def check(folder: Path) -> Verdict:
-    return check_program(read_program(folder), folder, write_program_report, drawn_with())
+    return check_program(read_program(folder), folder)
 
 
 @pytest.fixture
@@ -60,9 +59,9 @@ def test_an_edited_table_and_another_program_are_found(folder):
 def test_where_the_code_has_changed_numbers_decide(folder, monkeypatch):
     monkeypatch.setattr(programs, "source_digest", lambda: "another")
     assert check(folder) == Verdict((), ("ampsim's code has changed",))
-    tables = programs.Program.tables
+    tables = programs.ReportProgram.tables
     moved = {"numbers": tables(read_program(folder))["numbers"].replace(9.0, 9.5)}
-    monkeypatch.setattr(programs.Program, "tables", lambda self: moved)
+    monkeypatch.setattr(programs.ReportProgram, "tables", lambda self: moved)
     said = "numbers.csv is not what program.py gives: y of 3 is '9.0' in place of '9.5'"
     assert said in check(folder).faults
 

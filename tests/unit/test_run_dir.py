@@ -13,17 +13,16 @@ import pytest
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import FileFormatError, OptionError, OutputError
-from ampsim.model_parallel.schedules.registry import SCHEDULES
+from ampsim.model_parallel.schedules import SCHEDULES
 from ampsim.runs.folder import (
     SELDOM,
     TABLES,
     Outcome,
     TraceWriter,
-    decoded,
-    read_run,
     run_to_keep,
     write_run,
 )
+from ampsim.runs.loaded_run import decoded, load_run
 from ampsim.runs.run import run_of, to_plain
 from ampsim.study.simulation import RunOptions
 
@@ -40,7 +39,7 @@ def test_tables_come_back_with_their_types(outcome, tmp_path):
     assert [path.name for path in written] == [
         *(f"{t}.parquet" for t in (*TABLES, "memory")), "manifest.toml"
     ]  # fmt: skip
-    kept = read_run(tmp_path / "kept")
+    kept = load_run(tmp_path / "kept")
     for name in (*TABLES, "memory", "outages"):
         pd.testing.assert_frame_equal(kept.table(name), getattr(outcome.result, name))
     assert min(len(kept.table("transfers")), len(kept.table("stashes"))) > 0
@@ -52,7 +51,7 @@ def test_tables_come_back_with_their_types(outcome, tmp_path):
 def test_chunks_are_the_table_in_pieces(outcome, tmp_path, monkeypatch):
     monkeypatch.setattr("ampsim.runs.folder._CHUNK_ROWS", 7)
     write_run(outcome, tmp_path)
-    kept = read_run(tmp_path)
+    kept = load_run(tmp_path)
     for name in TABLES:
         chunks = list(kept.chunks(name))
         assert all(len(chunk) <= 7 for chunk in chunks)
@@ -83,7 +82,7 @@ def test_rows_written_as_they_come_are_the_run(method, chain, make_cluster, tmp_
         streamed = run_to_keep(*job, RunOptions(epochs=2, on_rows=trace))
         write_run(streamed, tmp_path, trace=trace)
     assert len(streamed.result.spans) < len(whole.result.spans)
-    kept = read_run(tmp_path)
+    kept = load_run(tmp_path)
     for name in (*TABLES, *SELDOM):
         read, made = kept.table(name), getattr(whole.result, name)
         assert list(read) == list(made)
@@ -103,7 +102,7 @@ def test_states_that_come_in_a_later_chunk_keep_their_names(tmp_path, monkeypatc
         write_run(outcome, tmp_path, trace=trace)
     states = run_to_keep(*job, options).result.spans["state"]
     assert len(states.cat.categories) > 10
-    pd.testing.assert_series_equal(read_run(tmp_path).table("spans")["state"], states)
+    pd.testing.assert_series_equal(load_run(tmp_path).table("spans")["state"], states)
 
 
 def test_a_disk_that_fills_up_meanwhile_is_one_line_and_leaves_nothing(
@@ -141,20 +140,20 @@ def test_chunks_of_a_file_that_was_changed_or_lost_are_refused(outcome, tmp_path
     (tmp_path / "spans.parquet").write_bytes(b"other")
     (tmp_path / "updates.parquet").unlink()
     with pytest.raises(FileFormatError, match=r"spans\.parquet: is not the file that manifest"):
-        next(read_run(tmp_path).chunks("spans"))
+        next(load_run(tmp_path).chunks("spans"))
     with pytest.raises(FileFormatError, match=r"updates\.parquet: cannot be read: no such file"):
-        next(read_run(tmp_path).chunks("updates"))
+        next(load_run(tmp_path).chunks("updates"))
 
 
 def test_an_empty_table_comes_back_empty(chain, make_cluster, tmp_path):
     model = chain(((1, 2, 1),), instances=1).model()
     write_run(run_to_keep(model, make_cluster(1), ampsim.Amp(1), RunOptions()), tmp_path)
-    assert read_run(tmp_path).table("transfers").empty
+    assert load_run(tmp_path).table("transfers").empty
 
 
 def test_the_manifest_says_where_the_run_came_from(outcome, tmp_path):
     write_run(outcome, tmp_path)
-    manifest = read_run(tmp_path).manifest
+    manifest = load_run(tmp_path).manifest
     assert manifest["ended"] == "finished"
     assert {"ampsim", "commit", "seed", "mode", "costs", "command"} <= set(manifest)
     assert manifest["files"]["epochs"]["rows"] == 2
@@ -177,7 +176,7 @@ def test_a_folder_whose_writing_failed_holds_no_run(outcome, tmp_path, monkeypat
     with pytest.raises(OutputError, match="the disk is full"):
         write_run(outcome, tmp_path)
     with pytest.raises(FileFormatError, match=r"but it has no manifest\.toml"):
-        read_run(tmp_path)
+        load_run(tmp_path)
 
 
 def test_a_table_that_changed_is_refused(outcome, tmp_path):
@@ -185,19 +184,19 @@ def test_a_table_that_changed_is_refused(outcome, tmp_path):
     spans = tmp_path / "spans.parquet"
     spans.write_bytes(spans.read_bytes()[:-1])
     with pytest.raises(FileFormatError, match=r"spans\.parquet: is not the file that manifest"):
-        read_run(tmp_path).table("spans")
+        load_run(tmp_path).table("spans")
 
 
 def test_a_table_that_is_gone_is_named(outcome, tmp_path):
     write_run(outcome, tmp_path)
     (tmp_path / "updates.parquet").unlink()
     with pytest.raises(FileFormatError, match=r"updates\.parquet: cannot be read: no such file"):
-        read_run(tmp_path).table("updates")
+        load_run(tmp_path).table("updates")
 
 
 def test_what_is_no_folder_is_refused(tmp_path):
     with pytest.raises(FileFormatError, match="expected a folder that `ampsim run` wrote, found"):
-        read_run(tmp_path / "none")
+        load_run(tmp_path / "none")
 
 
 MANIFESTS = {
@@ -214,7 +213,7 @@ MANIFESTS = {
 def test_a_manifest_that_is_not_a_runs_is_refused(text, tmp_path):
     (tmp_path / "manifest.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(FileFormatError, match=MANIFESTS[text]):
-        read_run(tmp_path)
+        load_run(tmp_path)
 
 
 def test_a_manifest_without_a_tables_hash_is_refused(outcome, tmp_path):
@@ -222,7 +221,7 @@ def test_a_manifest_without_a_tables_hash_is_refused(outcome, tmp_path):
     path = tmp_path / "manifest.toml"
     path.write_text(re.sub(r"\[files\.spans\][^\[]*", "", path.read_text()))
     with pytest.raises(FileFormatError, match=r"missing key 'files\.spans\.sha256'"):
-        read_run(tmp_path)
+        load_run(tmp_path)
 
 
 def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch):
@@ -233,7 +232,7 @@ def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch)
 
     monkeypatch.setattr("ampsim.output_folder.read_regular", denied)
     with pytest.raises(FileFormatError, match=r"manifest\.toml: cannot be read: permission denied"):
-        read_run(tmp_path)
+        load_run(tmp_path)
 
 
 def test_epochs_are_counted(chain, make_cluster):

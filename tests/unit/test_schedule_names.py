@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.cli.tuning import COUNTS, Tuning
+from ampsim.cli.methods import OPTIONS, SEVERAL
+from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.forecasting import Forecast
 from ampsim.forecasting.forecast import KEYS, to_json
@@ -99,7 +100,10 @@ def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes(option)
     (on_command_line,) = (one for one in dataclasses.fields(Tuning) if one.name == option)
     declared = get_args(get_type_hints(Tuning)[option])
     assert on_command_line.default is None
-    assert declared == (str if option in COUNTS else option_types()[option], type(None))
+    assert declared == (
+        str if OPTIONS[option].metavar == SEVERAL else option_types()[option],
+        type(None),
+    )
     taker = next(name for name, kind in METHODS.items() if option in kind.__dataclass_fields__)
     value = {int: 3, float: 0.5, str: "none", bool: True}[option_types()[option]]
     given = ScheduleEntry.model_validate({"name": taker, option: value})

@@ -24,8 +24,8 @@ from ampsim.data import (
     Vocabulary,
     WikiNer,
 )
-from ampsim.data.glove import read_vectors
 from ampsim.data.qm9_dipoles import draw_molecules
+from ampsim.data.vocabulary import read_vectors
 
 DEPTH_MAX = 4
 SHAPED = re.compile(r"[A-Z]\w*\[np\.ndarray, '")  # one of jaxtyping's, as `ast` writes it

@@ -20,10 +20,9 @@ from ampsim.recipes import checking
 from ampsim.recipes.checking import Verdict, check_report
 from ampsim.recipes.manifest import files_of, read_manifest
 from ampsim.recipes.page import Drawing
-from ampsim.recipes.programs import check_program, read_program, write_program_report
+from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
-from ampsim.report.saving import drawn_with
 from ampsim.runs.witness import tiny_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -127,7 +126,7 @@ def test_every_file_of_a_shipped_program_is_demanded_and_made_again(tmp_path, mo
     tables = program.tables()
     monkeypatch.setattr(type(program), "tables", lambda self: tables)
     require_told(
-        lambda folder: check_program(program, folder, write_program_report, drawn_with()),
+        lambda folder: check_program(program, folder),
         REPORTS / name,
         tmp_path / name,
     )

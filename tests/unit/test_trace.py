@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ampsim.trace import START, Recorder, Summary, states, table, to_frame
-from ampsim.trace.recorder import SPAN_SCHEMA
+from ampsim.trace.recorder import TABLE_SCHEMAS
 from ampsim.trace.states import States
 from ampsim.trace.table import KeptRows, RecordTable, plain_fields
 
@@ -136,7 +136,7 @@ def test_summary_of_nothing_is_nothing():
 
 def test_frames_have_names_instead_of_codes_and_all_categories():
     frame = recorded(1).frame("spans")
-    assert list(frame.columns) == list(SPAN_SCHEMA)
+    assert list(frame.columns) == list(TABLE_SCHEMAS["spans"])
     assert list(frame["node"].cat.categories) == ["controller", "linear", "relu"]
     assert list(frame["direction"].cat.categories) == ["update", "backward", "forward"]
     transfers = to_frame({"source": np.array([0]), "target": np.array([2])}, ["a", "b", "c"])

@@ -9,7 +9,7 @@ import pytest
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.forecasting.making import ASSUMPTION, OFF_THE_CLOCK, times_validation
-from ampsim.runs.task import Plan
+from ampsim.runs.task import RunPlan
 from ampsim.study.simulation import RunOptions
 
 SHORT: Any = {"instances": 400, "max_epochs": 3, "target": 0.999}
@@ -65,7 +65,7 @@ def test_beside_a_solver_ranks_and_speed_ups_are_of_equal_times():
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_beside_any_solver_validation_of_a_schedule_takes_no_time(solver):
     cluster = ampsim.load_cluster("tflops-1", workers=2)
-    plan: Any = Plan(None, cluster, RunOptions(mode="sleep"))  # pyright: ignore[reportArgumentType]  # nothing runs
+    plan: Any = RunPlan(None, cluster, RunOptions(mode="sleep"))  # pyright: ignore[reportArgumentType]  # nothing runs
     amp, own = ampsim.Amp(4), SOLVERS[solver](ranks=2)
     assert not times_validation(plan, amp, [amp, own]).options.times_validation
     assert times_validation(plan, amp, [amp]) is plan

@@ -11,7 +11,7 @@ import pytest
 import ampsim
 import ampsim.figures
 from ampsim.data_parallel import SOLVERS
-from ampsim.report.gantt.outages import LABELS, WAITS, instances_of, outages_in, outages_of
+from ampsim.report.gantt.boxes import OUTAGES, ChartRun, instances_of, outages_in, outages_of
 from ampsim.report.gantt.view import gantt_view
 
 OPTIONS = (
@@ -71,16 +71,16 @@ def test_a_worker_that_waits_computes_nothing(runs, name):
 def test_pages_and_figures_hatch_the_waits_and_have_a_row_for_each_server(runs, name):
     result = runs[name]
     drawn = outages_of(result)
-    view = gantt_view({name: result.spans}, workers=9, outages={name: drawn})
+    view = gantt_view({name: ChartRun(result.spans, outages=drawn)}, workers=9)
     hides = SOLVERS[name].overlaps  # all of its exchanges beside the gradient, here
     assert bool(len(result.waits)) != hides
-    assert view.outages == ({} if hides else {WAITS: LABELS[WAITS]})
+    assert view.outages == ({} if hides else {"waits": OUTAGES["waits"][0]})
     looks = {one[3] for one in view.data["schedules"][0]["outages"]}
-    assert looks == (set() if hides else {WAITS})
+    assert looks == (set() if hides else {"waits"})
     assert any("centre" in row for row in view.data["rows"]) == (SOLVERS[name].meets == "server")
     figure: Any = ampsim.figures.gantt(result)
     labels = [one.get_text() for one in figure.legends[0].get_texts()]
-    assert (LABELS[WAITS] in labels) != hides
+    assert (OUTAGES["waits"][0] in labels) != hides
 
 
 def test_a_chart_shows_an_exchange_of_each_rank_unless_told(runs):
@@ -120,4 +120,4 @@ def test_a_run_that_was_kept_has_the_same_waits(call, tmp_path):
     assert len(loaded.waits) and set(loaded.waits["worker"]) == {0, 1, 2, 3}
     code, _out, error = call("gantt", str(folder), "--out", str(tmp_path / "kept.html"))
     assert code == 0, error
-    assert LABELS[WAITS] in (tmp_path / "kept.html").read_text()
+    assert OUTAGES["waits"][0] in (tmp_path / "kept.html").read_text()

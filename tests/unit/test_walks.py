@@ -21,10 +21,10 @@ ROOT = f"{Path(ampsim.__file__).parent}{os.sep}"
 MODELS = f"{ROOT}_shipped{os.sep}"  # where an installed package has them; no part of the walk
 ROOMS = ("cli", "forecasting", "runs")
 
-UNDER_WAY_MAX = {"functions": 18, "files": 12, "lines": 557}
+UNDER_WAY_MAX = {"functions": 18, "files": 12, "lines": 530}
 """Of what is under way when the first pass begins: what one reads to follow the walk."""
 
-BEGUN_MAX = {"functions": 434, "files": 104, "functions of a forecast": 57}
+BEGUN_MAX = {"functions": 432, "files": 100, "functions of a forecast": 56}
 """Of what has begun by then, without what imports call: all, and what of it lies in `ROOMS`."""
 
 

@@ -12,7 +12,7 @@ import ampsim
 from ampsim.cli import progress as cli_progress
 from ampsim.cli.progress import Bars, Lines
 from ampsim.runs.jobs import Listeners, WholeProgress, run_all
-from ampsim.runs.task import Plan, Task
+from ampsim.runs.task import RunPlan, Task
 from ampsim.study import Progress, Whole
 from ampsim.study.simulation import RunOptions
 
@@ -27,7 +27,7 @@ def tasks(chain, make_cluster):
     ):
         schedule = ampsim.Amp(2)
         options = RunOptions(epochs=epochs, mode=mode, target=stop_at)
-        plan = Plan(model, make_cluster(2), options)
+        plan = RunPlan(model, make_cluster(2), options)
         return [
             Task(plan, schedule, repeat, label, repeat, repeats)
             for label in ("amp", "pipeline")

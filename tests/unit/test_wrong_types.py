@@ -19,6 +19,7 @@ from ampsim.assets import names
 from ampsim.clock import WallClock
 from ampsim.data import ArrayDataset
 from ampsim.data_parallel import SOLVERS
+from ampsim.dataflow import PROGRAMS
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.model_parallel import SCHEDULES
 
@@ -64,6 +65,7 @@ def right(model, cluster, result):
         "PerDevice": (ampsim.PerDevice, {}),
         **{kind.__name__: (kind, {}) for kind in SCHEDULES.values()},
         **{kind.__name__: (kind, {}) for kind in SOLVERS.values()},
+        **{kind.__name__: (kind, {}) for kind in PROGRAMS.values()},
     }  # fmt: skip
     for name in ("gantt", "staleness", "utilisation"):
         made[f"figures.{name}"] = (getattr(ampsim.figures, name), {"results": result})

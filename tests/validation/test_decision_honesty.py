@@ -50,7 +50,7 @@ PAIRS = sorted(
 def called(a: np.ndarray, b: np.ndarray, sureness: Sureness | None = None) -> int | None:
     """Place of the row that is called first; None of a tie."""
     made = rank([dict(enumerate(a.tolist())), dict(enumerate(b.tolist()))], sureness)
-    return made.best if made is not None and made.is_called else None
+    return made.best if made is not None and made.answer == "first" else None
 
 
 def test_there_are_two_hundred_seeds_and_twelve_pairs():

@@ -1,27 +1,8 @@
-"""The solvers, one file each."""
+"""The solvers; `registry` lists them."""
 
-from ampsim.data_parallel.solvers.async_easgd import AsyncEASGD
-from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
-from ampsim.data_parallel.solvers.diloco import DiLoCo
-from ampsim.data_parallel.solvers.ea_wild import EAWild
-from ampsim.data_parallel.solvers.easgd import EASGD
-from ampsim.data_parallel.solvers.hogwild import Hogwild
-from ampsim.data_parallel.solvers.local_sgd import LocalSGD
+from ampsim.data_parallel.solvers import registry
+from ampsim.data_parallel.solvers.registry import *  # noqa: F403  # what is listed
 from ampsim.data_parallel.solvers.registry import SOLVERS
-from ampsim.data_parallel.solvers.ssp import SSP
-from ampsim.data_parallel.solvers.sync_easgd import SyncEASGD
-from ampsim.data_parallel.solvers.sync_sgd import SyncSGD
 
-__all__ = [
-    "EASGD",
-    "SOLVERS",
-    "SSP",
-    "AsyncEASGD",
-    "AsyncSGD",
-    "DiLoCo",
-    "EAWild",
-    "Hogwild",
-    "LocalSGD",
-    "SyncEASGD",
-    "SyncSGD",
-]
+__all__ = ["SOLVERS"]
+__all__ += registry.__all__

@@ -16,15 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.decisions import Sends, Step, Vector
-from ampsim.data_parallel.solver import Served, Solver
+from ampsim.data_parallel.decisions import Locks, Sends, Step, Vector
+from ampsim.data_parallel.solver import Collected, Served, Solver
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
 from ampsim.text import shown
 
 MOVING_RATE = 0.9
 """P alpha unless told otherwise: Zhang, Choromanska and LeCun (2015), Section 5.1."""
-
 
 SIDES = ("server", "worker")
 """Who may take the difference between a rank's weights and the centre's."""
@@ -117,3 +116,59 @@ class Elastic(Averaging, Served):
         if self.elastic == "worker":
             return centre + pushed
         return super().merge(centre, pushed, pull, step)
+
+
+@dataclass(frozen=True)
+class EASGD(Elastic):
+    """Round-robin, with a lock over the whole exchange, in the order of ranks.
+
+    Source: Wongpanich, You and Demmel (HPC Asia 2020), Sections 2.3.2 and 3.1: a rank's exchange,
+    its way to the server, the merge and the way back, starts only when that of the rank before it
+    is over. A rank has its gradient before its turn, and steps when it has the centre's weights of
+    before its merge.
+    """
+
+    name: ClassVar[str] = "easgd"
+    locks: ClassVar[Locks] = "exchange"
+
+
+@dataclass(frozen=True)
+class AsyncEASGD(Elastic):
+    """First come, first served; a merge excludes others, and the answer comes after it.
+
+    Source: Y. You, A. Buluç and J. Demmel, "Scaling Deep Learning on GPU and Knights Landing
+    clusters", SC'17: a rank sends its weights, the master returns the centre's, and the rank
+    computes its gradient while it waits.
+    """
+
+    name: ClassVar[str] = "async-easgd"
+    locks: ClassVar[Locks] = "update"
+    overlaps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class EAWild(Elastic):
+    """Nobody waits for a merge, as nothing is locked.
+
+    Source: Wongpanich, You and Demmel (HPC Asia 2020), Algorithm 1 and Section 3.1: the master
+    sends its weights and takes the rank's at the start of an iteration, beside the gradient, and
+    merges them without a lock. The answer leaves at once with the weights of that moment; merges of
+    different ranks interleave node by node. Groups of Section 3.1, synchronous inside, are
+    `inner=SyncSGD(ranks=4)`.
+    """
+
+    name: ClassVar[str] = "ea-wild"
+    locks: ClassVar[Locks] = "nothing"
+    overlaps: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class SyncEASGD(Averaging, Collected):
+    """All ranks exchange with the centre at once, in a collective, whatever the devices' speeds.
+
+    Source: You, Buluç and Demmel (SC'17): w <- w + alpha sum of (w_j - w), and each rank steps as
+    equation (2) says. Every rank has the centre, so that the sum of all ranks' weights is all that
+    is sent.
+    """
+
+    name: ClassVar[str] = "sync-easgd"

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from ampsim.dataflow.graph import Operand, Tensor, apply
-from ampsim.dataflow.operator import Operator, Shape, elementwise, first_dtype, register
+from ampsim.dataflow.operator import (
+    Operator,
+    Shape,
+    elementwise,
+    first_dtype,
+    integer,
+    register,
+)
 
 
 def _loss(logits: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -58,6 +65,18 @@ register(
         elementwise(8, passes=7, functions=1),
     )
 )  # fmt: skip
+
+
+def _right(logits: np.ndarray, label: np.ndarray) -> np.ndarray:
+    return np.array(np.count_nonzero(logits.argmax(axis=1) == label), np.int64)
+
+
+register(Operator("count_right", _right, _loss_shape, integer, elementwise(passes=1)))
+
+
+def count_right(logits: Operand, label: Operand) -> Tensor:
+    """How many rows have their largest number at their label."""
+    return apply("count_right", logits, label)
 
 
 def softmax_cross_entropy(logits: Operand, label: Operand) -> Tensor:

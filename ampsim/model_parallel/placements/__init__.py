@@ -1,21 +1,24 @@
 """The placements, one file each: which worker hosts which node (paper, Section 3.1)."""
 
 from ampsim.model_parallel.placements.balanced import Balanced
-from ampsim.model_parallel.placements.base import Placement, Settled, Situation, Trial
+from ampsim.model_parallel.placements.base import (
+    Placement,
+    Probe,
+    Settled,
+    Situation,
+    Trial,
+    probe,
+)
 from ampsim.model_parallel.placements.communication_aware import CommunicationAware
-from ampsim.model_parallel.placements.file import FromFile
 from ampsim.model_parallel.placements.k_hop import KHop
 from ampsim.model_parallel.placements.paper import Paper, paper_placement
-from ampsim.model_parallel.placements.probe import Probe, probe
 from ampsim.model_parallel.placements.registry import PLACEMENTS, placement_of
-from ampsim.model_parallel.placements.search import Found, Search
+from ampsim.model_parallel.placements.search import Search
 
 __all__ = [
     "PLACEMENTS",
     "Balanced",
     "CommunicationAware",
-    "Found",
-    "FromFile",
     "KHop",
     "Paper",
     "Placement",

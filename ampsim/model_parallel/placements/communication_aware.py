@@ -113,7 +113,6 @@ class _Search:
                     yield ((one, self.placement[other]), (other, self.placement[one]))
 
     def _crossing(self, moves: _Moves) -> float:
-        """Bytes, or seconds, that would cross links at the nodes of `moves`, once made."""
         moved = dict(moves)
         return sum(
             self._cost(worker, moved.get(other, self.placement[other]), size, count)
@@ -122,7 +121,6 @@ class _Search:
         )
 
     def _cost(self, one: int, other: int, size: int, count: int) -> float:
-        """What it costs to send so many bytes in so many messages between two workers."""
         if one == other:
             return 0
         if self._costs is None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from ampsim.files import expanded, read_limited
 from ampsim.hardware import HOST
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel.placements.base import Situation
+from ampsim.toml_file import parsed
 
 SIZE_BYTES_MAX: Final = 10_000_000
 """Largest placement file; chosen: room for 100 000 nodes, so a larger one is a slip."""
@@ -24,11 +24,7 @@ SIZE_BYTES_MAX: Final = 10_000_000
 
 @dataclass(frozen=True)
 class FromFile:
-    """The placement that a file says.
-
-    Args:
-        path: the file, as the user gave it.
-    """
+    """The placement that a file says."""
 
     path: str
 
@@ -80,39 +76,28 @@ def _read(path: str) -> bytes:
 
 def _parse(content: bytes, path: str) -> dict[str, Any]:
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
+        return parsed(content, path, "write NODE = WORKER")
+    except FileFormatError as error:
+        twice = _doubled(str(error.__cause__), content)
+        if twice is None:
+            raise
         raise FileFormatError(
-            f"{path}: expected UTF-8 text, got byte 0x{content[error.start]:02x} "
-            f"at offset {error.start}; save it as UTF-8"
+            f"{path}: {twice!r} has a worker twice; keep one of the two lines"
         ) from error
-    try:
-        return tomllib.loads(text)
-    except RecursionError as error:
-        raise FileFormatError(f"{path}: is nested too deeply; write NODE = WORKER") from error
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        twice = _doubled(reason, text)
-        if twice is not None:
-            raise FileFormatError(
-                f"{path}: {twice!r} has a worker twice; keep one of the two lines"
-            ) from error
-        raise FileFormatError(f"{path}: is not valid TOML: {reason}") from error
 
 
-def _doubled(reason: str, text: str) -> str | None:
+def _doubled(reason: str, content: bytes) -> str | None:
     """Return the key in the line at which TOML found a second value, if that is the reason."""
     found = re.match(r"Cannot overwrite a value \(at line (\d+)", reason)
     at_end = re.match(r"Cannot overwrite a value \(at end of document", reason)
     if not (found or at_end):
         return None
-    lines = text.splitlines()
+    lines = content.decode("utf-8-sig").splitlines()
     line = lines[int(found[1]) - 1] if found else lines[-1]
     return line.partition("=")[0].strip().strip("\"'")
 
 
 def _check_entry(path: str, name: str, value: Any, names: Iterable[str]) -> None:
-    """Check that `name` is a node that can be placed."""
     if name == "controller":
         raise FileFormatError(
             f"{path}: 'controller' lives on the host, which is no worker; remove its line"

@@ -70,7 +70,6 @@ def heavy_within(graph: Graph, hops: int) -> dict[int, set[int]]:
 
 
 def _next_heavy(graph: Graph, start: int) -> set[int]:
-    """Return the heavy nodes that wires and light nodes join to `start`."""
     found: set[int] = set()
     seen, frontier = {start, 0}, [start]
     while frontier:

@@ -34,11 +34,6 @@ def paper_placement(graph: Graph, workers: int, generator: np.random.Generator) 
     individual workers", Appendix B.2). Where heavy nodes take every worker there is no rest; each
     light node then shares the worker of the node that feeds it, as a stage of a pipeline would.
 
-    Args:
-        graph: a verified graph.
-        workers: W.
-        generator: decides where light nodes go.
-
     Returns:
         A worker for each node, in the order of ``graph.nodes``; -1 for the controller, which lives
         on the host.

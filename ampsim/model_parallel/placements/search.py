@@ -55,9 +55,6 @@ class Search:
     the first that is faster in a trial is made, and the search goes on from there. It ends when no
     move is faster, or after so many trials. Nothing is left to chance.
 
-    Args:
-        trials: placements to try at most.
-
     Raises:
         OptionError: `trials` is below 1.
     """
@@ -79,12 +76,7 @@ class Search:
         return list(self.find(situation).workers)
 
     def find(self, situation: Situation, on_trial: Callable[[int], None] | None = None) -> Found:
-        """Search.
-
-        Args:
-            situation: in which placements can be tried.
-            on_trial: told after each trial how many there were.
-        """
+        """Search."""
         climb = _Climb(situation, self.trials, on_trial)
         for kind in STARTS:
             climb.takes(kind().place(situation), str(kind().origin["name"]))
@@ -178,7 +170,6 @@ class _Climb:
             yield [exchange.get(worker, worker) for worker in best]
 
     def _near(self, index: int) -> list[int]:
-        """The nodes that wires join to one."""
         wires = [*self._graph.targets[index], *self._graph.sources[index]]
         return [place for place in dict.fromkeys(place for place, _port in wires) if place > 0]
 

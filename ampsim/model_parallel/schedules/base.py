@@ -47,10 +47,6 @@ def needs_chain(schedule: Schedule) -> bool:
 def require_sound(schedule: Schedule, nodes: list[str]) -> None:
     """Check a schedule's four values against each other, and against the nodes that learn.
 
-    Args:
-        schedule: any.
-        nodes: names of the nodes that learn.
-
     Raises:
         OptionError: it drains without updating there, or updates at a drain that never comes, or
             one of its intervals by node names no node of `nodes`.

@@ -11,8 +11,37 @@ from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Ve
 from ampsim.options import Count
 
 
+class Stashing:
+    """What pipelines of 1F1B have in common that never drain, and stash versions of weights."""
+
+    max_active_keys: int | None
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_fields(self)
+
+    @property
+    def admission(self) -> Admission:
+        """As many at a time as there are stages, or fewer; it never drains."""
+        return Admission(self.max_active_keys)
+
+    @property
+    def order(self) -> Order:
+        """Fixed turns, as 1F1B; stage 0 keeps as many forwards waiting as may be in flight."""
+        return Order(turns=one_forward_one_backward(self.name, self.max_active_keys))
+
+    @property
+    def weights(self) -> Weights:
+        """A step reads the version that its instance is to see."""
+        return Weights(versions=self._versions)
+
+    def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class PipeDream:
+class PipeDream(Stashing):
     """Asynchronous pipeline with weight stashing.
 
     As many instances are in flight as there are stages. A stage updates after each backward step,
@@ -38,25 +67,6 @@ class PipeDream:
     vertical_sync: bool = False
     name: ClassVar[str] = "pipedream"
     updates = Updates(interval=1)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """As many at a time as there are stages, or fewer; it never drains."""
-        return Admission(self.max_active_keys)
-
-    @property
-    def order(self) -> Order:
-        """Fixed turns, as 1F1B; stage 0 keeps as many forwards waiting as may be in flight."""
-        return Order(turns=one_forward_one_backward(self.name, self.max_active_keys))
-
-    @property
-    def weights(self) -> Weights:
-        """A step reads the version that its instance is to see."""
-        return Weights(versions=self._versions)
 
     def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
         """Forward reads the latest, or the version that the first stage gave the instance."""

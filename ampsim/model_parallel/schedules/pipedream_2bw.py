@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ampsim.arguments import check_fields
 from ampsim.errors import OptionError
-from ampsim.model_parallel.schedules.turns import Admitted, one_forward_one_backward
-from ampsim.model_parallel.schedules.values import Admission, Order, Updates, VersionRule, Weights
+from ampsim.model_parallel.schedules.pipedream import Stashing
+from ampsim.model_parallel.schedules.turns import Admitted
+from ampsim.model_parallel.schedules.values import Updates, VersionRule
 from ampsim.options import Count
 
 
 @dataclass(frozen=True)
-class PipeDream2BW:
+class PipeDream2BW(Stashing):
     """Asynchronous pipeline with double-buffered weights.
 
     m micro-batches in a row are a mini-batch; a stage applies their mean gradient after the last.
@@ -37,29 +37,10 @@ class PipeDream2BW:
     max_active_keys: Count | None = None
     name: ClassVar[str] = "pipedream-2bw"
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        check_fields(self)
-
-    @property
-    def admission(self) -> Admission:
-        """As many at a time as there are stages, or fewer; it never drains."""
-        return Admission(self.max_active_keys)
-
-    @property
-    def order(self) -> Order:
-        """Fixed turns, as 1F1B; stage 0 keeps as many forwards waiting as may be in flight."""
-        return Order(turns=one_forward_one_backward(self.name, self.max_active_keys))
-
     @property
     def updates(self) -> Updates:
         """After every m gradients, whatever the model prefers; their mean counts."""
         return Updates(interval=self.min_update_interval, averages=True)
-
-    @property
-    def weights(self) -> Weights:
-        """A step reads the version that its instance is to see."""
-        return Weights(versions=self._versions)
 
     def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
         """The version before the last that the mini-batches so far have made.

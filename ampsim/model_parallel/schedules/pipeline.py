@@ -1,4 +1,4 @@
-"""Pipelines: instances in a stream, and their draining before each update."""
+"""One instance at a time, or a stream of them that drains before each update (Figures 1a, 1b)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from typing import ClassVar
 from ampsim.arguments import check_fields
 from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST, Admission, Order
 from ampsim.options import Count
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Plain stochastic gradient descent, spread over devices: an update after each instance."""
+
+    name: ClassVar[str] = "sequential"
+    admission = Admission(in_flight_max=1, drains=True)
+    order = Order()
+    updates = AT_DRAIN
+    weights = LATEST
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ class Turns(Protocol):
 
     def served(self) -> None:
         """Note that the step whose turn it was has ended."""
-        ...
 
 
 class OneForwardOneBackward:
@@ -77,7 +76,6 @@ class OneForwardOneBackward:
     """
 
     def __init__(self, stage: int, depth: int, admitted: Admitted) -> None:
-        """Serve one `stage`; `admitted` says how many instances come."""
         self._depth = depth
         self._admitted = admitted
         self._forward: Turn = (Direction.FORWARD, stage)
@@ -127,7 +125,6 @@ class Script:
     """An order written down for each group of instances that drains, once its size is known."""
 
     def __init__(self, write: Callable[[int], list[Turn]], admitted: Admitted) -> None:
-        """Serve ``write(size)`` for a group of `size` instances."""
         self._write = write
         self._admitted = admitted
         self._known = 0

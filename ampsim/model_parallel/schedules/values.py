@@ -20,7 +20,7 @@ BACKWARD_FIRST: Final = (Direction.UPDATE, Direction.BACKWARD, Direction.FORWARD
 
 REMEDIES: Final = ("none", "weight-prediction")
 """What can be done about delayed gradients: nothing, as in the paper, or SpecTrain's prediction
-(`ampsim.model_parallel.prediction`)."""
+(`ampsim.model_parallel.stash`)."""
 
 
 class VersionRule:
@@ -137,12 +137,7 @@ class Updates:
             )
 
     def interval_of(self, node: str, preferred: int) -> int | None:
-        """Gradients after which `node` updates itself; None where the controller decides.
-
-        Args:
-            node: the node's name.
-            preferred: what the model asks for.
-        """
+        """Gradients after which `node` updates itself; None where the controller decides."""
         if self.is_at_drain:
             return None
         if isinstance(self.interval, Mapping):

@@ -1,11 +1,12 @@
-"""Steps of workers as boxes, and what made each step possible as arrows."""
+"""What a Gantt chart shows: rows, a window of time, steps as boxes, arrows, and outages."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +14,18 @@ from numpy.typing import NDArray
 from ampsim.errors import OptionError
 from ampsim.report.frames import (
     LANE_STEP,
+    WHOLE,
+    AnyRun,
     DataFrame,
     Floats,
     Hosts,
     Integers,
+    KeptPart,
     floats,
     integers,
     is_of_operations,
     is_worker,
+    joined,
     owner_of,
     row_name,
     row_numbers,
@@ -30,8 +35,9 @@ from ampsim.report.frames import (
 )
 from ampsim.report.style import BOXES
 from ampsim.report.words import plain
+from ampsim.units import format_seconds
 
-Window = tuple[float, float]
+Window: TypeAlias = tuple[float, float]
 
 INSTANCES = 4
 """Instances that a chart shows unless told (chosen: each box is wide enough for its number)."""
@@ -44,9 +50,9 @@ class WorkerRows:
     Attributes:
         count: number of workers of the cluster.
         names: a name per worker; "worker 0", "worker 1", ... where not given.
-        hide_idle: draw one line in place of the workers that are never busy in the window;
-            otherwise each keeps a dimmed row.
-        devices: a device's name per worker; empty where devices are unknown.
+        hide_idle: one line in place of the workers that are never busy in the window; otherwise
+            each keeps a dimmed row.
+        devices: a device's name per worker, by which rows are grouped; empty where unknown.
         hosts: the nodes of each worker, named after its number.
         has_threads: whether each row is named after its lane, as of operations.
     """
@@ -139,7 +145,6 @@ def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
 
 
 def _operation_names(spans: DataFrame) -> list[str]:
-    """What is written into each box; nothing into those of the host's and the driver's work."""
     named = zip(texts(spans, "node"), texts(spans, "direction"), strict=True)
     return ["" if kind in ("push", "dispatch") else plain(name, 40) for name, kind in named]
 
@@ -147,10 +152,7 @@ def _operation_names(spans: DataFrame) -> list[str]:
 def lanes_for(
     charts: Iterable[Boxes], rows: WorkerRows, joined: frozenset[int] = frozenset()
 ) -> ChartRows:
-    """The rows of all `charts`, so that charts above each other have the same rows.
-
-    Workers in `joined`, which send or receive transfers that are drawn, have rows, busy or not.
-    """
+    """The rows of all `charts`; workers in `joined`, where arrows end, have one even if idle."""
     charts = list(charts)
     busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
     present = frozenset[int]().union(*(boxes.present for boxes in charts))
@@ -175,7 +177,6 @@ def lanes_for(
 
 
 def _groups(shown: Sequence[int], rows: WorkerRows) -> tuple[tuple[str, int, int], ...]:
-    """Name, first and last row of each kind of device; none where all are of one kind."""
     found: dict[str, list[int]] = {}
     if len(set(rows.devices)) > 1:
         for row, worker in enumerate(shown):
@@ -252,16 +253,15 @@ _HOST = -1
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """What joins rows in a window, in the order of the record: transfers between workers.
+    """What joins rows in a window, in the order of the record.
 
-    Of operations it is which one made which ready.
+    Transfers between workers, from the start on the link to the arrival; or, of operations, which
+    made which ready, from the end of the one to the start of the other.
 
     Attributes:
-        source: the worker that sends, or a row.
-        target: the worker that receives, or a row.
-        start_s: when the message enters the link, or the first operation ends.
-        end_s: when it arrives, or the other one starts.
-        size_bytes: size of the message.
+        source, target: workers, or rows.
+        start_s, end_s: when an arrow begins and ends.
+        size_bytes: of the message.
         to_host: how many other transfers in the window begin or end at the host.
     """
 
@@ -287,12 +287,7 @@ class Arrows:
 
 
 def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> Arrows:
-    """Transfers between workers that overlap a window.
-
-    Args:
-        transfers: chunks of the trace's transfers.
-        window_s: start and end of the time shown.
-    """
+    """Transfers between workers that overlap a window, from chunks of the trace's transfers."""
     counts, times = np.empty(0, np.int64), np.empty(0)
     parts: list[list[Any]] = [[counts, counts, times, times, counts]]
     to_host = 0
@@ -328,3 +323,220 @@ def dependencies_in(
     columns = (source, target, start_s, end_s, np.zeros(len(source), np.int64))
     kept: list[Any] = [column[chosen] for column in columns]
     return Arrows(*kept, to_host=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRun:
+    """What a chart draws of a schedule's run.
+
+    Attributes:
+        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
+        transfers: the trace's transfers, in chunks, drawn as arrows.
+        kept: how much of the run `spans` are, None for all of it; the rest is hatched.
+        outages: when which device was not as usual, hatched; None where there is nothing to draw.
+        dependencies: source and target, labels of two spans, drawn in place of transfers.
+    """
+
+    spans: DataFrame
+    transfers: Sequence[DataFrame] = ()
+    kept: KeptPart | None = WHOLE
+    outages: DataFrame | None = None
+    dependencies: DataFrame | None = None
+
+    def arrows(self, boxes: Boxes, window_s: Window) -> Arrows:
+        """Transfers between workers, or dependencies between the rows of `boxes`."""
+        if self.dependencies is None:
+            return arrows_in(self.transfers, window_s)
+        return dependencies_in(self.spans, self.dependencies, boxes, window_s)
+
+
+Charted: TypeAlias = Mapping[str, "DataFrame | ChartRun"]
+"""What is drawn of each schedule, by its name: a run, or spans alone."""
+
+
+def chart_runs(schedules: Charted) -> dict[str, ChartRun]:
+    """Each as a run."""
+    return {
+        name: one if isinstance(one, ChartRun) else ChartRun(one) for name, one in schedules.items()
+    }
+
+
+OUTAGES: Final = {
+    "down": ("device down", "\\\\\\\\"),
+    "lost": ("device down, updates lost", "xxxx"),
+    "checkpoint": ("checkpoint", "----"),
+    "slow": ("device slow", "..."),
+    "waits": ("waits for others", "||||"),
+}
+"""What the legend says of each look, in its order, and its hatch, unlike those of steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outages:
+    """Outages and waits that overlap a window, in the order of the record.
+
+    `worker` is whose device each is of, and `look` how it is drawn, one of `OUTAGES`.
+    """
+
+    worker: Integers
+    start_s: Floats
+    end_s: Floats
+    look: NDArray[np.str_]
+
+    @property
+    def looks(self) -> list[str]:
+        """Which there are, in the order of `OUTAGES`."""
+        return [one for one in OUTAGES if one in self.look]
+
+
+def outages_in(outages: DataFrame | None, window_s: Window) -> Outages:
+    """Outages that overlap a window, cut to it."""
+    if outages is None or not len(outages):
+        empty = np.empty(0)
+        return Outages(np.empty(0, np.int64), empty, empty, np.empty(0, np.str_))
+    start_s, end_s = floats(outages, "start_s"), floats(outages, "end_s")
+    chosen = (end_s > window_s[0]) & (start_s < window_s[1])
+    look = np.array([_look_of(kind) for kind in texts(outages, "kind")])
+    look = np.where(floats(outages, "updates_lost") > 0, "lost", look)
+    return Outages(
+        integers(outages, "worker")[chosen],
+        np.maximum(start_s[chosen], window_s[0]),
+        np.minimum(end_s[chosen], window_s[1]),
+        look[chosen],
+    )
+
+
+def _look_of(kind: str) -> str:
+    if kind.startswith("waits"):
+        return "waits"
+    return kind if kind in ("slow", "checkpoint") else "down"
+
+
+def outages_of(run: AnyRun) -> DataFrame:
+    """The outages of a run and the waits of its ranks."""
+    outages, waits = run.outages, run.waits
+    if not len(waits):
+        return outages
+    return joined([outages, waits]) if len(outages) else waits
+
+
+def instances_of(every: Iterable[DataFrame | None]) -> int:
+    """Instances that a chart shows unless told: of ranks that wait, an exchange of each."""
+    waiting = 0
+    for one in every:
+        if one is not None and len(one):
+            waits = [kind.startswith("waits") for kind in texts(one, "kind")]
+            waiting = max(waiting, len(np.unique(integers(one, "worker")[waits])))
+    return max(INSTANCES, 2 * waiting)
+
+
+def outage_rows(outages: Outages, workers: Sequence[int]) -> list[list[Any]]:
+    """Row, start, end and look, for each outage of a worker that has a row."""
+    place = {worker: row for row, worker in enumerate(workers)}
+    columns = (one.tolist() for one in (outages.start_s, outages.end_s, outages.look))
+    return [
+        [place[worker], *rest]
+        for worker, *rest in zip(outages.worker.tolist(), *columns, strict=True)
+        if worker in place
+    ]
+
+
+def looks_of(every: Iterable[Outages]) -> list[str]:
+    """Which looks there are, in the order of `OUTAGES`."""
+    found = {look for one in every for look in one.looks}
+    return [one for one in OUTAGES if one in found]
+
+
+_ROUNDING = 1e-4
+"""How much later than the end a window may end (chosen: ends are told in six digits)."""
+
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "\u03bcs": 1e-6, "ns": 1e-9}
+_TIME = re.compile(rf"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(_UNITS)})?\Z")
+_INSTANCES = re.compile(r"instances?:([0-9]+)(?:-([0-9]+))?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """The time from the start of the first step of some instances to the end of their last."""
+
+    first: int
+    last: int
+
+    def window(self, spans_by_schedule: Mapping[str, DataFrame]) -> Window:
+        """One window for all schedules.
+
+        Raises:
+            OptionError: no step of these instances takes time.
+        """
+        starts, ends, highest = list[float](), list[float](), -1
+        for spans in spans_by_schedule.values():
+            instance = integers(spans, "instance")
+            start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
+            chosen = (instance >= self.first) & (instance <= self.last) & (end_s > start_s)
+            highest = max(highest, int(np.max(instance, initial=-1)))
+            if chosen.any():
+                starts.append(float(np.min(start_s[chosen])))
+                ends.append(float(np.max(end_s[chosen])))
+        if not starts:
+            raise OptionError(
+                f"--window instance:{self.first}-{self.last}: no step of these instances takes "
+                f"time; the last instance of this run is {highest}"
+            )
+        return min(starts), max(ends)
+
+
+Choice: TypeAlias = "Window | Instances"
+
+
+def parse_window(text: str) -> Choice:
+    """Reads --window: ``0:2e-5``, ``0:2ms``, ``instance:3`` or ``instance:3-7``.
+
+    Numbers without a unit are seconds; a start without one takes the unit of the end.
+
+    Raises:
+        OptionError: the text is none of these.
+
+    >>> parse_window("1:2ms"), parse_window("instance:3-7")
+    ((0.001, 0.002), Instances(first=3, last=7))
+    """
+    named = _INSTANCES.match(text.strip())
+    if named:
+        first, last = int(named[1]), int(named[2] or named[1])
+        if first > last:
+            raise OptionError(
+                f"--window {text}: instances must rise, such as instance:{last}-{first}"
+            )
+        return Instances(first, last)
+    start, separator, end = text.partition(":")
+    times = [_TIME.match(part.strip()) for part in (start, end)]
+    try:
+        values = [float(time[1]) for time in times if time]
+    except ValueError:  # such as 1.2.3
+        values = []
+    if not separator or len(values) < 2:
+        raise OptionError(
+            "--window must be START:END in virtual seconds or with a unit, such as 0:2e-5 or "
+            f"0:2ms, or instance:FIRST-LAST, got {text!r}"
+        )
+    units = [time[2] for time in times if time]
+    factors = [_UNITS[unit or units[1] or "s"] for unit in units]
+    return check_window((values[0] * factors[0], values[1] * factors[1]))
+
+
+def chosen_window(choice: Choice, spans_by_schedule: Mapping[str, DataFrame]) -> Window:
+    """The window of time of a choice.
+
+    Raises:
+        OptionError: no step of the instances asked for takes time, or the window reaches beyond
+            the end of the last schedule.
+    """
+    if isinstance(choice, Instances):
+        return choice.window(spans_by_schedule)
+    every = spans_by_schedule.values()
+    end_s = max((float(np.max(floats(one, "end_s"), initial=0.0)) for one in every), default=0.0)
+    if choice[1] > end_s * (1 + _ROUNDING):
+        raise OptionError(
+            f"--window {choice[0]:g}:{choice[1]:g} reaches beyond the run, which ends at {end_s:g} "
+            f"seconds ({format_seconds(end_s)}); take an END of at most {end_s:g}"
+        )
+    return choice

@@ -13,33 +13,29 @@ ready to that one's start. None is drawn within a row, where what follows is see
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from string import ascii_lowercase
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import WHOLE, DataFrame, KeptPart, hosts_in, is_of_operations, is_worker
+from ampsim.report.frames import DataFrame, hosts_in, is_of_operations, is_worker
 from ampsim.report.gantt.boxes import (
     ARROWS_MAX,
-    Arrows,
-    Boxes,
+    Charted,
+    ChartRun,
     Window,
     WorkerRows,
-    arrows_in,
     boxes_in,
+    chart_runs,
     check_window,
-    dependencies_in,
     lanes_for,
+    outages_in,
     whole_window,
 )
-from ampsim.report.gantt.outages import outages_in
 from ampsim.report.gantt.paint import (
     Chart,
-    legend_arrow,
-    legend_gap,
     legend_handles,
-    legend_outages,
     number_boxes,
     paint_arrows,
     paint_boxes,
@@ -55,34 +51,8 @@ _ROW_IN = 0.3  # chosen: a row holds a number of 8 pt
 _ROWS_IN_MAX = 12.0  # chosen: more rows than fit into this height become lower
 
 
-@dataclass(frozen=True, slots=True)
-class ChartRun:
-    """The spans and transfers of one schedule that a chart draws.
-
-    Attributes:
-        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
-        transfers: the trace's transfers that the chart draws, in chunks.
-        kept: how much of the run `spans` are; None for all of it.
-        outages: when which device was not as usual; None where there is nothing to draw.
-        dependencies: source and target, labels of two spans, drawn in place of transfers.
-    """
-
-    spans: DataFrame
-    transfers: Sequence[DataFrame] = ()
-    kept: KeptPart | None = WHOLE
-    outages: DataFrame | None = None
-    dependencies: DataFrame | None = None
-
-    def arrows(self, boxes: Boxes, window_s: Window) -> Arrows:
-        """Transfers between workers, or dependencies between the rows of `boxes`."""
-        if self.dependencies is None:
-            return arrows_in(self.transfers, window_s)
-        return dependencies_in(self.spans, self.dependencies, boxes, window_s)
-
-
-@styled
 def gantt(
-    spans: DataFrame,
+    run: DataFrame | ChartRun,
     *,
     workers: int,
     window_s: Window | None = None,
@@ -90,39 +60,28 @@ def gantt(
     worker_names: Sequence[str] | None = None,
     hide_idle: bool = True,
     devices: Sequence[str] = (),
-    transfers: Sequence[DataFrame] = (),
-    kept: KeptPart | None = WHOLE,
-    outages: DataFrame | None = None,
-    dependencies: DataFrame | None = None,
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
 
     Args:
-        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
+        run: what is drawn, or spans alone.
         workers: how many workers the cluster has.
-        window_s: start and end of the time shown; the whole of `spans` if not given.
+        window_s: start and end of the time shown; the whole of the spans if not given.
         title: heading, a user's text.
         worker_names: a name per worker; "worker 0" with the nodes that it hosts, ... if not given.
         hide_idle: draw one line in place of the workers that are never busy in the window;
             otherwise each keeps a dimmed row.
         devices: a device's name per worker; where they differ, rows are grouped by them.
-        transfers: chunks of the trace's transfers, to be drawn as arrows.
-        kept: how much of the run `spans` are, None for all of it; the rest is hatched.
-        outages: as `Result.outages`, hatched behind the boxes of their workers.
-        dependencies: of operations, source and target: labels of two spans, drawn as arrows.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    has_threads = is_of_operations(spans)
-    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts_in([spans]), has_threads)
-    drawn = ChartRun(spans, transfers, kept, outages, dependencies)
-    return _stack({title: drawn}, rows, window_s, numbered=False)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices)
+    return _stack({title: run}, rows, window_s, numbered=False)
 
 
-@styled
 def gantt_comparison(
-    schedules: Mapping[str, DataFrame | ChartRun],
+    schedules: Charted,
     *,
     workers: int,
     window_s: Window | None = None,
@@ -132,47 +91,40 @@ def gantt_comparison(
 ) -> Figure:
     """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
 
-    The arguments are those of `gantt`; a schedule is its spans, or a `ChartRun` with transfers.
+    The arguments are those of `gantt`.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    drawn = {
-        name: one if isinstance(one, ChartRun) else ChartRun(one) for name, one in schedules.items()
-    }
-    hosts = hosts_in(one.spans for one in drawn.values())
-    rows = WorkerRows(workers, worker_names, hide_idle, devices, hosts)
-    return _stack(drawn, rows, window_s, numbered=True)
+    rows = WorkerRows(workers, worker_names, hide_idle, devices)
+    return _stack(schedules, rows, window_s, numbered=True)
 
 
+@styled
 def _stack(
-    schedules: Mapping[str, ChartRun], rows: WorkerRows, window_s: Window | None, *, numbered: bool
+    charted: Charted, rows: WorkerRows, window_s: Window | None, *, numbered: bool
 ) -> Figure:
-    """A figure with a chart of each schedule, under its name."""
-    assert schedules, "a chart of no schedule"
+    assert charted, "a chart of no schedule"
+    schedules = chart_runs(charted)
     spans = [one.spans for one in schedules.values()]
+    rows = replace(rows, hosts=hosts_in(spans), has_threads=any(map(is_of_operations, spans)))
     window = check_window(window_s) if window_s else whole_window(spans)
     charts = _charts(schedules, rows, window)
     lanes = charts[0].lanes
     row_pt = 72.0 * min(_ROW_IN, _ROWS_IN_MAX / (len(lanes.workers) * len(charts)))
     figure, panels = _panels(len(charts), len(lanes.workers) * row_pt / 72.0)
-    for axes, chart in zip(panels, charts, strict=True):
+    for index, (axes, chart, name) in enumerate(zip(panels, charts, schedules, strict=True)):
         paint_rows(axes, chart, rows, row_pt)
         paint_outages(axes, chart)
         axes.tick_params(axis="x", labelbottom=axes is panels[-1])
         axes.set_title(
             _summary(chart, rows), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
-    for index, (axes, name) in enumerate(zip(panels, schedules, strict=True)):
         mark = f"({ascii_lowercase[index]}) " if numbered and index < len(ascii_lowercase) else ""
         axes.set_title(f"{mark}{plain(name)}")
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
-    what = "made ready by" if rows.has_threads else "transfer"
-    arrow = [legend_arrow(what)] if any(chart.transfers for chart in charts) else []
-    gap = [legend_gap()] if any(chart.gap_s for chart in charts) else []
-    outages = legend_outages({look for chart in charts for look in chart.outages.looks})
     figure.legend(
-        handles=[*legend_handles(charts), *outages, *gap, *arrow],
+        handles=legend_handles(charts, "made ready by" if rows.has_threads else "transfer"),
         loc="outside upper right",
         ncols=7 if rows.has_threads else 6,
     )
@@ -181,7 +133,6 @@ def _stack(
 
 
 def _charts(schedules: Mapping[str, ChartRun], rows: WorkerRows, window: Window) -> list[Chart]:
-    """A chart for each schedule, all with the same rows."""
     boxes = [boxes_in(one.spans, window) for one in schedules.values()]
     arrows = [
         one.arrows(drawn, window) for one, drawn in zip(schedules.values(), boxes, strict=True)
@@ -204,7 +155,6 @@ def _charts(schedules: Mapping[str, ChartRun], rows: WorkerRows, window: Window)
 
 
 def _panels(count: int, rows_in: float) -> tuple[Any, list[Axes]]:
-    """A figure and `count` axes above each other, each as high as its rows, `rows_in` inches."""
     figure = new_figure(_WIDTH_IN, 0.95 + count * (rows_in + 0.45))
     first = figure.add_subplot(count, 1, 1)
     others = [figure.add_subplot(count, 1, place, sharex=first) for place in range(2, count + 1)]
@@ -228,7 +178,6 @@ def _summary(chart: Chart, rows: WorkerRows) -> str:
 
 
 def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:
-    """Freezes the layout, then paints what depends on the size of the axes."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     width, height = panels[0].get_position().transformed(figure.transFigure).size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,18 @@ from matplotlib.path import Path
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from ampsim.report.frames import WHOLE, Floats, Integers, KeptPart, is_worker
-from ampsim.report.gantt.boxes import Arrows, Boxes, ChartRows, Window, WorkerRows
-from ampsim.report.gantt.outages import HATCHES, LABELS, Outages, outage_rows, outages_in
+from ampsim.report.frames import Floats, Integers, KeptPart, is_worker
+from ampsim.report.gantt.boxes import (
+    OUTAGES,
+    Arrows,
+    Boxes,
+    ChartRows,
+    Outages,
+    Window,
+    WorkerRows,
+    looks_of,
+    outage_rows,
+)
 from ampsim.report.style import (
     BOXES,
     DIRECTIONS,
@@ -63,8 +72,8 @@ class Chart:
     arrows: Arrows
     every: int
     transfers: int
-    kept: KeptPart | None = WHOLE
-    outages: Outages = field(default_factory=lambda: outages_in(None, (0.0, 1.0)))
+    kept: KeptPart | None
+    outages: Outages
 
     @property
     def gap_s(self) -> Window | None:
@@ -83,13 +92,8 @@ class Chart:
         total_s = sum(map(is_worker, self.lanes.workers)) * known_s or np.nan
         return self.boxes.busy_s / total_s
 
-    @property
-    def row(self) -> NDArray[np.int64]:
-        """Row of each box, 0 on top."""
-        return self.rows_of(self.boxes.worker)
-
     def rows_of(self, workers: Integers) -> Integers:
-        """Row of each of these workers, all of which have rows."""
+        """Row of each of these workers, 0 on top; all have rows."""
         place = {worker: index for index, worker in enumerate(self.lanes.workers)}
         return np.array([place[int(worker)] for worker in workers], dtype=np.int64)
 
@@ -105,7 +109,13 @@ def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> Non
     colours = [IDLE if busy else UNUSED for busy in chart.lanes.is_busy]
     axes.add_collection(PolyCollection(ground, facecolors=colours, label="idle"), autolim=False)
     if chart.gap_s:
-        _paint_gap(axes, chart, count)
+        gap_left, gap_right = chart.x(np.array(chart.gap_s))
+        gap = _rectangles(np.full(count, gap_left), np.full(count, gap_right), row)
+        hatched = PolyCollection(
+            gap, facecolors="white", edgecolors=GAP_INK, hatch=_GAP_HATCH, linewidths=0.0,
+            label="not kept",
+        )  # fmt: skip
+        axes.add_collection(hatched, autolim=False)
     if closing:
         axes.text(
             0.006, bottom - closing / 2, chart.lanes.closing_line, fontsize=7.5, style="italic",
@@ -116,33 +126,15 @@ def paint_rows(axes: Axes, chart: Chart, rows: WorkerRows, row_pt: float) -> Non
     _name_rows(axes, chart.lanes, rows, row_pt)
 
 
-def _paint_gap(axes: Axes, chart: Chart, count: int) -> None:
-    """Hatches the time in the window whose steps were not kept."""
-    gap = chart.gap_s
-    assert gap is not None
-    left, right = chart.x(np.array(gap))
-    edges = (np.full(count, left), np.full(count, right))
-    axes.add_collection(
-        PolyCollection(
-            _rectangles(*edges, np.arange(count)), facecolors="white", edgecolors=GAP_INK,
-            hatch=_GAP_HATCH, linewidths=0.0, label="not kept",
-        ),
-        autolim=False,
-    )  # fmt: skip
-
-
-def legend_gap() -> Patch:
-    """The legend's entry for time whose steps were not kept."""
-    return Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")
-
-
 def paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:
     """One box per step, in the colour and hatch of its direction; `width_pt` is the axes' width.
 
     Steps too short to be seen are drawn as hairlines, unless there are so many of them that
     hairlines would hide idle time.
     """
-    boxes = _rectangles(chart.x(chart.boxes.start_s), chart.x(chart.boxes.end_s), chart.row)
+    boxes = _rectangles(
+        chart.x(chart.boxes.start_s), chart.x(chart.boxes.end_s), chart.rows_of(chart.boxes.worker)
+    )
     box_pt = _widths_pt(axes, chart, width_pt)
     is_tiny = box_pt < _HAIRLINE_PT
     room_pt = _HAIRLINES * width_pt * len(chart.lanes.workers)
@@ -187,15 +179,24 @@ def number_boxes(panels: list[tuple[Axes, Chart]], width_pt: float, row_pt: floa
         offset += len(box_pt)
 
 
-def legend_handles(charts: Sequence[Chart]) -> list[Patch]:
-    """Entries for idle time and for the three directions, or the kinds of operations drawn."""
+def legend_handles(charts: Sequence[Chart], arrow: str) -> list[Patch | Line2D]:
+    """Entries for boxes, idle time, outages, what was not kept, and what an arrow is."""
     drawn = {str(one) for chart in charts for one in np.unique(chart.boxes.direction)}
     names = [name for name in OPERATIONS if name in drawn] or list(DIRECTIONS)
-    steps = [
+    handles: list[Patch | Line2D] = [
         Patch(facecolor=style.fill, edgecolor=style.hatch_ink, hatch=style.hatch, label=style.label)
         for style in (BOXES[name] for name in names)
     ]
-    return [*steps, Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle")]
+    handles.append(Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle"))
+    for label, hatch in map(OUTAGES.__getitem__, looks_of(chart.outages for chart in charts)):
+        handles.append(Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=hatch, label=label))
+    if any(chart.gap_s for chart in charts):
+        gap = Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")
+        handles.append(gap)
+    if any(chart.transfers for chart in charts):
+        look: dict[str, Any] = {"marker": ">", "markersize": 4.0, "markevery": [1]}
+        handles.append(Line2D([], [], color=TRANSFER, linewidth=1.0, label=arrow, **look))
+    return handles
 
 
 def _number_size(labels: list[str], box_pt: Floats, row_pt: float) -> tuple[float, Flags]:
@@ -215,7 +216,7 @@ def _write_numbers(
     axes: Axes, chart: Chart, labels: list[str], fits: Flags, size_pt: float
 ) -> None:
     middle = chart.x((chart.boxes.start_s + chart.boxes.end_s) / 2)
-    row = chart.row
+    row = chart.rows_of(chart.boxes.worker)
     for index in np.flatnonzero(fits).tolist():
         axes.text(
             float(middle[index]), float(row[index]), labels[index],
@@ -225,15 +226,14 @@ def _write_numbers(
 
 
 def _widths_pt(axes: Axes, chart: Chart, width_pt: float) -> Floats:
-    """Width of each box in points where the axes are `width_pt` wide."""
     limits = axes.get_xlim()
     length = chart.x(chart.boxes.end_s) - chart.x(chart.boxes.start_s)
     return np.asarray(length / (limits[1] - limits[0]) * width_pt, dtype=np.float64)
 
 
-def _rectangles(left: Floats, right: Floats, row: NDArray[np.int64]) -> Any:
+def _rectangles(left: Floats, right: Floats, row: NDArray[Any], half: float = _HALF) -> Any:
     """Corners, shape (boxes, 4, 2)."""
-    top, bottom = row - _HALF, row + _HALF
+    top, bottom = row - half, row + half
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
     return np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
 
@@ -278,13 +278,7 @@ _INSET = 0.2  # chosen: arrows end this far from the middle of a row, whose boxe
 
 
 def paint_arrows(axes: Axes, chart: Chart, size_pt: tuple[float, float]) -> None:
-    """Draws arrows over the boxes.
-
-    Args:
-        axes: where rows are 1 apart, row 0 on top.
-        chart: what to draw; all workers that its arrows join have rows.
-        size_pt: width of the axes and height of a row, in points.
-    """
+    """Draws arrows over the boxes; `size_pt` is the axes' width and a row's height."""
     arrows = chart.arrows
     rows = [chart.rows_of(workers).astype(np.float64) for workers in (arrows.source, arrows.target)]
     down = np.sign(rows[1] - rows[0])
@@ -311,36 +305,17 @@ def paint_arrows(axes: Axes, chart: Chart, size_pt: tuple[float, float]) -> None
     axes.add_collection(tips, autolim=False)
 
 
-def legend_arrow(label: str) -> Line2D:
-    """The legend's entry for an arrow."""
-    return Line2D(
-        [], [], color=TRANSFER, linewidth=1.0, marker=">", markersize=4.0, markevery=[1],
-        label=label,
-    )  # fmt: skip
-
-
 def paint_outages(axes: Axes, chart: Chart) -> None:
     """Hatch each outage over the whole height of its row, so that a box leaves its edges."""
     rows = outage_rows(chart.outages, chart.lanes.workers)
     for look in chart.outages.looks:
+        label, hatch = OUTAGES[look]
         own = np.array([one[:3] for one in rows if one[3] == look]).reshape(-1, 3)
-        left, right = (chart.x(own[:, place]) for place in (1, 2))
-        top, bottom = own[:, 0] - 0.5, own[:, 0] + 0.5
-        corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-        boxes: Any = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+        boxes = _rectangles(chart.x(own[:, 1]), chart.x(own[:, 2]), own[:, 0], 0.5)
         axes.add_collection(
             PolyCollection(
-                boxes, facecolors=UNUSED, edgecolors=FAINT_INK, hatch=HATCHES[look],
-                linewidths=0.0, label=LABELS[look],
+                boxes, facecolors=UNUSED, edgecolors=FAINT_INK, hatch=hatch, linewidths=0.0,
+                label=label,
             ),
             autolim=False,
         )  # fmt: skip
-
-
-def legend_outages(looks: set[str]) -> list[Patch]:
-    """The legend's entries for the looks that there are."""
-    return [
-        Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=HATCHES[one], label=label)
-        for one, label in LABELS.items()
-        if one in looks
-    ]

@@ -17,7 +17,6 @@ from ampsim.files import write_text
 from ampsim.report.frames import (
     DataFrame,
     Integers,
-    KeptPart,
     floats,
     hosts_in,
     integers,
@@ -28,18 +27,26 @@ from ampsim.report.frames import (
     texts,
 )
 from ampsim.report.gantt.boxes import (
+    OUTAGES,
     Arrows,
+    Charted,
     ChartRows,
+    ChartRun,
+    Outages,
     Window,
     WorkerRows,
     arrows_in,
     boxes_in,
+    chart_runs,
     check_window,
     choose_window,
+    instances_of,
     lanes_for,
+    looks_of,
+    outage_rows,
+    outages_in,
     whole_window,
 )
-from ampsim.report.gantt.outages import instances_of, outage_legend, outage_rows, outages_in
 from ampsim.report.saving import render
 from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
@@ -137,47 +144,40 @@ class GanttView:
 
 
 def gantt_view(
-    spans_by_schedule: Mapping[str, DataFrame],
+    charted: Charted,
     *,
     workers: int,
     window_s: Window | None = None,
     devices: Sequence[str] = (),
-    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
-    kept: Mapping[str, KeptPart | None] | None = None,
-    outages: Mapping[str, DataFrame | None] | None = None,
 ) -> GanttView:
     """Prepares the interactive chart of some schedules on one time axis.
 
     Args:
-        spans_by_schedule: the trace's spans; free steps are counted but not drawn.
+        charted: what is drawn of each; free steps are counted but not drawn. Where there are more
+            than `TRANSFERS_MAX` transfers of one, the page has none of it and says so.
         workers: how many workers the cluster has.
         window_s: what is shown first; the first few instances if not given. Where all steps are
             too many for a page, those outside are left out.
         devices: a device's name per worker; where they differ, rows are grouped by them.
-        transfers: each schedule's transfers in chunks; a page holds at most `TRANSFERS_MAX`, and
-            where there are more of a schedule it has none and says so.
-        kept: how much of each run its spans are; all of it where it does not say. What was not kept
-            is hatched.
-        outages: when which device of each run was not as usual, hatched behind its row's boxes.
 
     Raises:
         OptionError: there are too many steps for a page.
     """
-    whole_s = whole_window(spans_by_schedule.values())
-    first_s = window_s or choose_window(spans_by_schedule, instances_of((outages or {}).values()))
-    if _steps(spans_by_schedule, whole_s) > STEPS_MAX:
-        whole_s = _only_window(spans_by_schedule, window_s)
-    rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans_by_schedule.values()))
-    sent = {name: arrows_in((transfers or {}).get(name, ()), whole_s) for name in spans_by_schedule}
-    boxes = (boxes_in(spans, whole_s) for spans in spans_by_schedule.values())
+    runs = chart_runs(charted)
+    spans = {name: run.spans for name, run in runs.items()}
+    whole_s = whole_window(spans.values())
+    count = instances_of(run.outages for run in runs.values())
+    first_s = window_s or choose_window(spans, count)
+    if _steps(spans, whole_s) > STEPS_MAX:
+        whole_s = _only_window(spans, window_s)
+    rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans.values()))
+    sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
+    boxes = (boxes_in(one, whole_s) for one in spans.values())
     lanes = lanes_for(boxes, rows, frozenset[int]().union(*(one.workers for one in sent.values())))
-    nodes, states = names_in(spans_by_schedule, "node"), names_in(spans_by_schedule, "state")
+    nodes, states = names_in(spans, "node"), names_in(spans, "state")
     assert len(nodes) < 1 << 16, len(nodes)
-    packed = {
-        name: _Packed(spans, lanes, (nodes, states), whole_s, (kept or {}).get(name))
-        for name, spans in spans_by_schedule.items()
-    }
-    found = {name: outages_in((outages or {}).get(name), whole_s) for name in spans_by_schedule}
+    packed = {name: _Packed(run, lanes, (nodes, states), whole_s) for name, run in runs.items()}
+    found = {name: outages_in(run.outages, whole_s) for name, run in runs.items()}
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
@@ -187,30 +187,33 @@ def gantt_view(
         "transfer": TRANSFER,
         "directions": _directions(),
         "schedules": [
-            {
-                "name": plain(name),
-                **one.columns(),
-                "sent": sent_columns(sent[name], lanes, TRANSFERS_MAX),
-                "outages": outage_rows(found[name], lanes.workers),
-            }
+            {"name": plain(name), **one.columns(), **_beside(sent[name], found[name], lanes)}
             for name, one in packed.items()
         ],
     }
     pairs = zip(data["rows"], data["devices"], strict=True)
     names = [f"{row}, {kind}" if kind else row for row, kind in pairs]
-    panels = [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()]
-    has_transfers = any(len(one.source) for one in sent.values())
-    is_whole = all(one.kept is None for one in packed.values())
-    legend = outage_legend(found.values())
-    return GanttView(data, panels, dict(DIRECTIONS), has_transfers, is_whole, legend)
+    return GanttView(
+        data,
+        [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()],
+        dict(DIRECTIONS),
+        has_transfers=any(len(one.source) for one in sent.values()),
+        is_whole=all(one.kept is None for one in packed.values()),
+        outages={look: OUTAGES[look][0] for look in looks_of(found.values())},
+    )
 
 
 def _directions() -> list[dict[str, str]]:
-    """How the page draws each direction."""
     return [
         {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
         for look in DIRECTIONS.values()
     ]
+
+
+def _beside(sent: Arrows, outages: Outages, lanes: ChartRows) -> dict[str, Any]:
+    """A schedule's transfers and outages."""
+    columns = sent_columns(sent, lanes, TRANSFERS_MAX)
+    return {"sent": columns, "outages": outage_rows(outages, lanes.workers)}
 
 
 def _rows(lanes: ChartRows, rows: WorkerRows) -> dict[str, Any]:
@@ -233,12 +236,12 @@ class _Packed:
 
     def __init__(
         self,
-        spans: DataFrame,
+        run: ChartRun,
         lanes: ChartRows,
         names: tuple[list[str], list[str]],
         whole_s: Window,
-        kept: KeptPart | None,
     ) -> None:
+        spans, kept = run.spans, run.kept
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
         is_drawn = is_inside & (end_s > start_s)
@@ -316,13 +319,11 @@ class _Packed:
 
 
 def _overlap(first_s: Window, whole_s: Window) -> Window:
-    """The window within the run; the whole run where the window lies outside."""
     start_s, end_s = max(first_s[0], whole_s[0]), min(first_s[1], whole_s[1])
     return (start_s, end_s) if start_s < end_s else whole_s
 
 
 def _steps(spans_by_schedule: Mapping[str, DataFrame], window_s: Window) -> int:
-    """How many steps take time in a window."""
     return sum(
         int(((end_s > start_s) & (end_s >= window_s[0]) & (start_s <= window_s[1])).sum())
         for start_s, end_s in (
@@ -348,15 +349,13 @@ def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | 
 
 
 def write_gantt_page(
-    spans_by_schedule: Mapping[str, DataFrame],
+    charted: Charted,
     path: str | Path,
     *,
     workers: int,
     window_s: Window | None = None,
     title: str = "",
     devices: Sequence[str] = (),
-    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
-    outages: Mapping[str, DataFrame | None] | None = None,
 ) -> Path:
     """Writes the schedules' charts above each other into one page that needs no network.
 
@@ -364,30 +363,21 @@ def write_gantt_page(
     workers. Where boxes would be too narrow, the page shows shares of busy time, and says so.
 
     Args:
-        spans_by_schedule: the trace's spans.
+        charted: what is drawn of each schedule.
         path: the file.
         workers: how many workers the cluster has.
-        window_s: what is shown first; the first few instances if not given.
+        window_s: what is shown first, as of `gantt_view`.
         title: heading, a user's text.
-        devices: a device's name per worker; where they differ, rows are grouped by them.
-        transfers: each schedule's transfers in chunks, to be drawn as arrows.
-        outages: when which device was not as usual, hatched behind its row's boxes.
+        devices: a device's name per worker.
 
     Raises:
         OptionError: the window is empty or reversed, or there are too many steps for a page.
         OutputError: the file cannot be written.
     """
-    assert spans_by_schedule, "a chart of no schedule"
+    assert charted, "a chart of no schedule"
     if window_s is not None:
         check_window(window_s)
-    view = gantt_view(
-        spans_by_schedule,
-        workers=workers,
-        window_s=window_s,
-        devices=devices,
-        transfers=transfers,
-        outages=outages,
-    )
+    view = gantt_view(charted, workers=workers, window_s=window_s, devices=devices)
     heading = plain(title, 200) or "Who works when"
     write_text(path, render("gantt_page.html", title=heading, view=view))
     return Path(path)

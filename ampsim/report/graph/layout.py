@@ -131,7 +131,6 @@ def _depths(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
 
 
 def _neighbours(paths: Sequence[Sequence[Cell]]) -> tuple[Neighbours, Neighbours]:
-    """Cells joined to each cell from the layer above, and from the layer below."""
     above: Neighbours = {}
     below: Neighbours = {}
     for path in paths:

@@ -91,7 +91,6 @@ def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
 
 
 def _canvas(picture: GraphPicture) -> tuple[Any, Axes]:
-    """A figure as large as the drawing and its legend, and axes whose units are inches."""
     left, right = _extent(picture)
     families = _families(picture)
     wide = max(right - left + 2 * _MARGIN_IN, 2 * _LEGEND_COLUMN_IN)
@@ -117,7 +116,6 @@ def _canvas(picture: GraphPicture) -> tuple[Any, Axes]:
 
 
 def _extent(picture: GraphPicture) -> tuple[float, float]:
-    """Left and right end of the drawing."""
     half = {cell: _half_width(picture, cell) for cell in picture.layout.x}
     x = picture.layout.x
     left = min((x[cell] - half[cell] for cell in x), default=0.0)
@@ -157,7 +155,6 @@ def _draw_node(axes: Axes, picture: GraphPicture, node: NodePart) -> None:
 
 
 def _outline(family: Family, middle: tuple[float, float], size: tuple[float, float]) -> list[Patch]:
-    """The family's shape around `middle`."""
     (x, y), (w, h) = middle, size
     left, bottom = x - w / 2, y - h / 2
     if family.outline == "round":
@@ -194,7 +191,6 @@ def _draw_edge(axes: Axes, picture: GraphPicture, index: int, edge: EdgePart) ->
 
 
 def _stations(picture: GraphPicture, index: int, edge: EdgePart) -> list[tuple[float, float]]:
-    """Points that an edge passes: its ends on the boxes, in between the middles of its cells."""
     between = [picture.middle(cell) for cell in picture.layout.ways[index][1:-1]]
     return [_end(picture, index, True), *between, _end(picture, index, False)]
 
@@ -245,7 +241,6 @@ def _smooth(points: list[tuple[float, float]]) -> Path:
 
 
 def _own_loop(picture: GraphPicture, node: str) -> Path:
-    """An arc on the right of a node that leads to itself."""
     (x, y), (w, h) = picture.middle(node), picture.size[node]
     right = x + w / 2
     vertices = [(right, y - h / 4), (right + 0.35, y - h / 2), (right + 0.35, y + h / 2)]

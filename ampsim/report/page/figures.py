@@ -18,9 +18,8 @@ from ampsim.report.frames import (
     runs_by_row,
     transfers_of,
 )
-from ampsim.report.gantt.boxes import choose_window
-from ampsim.report.gantt.chart import ChartRun, gantt_comparison
-from ampsim.report.gantt.outages import instances_of, outages_of
+from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of, outages_of
+from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bounds import bounds, has_bounds
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
@@ -138,15 +137,6 @@ def _convergence(source: _Source) -> Figure | None:
     return convergence(epochs, target=source.forecast.target, metric=metric)
 
 
-def _throughput(source: _Source) -> Figure | None:
-    return throughput(source.forecast.table) if len(source.forecast.table) else None
-
-
-def _throughput_over_mak(source: _Source) -> Figure | None:
-    table = source.forecast.table
-    return throughput_over_mak(table, source.names) if has_lines(table, source.names) else None
-
-
 def _plane(source: _Source) -> Figure | None:
     table = source.forecast.table
     items = [
@@ -164,14 +154,6 @@ def _utilisation(source: _Source) -> Figure | None:
     return utilisation(shares, known) if shares else None
 
 
-def _bounds(source: _Source) -> Figure | None:
-    return bounds(source.forecast.table) if has_bounds(source.forecast.table) else None
-
-
-def _peak_memory(source: _Source) -> Figure | None:
-    return peak_memory(source.forecast.table) if has_peaks(source.forecast.table) else None
-
-
 def _memory(source: _Source) -> Figure | None:
     tables = {name: runs[0].memory for name, runs in source.runs.items()}
     known = {name: table for name, table in tables.items() if len(table)}
@@ -185,14 +167,28 @@ def _staleness(source: _Source) -> Figure | None:
     return staleness_histogram(counts) if any(map(len, counts.values())) else None
 
 
+def _over_mak(source: _Source) -> Figure | None:
+    table, names = source.forecast.table, source.names
+    return throughput_over_mak(table, names) if has_lines(table, names) else None
+
+
+def _of_table(
+    draw: Callable[[DataFrame], Figure], has: Callable[[DataFrame], bool]
+) -> Callable[[_Source], Figure | None]:
+    def drawn(source: _Source) -> Figure | None:
+        return draw(source.forecast.table) if has(source.forecast.table) else None
+
+    return drawn
+
+
 _DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
     "convergence": _convergence,
-    "throughput": _throughput,
-    "throughput-over-mak": _throughput_over_mak,
+    "throughput": _of_table(throughput, lambda table: len(table) > 0),
+    "throughput-over-mak": _over_mak,
     "plane": _plane,
     "utilisation": _utilisation,
-    "bounds": _bounds,
-    "peak-memory": _peak_memory,
+    "bounds": _of_table(bounds, has_bounds),
+    "peak-memory": _of_table(peak_memory, has_peaks),
     "memory": _memory,
     "staleness": _staleness,
 }

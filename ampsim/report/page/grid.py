@@ -10,16 +10,19 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ampsim.report import words as markdown
-from ampsim.report.contest import (
+from ampsim.report.frames import DataFrame, number, rows
+from ampsim.report.grid import (
     BestRow,
     Contest,
+    Costs,
     GridPoint,
     contest,
     contest_verdict,
+    costs_cells,
+    costs_verdict,
+    grid_costs,
     value_words,
 )
-from ampsim.report.frames import DataFrame, number, rows
-from ampsim.report.grid_costs import Costs, costs_cells, costs_verdict, grid_costs
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.grid_cost import grid_cost
 from ampsim.report.plot.heat_map import heat_map
@@ -134,7 +137,6 @@ def _contest(findings: Any, file: Any) -> Contest | None:
 
 
 def _costs(costs: list[Costs]) -> list[str]:
-    """A heading and a table for each measure."""
     parts: list[str] = []
     for one in costs:
         headings, *lines = costs_cells(one)

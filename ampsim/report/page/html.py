@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import DataFrame, KeptPart, devices_of
+from ampsim.report.frames import devices_of
+from ampsim.report.gantt.boxes import Charted
 from ampsim.report.gantt.view import gantt_view
-from ampsim.report.page.answer import NEXT, next_steps
 from ampsim.report.page.tables import LEFT, node_tables, tuning_tables
 from ampsim.report.page.text import (
     ALL_COLUMNS,
+    FORECAST,
+    NEXT,
     PAPER,
     Picture,
+    Words,
     assumed,
     charged,
     lines_below,
+    next_steps,
     origin_values,
     setting,
 )
@@ -34,46 +37,12 @@ _FIXED = "\N{NO-BREAK SPACE}"
 _SENTENCES = 4000  # chosen: of what ampsim says itself, with every device named
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Texts and tables that differ between the page of a forecast and that of a run.
-
-    Attributes:
-        kind: first word of the title.
-        chart: sentence below the heading of the Gantt chart.
-        files: beginning of the sentence that ends with the names of the files beside the page.
-        names: names of these files.
-        tables: further tables: heading, then headings of the columns, then lines.
-        verdict: the verdict; that of the table if empty.
-        next: commands that say more; those of a forecast if empty.
-    """
-
-    kind: str
-    chart: str
-    files: str
-    names: tuple[str, ...]
-    tables: tuple[tuple[str, list[list[str]]], ...] = ()
-    verdict: str = ""
-    next: tuple[str, ...] = ()
-
-
-FORECAST = Words(
-    "Forecast",
-    "One run of each schedule; of a long run only the beginning is kept.",
-    "All values with every digit are beside this page, in",
-    ("forecast.csv",),
-)
-
-
 def html_page(
     forecast: RunTable,
     figures: Sequence[tuple[Picture, Figure]],
-    spans_by_schedule: Mapping[str, DataFrame],
+    charted: Charted,
     words: Words = FORECAST,
-    transfers: Mapping[str, Sequence[DataFrame]] | None = None,
     *,
-    kept: Mapping[str, KeptPart | None] | None = None,
-    outages: Mapping[str, DataFrame | None] | None = None,
     narrow: Sequence[Figure] = (),
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
@@ -83,11 +52,8 @@ def html_page(
     Args:
         forecast: the table, its runs and the manifest.
         figures: the figures with their headings, descriptions and captions.
-        spans_by_schedule: spans of a run of each schedule; the page has no chart where it is empty.
+        charted: a run of each schedule; the page has no chart where it is empty.
         words: texts of this kind of page.
-        transfers: transfers of the same runs, which the chart draws as arrows.
-        kept: how much of each run `spans_by_schedule` has; all of a run that it does not name.
-        outages: when which device of each run was not as usual.
         narrow: the same figures for a phone; where it is empty a phone shrinks `figures`.
     """
     values: dict[str, Any] = {
@@ -99,15 +65,8 @@ def html_page(
         "next_heading": NEXT,
         "interrupted": plain(forecast.interrupted or "", _LONGEST),
         **_answer(forecast),
-        "view": gantt_view(
-            spans_by_schedule,
-            workers=forecast.workers,
-            devices=devices_of(forecast),
-            transfers=transfers,
-            kept=kept,
-            outages=outages,
-        )
-        if spans_by_schedule
+        "view": gantt_view(charted, workers=forecast.workers, devices=devices_of(forecast))
+        if charted
         else None,
         "trials": tuning_tables(forecast),
         "nodes": node_tables(forecast),
@@ -146,7 +105,6 @@ def _in_two(cell: str) -> str:
 def _drawn(
     figures: Sequence[tuple[Picture, Figure]], narrow: Sequence[Figure]
 ) -> list[tuple[Picture, str, str]]:
-    """Each picture as an element of the page, and its narrow one, empty if there is none."""
     return [
         (
             picture,

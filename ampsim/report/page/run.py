@@ -14,23 +14,16 @@ from matplotlib.figure import Figure
 from ampsim.files import write_text
 from ampsim.metric import Goal, Metric
 from ampsim.output_folder import staged
-from ampsim.report import words as markdown
-from ampsim.report.frames import DataFrame, Row, kept_of, number, rows, transfers_of
-from ampsim.report.gantt.outages import outages_of
-from ampsim.report.page.answer import next_of_run
-from ampsim.report.page.figures import gantt_together, narrow_figures, result_figures
-from ampsim.report.page.html import Words, html_page
-from ampsim.report.page.tables import LEFT, node_tables, write_epochs
-from ampsim.report.page.text import (
-    Picture,
-    answer_parts,
-    assumptions,
-    commands,
-    origin,
-    picture_parts,
-    setting,
-    tables_of,
+from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.page.figures import (
+    gantt_together,
+    narrow_figures,
+    result_figures,
+    shown_schedules,
 )
+from ampsim.report.page.html import html_page
+from ampsim.report.page.tables import write_epochs
+from ampsim.report.page.text import Picture, Words, next_of_run, page
 from ampsim.report.saving import save
 from ampsim.report.table import format_count, items_of
 from ampsim.report.verdict import verdict
@@ -75,7 +68,6 @@ def view_of(outcome: Outcome, target: float | None = None) -> RunTable:
 
 
 def _ending(outcome: Outcome) -> str | None:
-    """A sentence on how the run ended, unless it finished."""
     if outcome.is_interrupted:
         return f"The run was {outcome.ended}."
     return f"The run {outcome.ended}." if outcome.failure else None
@@ -116,62 +108,33 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     figures = list(result_figures(view, wanted=FIGURES))
     charts = gantt_together(view, {view.runs[0].schedule: [*view.runs]})
     written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
-    write_text(place / PAGE, page(view, [picture for picture, _figure in [*charts, *figures]]))
+    pictures = [picture for picture, _figure in [*charts, *figures]]
+    write_text(place / PAGE, page(view, pictures, words_of(view)))
     write_text(place / INDEX, index(view, figures))
     return [*written, place / PAGE, place / INDEX, *write_epochs(view, place)]
 
 
 def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
     """The page of HTML, with figures and data inside."""
-    spans = {view.runs[0].schedule: view.runs[0].spans} if len(view.runs[0].spans) else {}
-    words = Words(
+    charted = shown_schedules({view.runs[0].schedule: [*view.runs]})
+    for_phone = narrow_figures(view, FIGURES)
+    return html_page(view, figures, charted, words_of(view), narrow=for_phone)
+
+
+def words_of(view: RunTable) -> Words:
+    """What the run's pages say that a forecast's do not."""
+    epochs = view.runs[0].epochs
+    seldom = ("outages.parquet",) if len(view.runs[0].outages) else ()
+    return Words(
         "Run",
         f"At most the first {ROWS_KEPT:,} steps; ampsim gantt draws them all from this folder.",
         "The whole trace is beside this page, in",
-        _tables(view),
-        ((_epochs_heading(view), epochs_table(view)),) if len(view.runs[0].epochs) else (),
+        (*(f"{name}.parquet" for name in TABLES), *seldom),
+        "epochs.parquet",
+        ((_epochs_heading(view), epochs_table(view)),) if len(epochs) else (),
         verdict_of(view),
-        tuple(next_of_run(view.manifest, len(view.runs[0].epochs))),
-    )  # fmt: skip
-    return html_page(
-        view,
-        figures,
-        spans,
-        words,
-        {view.runs[0].schedule: transfers_of(view.runs[0])},
-        kept={view.runs[0].schedule: kept_of(view.runs[0])},
-        outages={view.runs[0].schedule: outages_of(view.runs[0])},
-        narrow=narrow_figures(view, FIGURES),
+        tuple(next_of_run(view.manifest, len(epochs))),
     )
-
-
-def _tables(view: RunTable) -> tuple[str, ...]:
-    """The files of the trace that are kept of a run."""
-    seldom = ("outages.parquet",) if len(view.runs[0].outages) else ()
-    return (*(f"{name}.parquet" for name in TABLES), *seldom)
-
-
-def page(view: RunTable, pictures: Sequence[Picture]) -> str:
-    """The page in Markdown."""
-    model, cluster = markdown.escape(view.model), markdown.escape(view.cluster)
-    headings, *lines = epochs_table(view)
-    table = markdown.table(headings, lines, left=()).rstrip("\n")
-    files = ", ".join(f"[{name}]({name})" for name in _tables(view))
-    parts = [
-        f"# Run: {model} on {cluster}",
-        f"**{markdown.paragraph(verdict_of(view))}**",
-        setting(view),
-        markdown.escape(view.interrupted or ""),
-        *answer_parts(view),
-        *([f"## {_epochs_heading(view)}", table] if lines else []),
-        *(part for picture in pictures for part in picture_parts(picture)),
-        *tables_of(node_tables(view), LEFT),
-        *commands(next_of_run(view.manifest, len(view.runs[0].epochs))),
-        *assumptions(view.manifest),
-        *origin(view.manifest, "epochs.parquet"),
-        f"The whole trace: {files}.",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def verdict_of(view: RunTable) -> str:
@@ -193,14 +156,8 @@ def epochs_table(view: RunTable) -> list[list[str]]:
     kind = view.metric.kind
     headings = ["epoch", "virtual time", "training loss", "validation loss", f"validation {kind}"]
     items = items_of(rows(view.table)) or "items"
-    return [
-        [*headings, f"training ({items}/s)"],
-        *(_line(row, view.metric) for row in _last_epochs(view)),
-    ]
-
-
-def _last_epochs(view: RunTable) -> list[Row]:
-    return rows(view.runs[0].epochs)[-EPOCHS_SHOWN:]
+    last = rows(view.runs[0].epochs)[-EPOCHS_SHOWN:]
+    return [[*headings, f"training ({items}/s)"], *(_line(row, view.metric) for row in last)]
 
 
 def _epochs_heading(view: RunTable) -> str:

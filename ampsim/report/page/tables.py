@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -52,49 +52,53 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
     if placed:
         found.append(("Placement of nodes", _placement(placed, devices_of(forecast))))
     by_row = runs_by_row(forecast)
-    for name, repeats in by_row.items():
-        first = repeats[0]
+    for name, (first, *_others) in by_row.items():
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
-        if len(first.time_by_node):
-            found.append((f"Busy time of each node{of}", _busy(first.time_by_node)))
-        if len(first.peak_memory):
-            found.append((f"Memory at its peak{of}", _memory(first.peak_memory)))
-        if len(first.path_parts):
-            found.append((f"Critical path{of}", _path(first.path_parts)))
+        for heading, table, lines in (
+            ("Busy time of each node", first.time_by_node, _busy),
+            ("Memory at its peak", first.peak_memory, _memory),
+            ("Critical path", first.path_parts, _path),
+        ):
+            if len(table):
+                found.append((f"{heading}{of}", lines(rows(table))))
     return found
 
 
 def _placement(placed: Mapping[str, Any], devices: list[str]) -> list[list[str]]:
     lines = [["node", "worker", "device"]]
     for node, place in placed.items():
-        worker = int(place)
-        device = devices[worker] if 0 <= worker < len(devices) else ""
-        lines.append([plain(node, _LONGEST), f"worker {worker}", plain(device, 24)])
+        device = devices[int(place)] if 0 <= int(place) < len(devices) else ""
+        lines.append([plain(node, _LONGEST), f"worker {int(place)}", plain(device, 24)])
     return lines
 
 
-def _busy(times: DataFrame) -> list[list[str]]:
-    lines = [["node", "worker", "direction", "steps", "busy", "share of the run"]]
-    for row in rows(times):
-        lines.append(
-            [
-                plain(text(row, "node"), _LONGEST),
-                f"worker {number(row, 'worker'):.0f}" if number(row, "worker") >= 0 else "",
-                text(row, "direction"),
-                f"{number(row, 'steps'):,.0f}",
-                format_seconds(number(row, "busy_s")),
-                format_percent(number(row, "share")),
-            ]
-        )
-    return lines
+def _busy(records: list[Row]) -> list[list[str]]:
+    headings = ["node", "worker", "direction", "steps", "busy", "share of the run"]
+    return [
+        headings,
+        *(
+            [*_where(row, ""), f"{number(row, 'steps'):,.0f}", *_spent(row, "busy_s")]
+            for row in records
+        ),
+    ]
 
 
-def _memory(peaks: DataFrame) -> list[list[str]]:
+def _where(row: Row, host: str) -> list[str]:
+    """Node, worker and direction; `host` where no worker is meant."""
+    worker = number(row, "worker")
+    place = f"worker {worker:.0f}" if worker >= 0 else host
+    return [plain(text(row, "node"), _LONGEST), place, text(row, "direction")]
+
+
+def _spent(row: Mapping[str, Any], seconds: str) -> list[str]:
+    return [format_seconds(number(row, seconds)), format_percent(number(row, "share"))]
+
+
+def _memory(records: list[Row]) -> list[list[str]]:
     """What lay in each worker's memory at its fullest moment; categories that nobody has left out.
 
     Moments of the workers are apart, so that columns do not add up.
     """
-    records = rows(peaks)
     shown = [name for name in MEMORY_CATEGORIES if any(number(row, name) for row in records)]
     lines = [["worker", "at", "peak", *shown]]
     for row in records:
@@ -104,32 +108,22 @@ def _memory(peaks: DataFrame) -> list[list[str]]:
     return lines
 
 
-def _path(parts: DataFrame) -> list[list[str]]:
+def _path(records: list[Row]) -> list[list[str]]:
     """The longest parts of the critical path, and the sum of the others; all add up to the run."""
     lines = [["what", "node", "direction", "worker", "on the path", "share of the run"]]
-    shown, others = rows(parts)[:_PATH_MAX], rows(parts)[_PATH_MAX:]
-    for row in shown:
-        worker = number(row, "worker")
-        lines.append(
-            [
-                _WORDS.get(text(row, "kind"), text(row, "kind")),
-                plain(text(row, "node"), _LONGEST),
-                text(row, "direction"),
-                f"worker {worker:.0f}" if worker >= 0 else "host",
-                format_seconds(number(row, "seconds")),
-                format_percent(number(row, "share")),
-            ]
-        )
+    for row in records[:_PATH_MAX]:
+        node, worker, direction = _where(row, "host")
+        kind = _WORDS.get(text(row, "kind"), text(row, "kind"))
+        lines.append([kind, node, direction, worker, *_spent(row, "seconds")])
+    others = records[_PATH_MAX:]
     if others:
-        seconds, share = (sum(number(row, of) for row in others) for of in ("seconds", "share"))
-        rest = [f"{len(others)} shorter parts", "", "", ""]
-        lines.append([*rest, format_seconds(seconds), format_percent(share)])
+        rest = {of: sum(number(row, of) for row in others) for of in ("seconds", "share")}
+        lines.append([f"{len(others)} shorter parts", "", "", "", *_spent(rest, "seconds")])
     return lines
 
 
 TRIALS: Final = "trials.csv"
 HEADING: Final = "Learning rates that were tried"
-_NOT_REACHED: Final = "not reached"
 
 
 def trials_of(forecast: RunTable) -> DataFrame | None:
@@ -151,8 +145,8 @@ def tuning_tables(forecast: RunTable) -> list[NamedTable]:
             plain(name, 60),
             f"{rate:.3g}",
             "best" if any(number(one, "is_chosen") == 1 for one in of) else "",
-            ", ".join(map(_epochs, of)),
-            ", ".join(map(_when, of)),
+            _each(of, "epochs_to_target", format_count),
+            _each(of, "time_to_target_s", format_seconds),
         ]
         for (name, rate), of in groups.items()
     ]
@@ -169,14 +163,9 @@ def write_trials(forecast: RunTable, place: Path) -> list[Path]:
     return write_csv(trials_of(forecast), place / TRIALS)
 
 
-def _epochs(row: Row) -> str:
-    epochs = number(row, "epochs_to_target")
-    return _NOT_REACHED if math.isnan(epochs) else format_count(epochs)
-
-
-def _when(row: Row) -> str:
-    time_s = number(row, "time_to_target_s")
-    return _NOT_REACHED if math.isnan(time_s) else format_seconds(time_s)
+def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
+    values = [number(row, name) for row in of]
+    return ", ".join("not reached" if math.isnan(one) else show(one) for one in values)
 
 
 EPOCHS: Final = "epochs.csv"

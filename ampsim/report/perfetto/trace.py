@@ -39,31 +39,30 @@ from ampsim.report.frames import (
     texts,
     thread_name,
 )
-from ampsim.report.perfetto.event_json import (
+from ampsim.report.perfetto.events import (
     Flows,
     FlowStep,
+    InFlight,
+    Links,
     Place,
     arguments,
     in_microseconds,
     in_nanoseconds,
-    metadata,
-    quoted,
-    track_names,
-)
-from ampsim.report.perfetto.tracks import (
-    InFlight,
-    Links,
     loss_events,
     memory_events,
+    metadata,
     outage_events,
+    quoted,
+    sliced,
     stash_events,
+    track_names,
     update_events,
 )
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.words import plain
 
-_CHUNK_ROWS = 1 << 15  # chosen: 30 MB of lines at most
 _BUFFER_BYTES = 1 << 20
+_TIME = "virtual, whole nanoseconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,9 @@ class Trace:
     Attributes:
         name: of the schedule, a user's text.
         workers: how many workers the cluster has.
-        spans: gives the trace's spans in chunks, in the order of the record.
-        updates: gives the trace's updates in chunks, in the order of their times.
+        spans, updates, stashes, transfers: give the trace's tables in chunks, in the order of the
+            record, of time, of time, and of each link's starts.
         epochs: one row per epoch.
-        stashes: gives the trace's changes of what is stashed in chunks, in the order of time.
-        transfers: gives the trace's transfers in chunks, each link's in the order of their starts.
         devices: a device's name for each worker; empty where it is unknown.
         outages: when which device was not as usual; None where nobody says.
         memory: what lay in each worker's memory when; None likewise.
@@ -153,7 +150,8 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
         replacing(path) as temporary,
         open(temporary, "w", encoding="ascii", newline="\n", buffering=_BUFFER_BYTES) as file,
     ):
-        file.write(f'{{"displayTimeUnit":"ns","otherData":{_about(title)},"traceEvents":[\n')
+        about = {"title": plain(title, 200), "source": "ampsim", "time": _TIME}
+        file.write(f'{{"displayTimeUnit":"ns","otherData":{arguments(about)},"traceEvents":[\n')
         first_tid, comma = 2 * len(traces) + 1, ""
         link_tids = counted(first_tid + sum(trace.workers for trace in traces))
         for pid, trace in enumerate(traces, 1):
@@ -170,27 +168,21 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
     return count
 
 
-def _about(title: str) -> str:
-    return arguments(
-        {"title": plain(title, 200), "source": "ampsim", "time": "virtual, whole nanoseconds"}
-    )
-
-
 def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[str], int]]:
     """Lines of one schedule, chunk by chunk, with how many spans are in them."""
     yield list(_metadata(trace, tracks)), 0
     nodes: set[str] = set()
     versions: dict[str, int] = {}
-    for chunk in _sliced(trace.updates()):
+    for chunk in sliced(trace.updates()):
         nodes.update(texts(chunk, "node"))
         yield update_events(chunk, tracks.pid, versions), 0
     held: dict[str, int] = {}
-    for chunk in _sliced(trace.stashes()):
+    for chunk in sliced(trace.stashes()):
         yield stash_events(chunk, tracks.pid, held), 0
     yield loss_events(trace.epochs, tracks.pid), 0
     in_flight, end_s = InFlight(), 0.0
     flows.start(nodes)
-    for chunk in _sliced(trace.spans()):
+    for chunk in sliced(trace.spans()):
         in_flight.take(chunk)
         end_s = max(end_s, float(floats(chunk, "end_s").max(initial=0.0)))
         yield _steps(chunk, tracks, flows), len(chunk)
@@ -202,7 +194,6 @@ def _events(trace: Trace, tracks: _Tracks, flows: Flows) -> Iterator[tuple[list[
 
 
 def _of_devices(trace: Trace, tracks: _Tracks, end_s: float) -> Iterator[list[str]]:
-    """Lines of outages and of memories, as far as they are known."""
     if trace.outages is not None and len(trace.outages):
         waits = np.array([kind.startswith("waits") for kind in texts(trace.outages, "kind")])
         for what, chosen in (("outages", trace.outages[~waits]), ("waits", trace.outages[waits])):
@@ -230,13 +221,11 @@ def _metadata(trace: Trace, tracks: _Tracks) -> Iterator[str]:
 
 
 def _process(pid: int, name: str, order: int) -> Iterator[str]:
-    """Name and order of a process."""
     yield metadata(f'"pid":{pid}', "process_name", {"name": name})
     yield metadata(f'"pid":{pid}', "process_sort_index", {"sort_index": order})
 
 
 def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
-    """Slices, instants and arrows of a chunk of spans."""
     start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
     start_ns, end_ns = in_nanoseconds(start_s), in_nanoseconds(end_s)
     labels: dict[tuple[str, str], str] = {}
@@ -265,7 +254,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
 
 def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
     """What each slice says beside its name and times."""
-    said = {state: _said(state) for state in set(states)}
+    said = {one: f'"state":{_told(one)},' if one else "" for one in set(states)}
     columns = (integers(spans, name).tolist() for name in ("flop", "bytes", "staleness"))
     return [
         f'{of}{said[state]}"flop":{flop},"bytes":{size}'
@@ -275,7 +264,6 @@ def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
 
 
 def _label(node: str, direction: str) -> str:
-    """Name and category of a slice."""
     if direction in DIRECTIONS:
         name = f"{plain(node)} {direction}"
     else:
@@ -289,18 +277,18 @@ def _subjects(spans: DataFrame) -> list[str]:
     if not is_of_operations(spans):
         numbers = integers(spans, "instance").tolist()
         return [f'"instance":{one},' if one >= 0 else "" for one in numbers]
-    waits = zip(texts(spans, "waited_for"), texts(spans, "variable"), strict=True)
+    columns = (texts(spans, name) for name in ("waited_for", "variable"))
     return [
-        f'"operation":{number},{_waited(*waited)}'
-        for number, waited in zip(integers(spans, "operation").tolist(), waits, strict=True)
+        f'"operation":{number},'
+        + (f'"waited for":{_told(one)},"through":{_told(variable)},' if one else "")
+        for number, one, variable in zip(
+            integers(spans, "operation").tolist(), *columns, strict=True
+        )
     ]
 
 
-def _waited(operation: str, variable: str) -> str:
-    """For which operation one waited, and through which variable; empty where it did not."""
-    if not operation:
-        return ""
-    return f'"waited for":{quoted(plain(operation, 200))},"through":{quoted(plain(variable, 200))},'
+def _told(text: str) -> str:
+    return quoted(plain(text, 200))
 
 
 def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
@@ -321,20 +309,6 @@ def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
 
 
 def _middles(spans: DataFrame, tracks: _Tracks) -> list[Place]:
-    """Track and middle of each span."""
     start_ns, end_ns = (in_nanoseconds(floats(spans, end)) for end in ("start_s", "end_s"))
     places = [f'"pid":{tracks.pid},"tid":{tracks.tid(row)}' for row in row_numbers(spans).tolist()]
     return list(zip(places, ((start_ns + end_ns) // 2).tolist(), strict=True))
-
-
-def _said(state: str) -> str:
-    """A step's state as an argument of its slice; empty where the trace has none."""
-    return f'"state":{quoted(plain(state, 200))},' if state else ""
-
-
-def _sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:
-    """The same rows in chunks that are no longer than what is written at once."""
-    return chain.from_iterable(
-        (chunk[start : start + _CHUNK_ROWS] for start in range(0, len(chunk), _CHUNK_ROWS))
-        for chunk in chunks
-    )

@@ -7,7 +7,16 @@ import math
 from matplotlib.figure import Figure
 
 from ampsim.report.frames import DataFrame, Row, number, row_labels, rows, text
-from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled
+from ampsim.report.style import (
+    FAINT_INK,
+    LINES,
+    Axes,
+    beside,
+    legend_on_top,
+    name_rows,
+    new_figure,
+    styled,
+)
 from ampsim.report.table import bound_name, bound_share
 from ampsim.report.words import plain
 from ampsim.study.bound_words import BOUND_FROM, named
@@ -37,22 +46,16 @@ def bounds(table: DataFrame) -> Figure:
     axes = figure.add_subplot(1, 1, 1)
     for place, row in enumerate(records):
         _draw(axes, place, row)
-    axes.set_yticks(range(len(names)), [plain(name, 32) for name in names])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.45, -0.55)
+    name_rows(axes, names)
     axes.set_xlim(0.0, 100.0)
     axes.set_xlabel("share of the run's virtual time (%)")
     axes.grid(visible=True, axis="x")
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        first = dict(zip(reversed(labels), reversed(handles), strict=True))
-        shown = {words: first[words] for words, _hatch in _SHARES.values()}
-        figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=beside(2))
+    if records:
+        legend_on_top(figure, axes, [words for words, _hatch in _SHARES.values()], beside(2))
     return figure
 
 
 def _draw(axes: Axes, place: int, row: Row) -> None:
-    """The bars of one row, with their values."""
     largest = bound_share(row)
     for index, (column, (words, hatch)) in enumerate(_SHARES.items()):
         share = number(row, column)

@@ -142,7 +142,6 @@ def _draw_schedule(
 
 
 def _draw_band(axes: Axes, xs: list[Floats], runs: list[Curve], style: LineStyle) -> None:
-    """From the lowest to the highest of several runs, with straight lines between epochs."""
     if len(runs) < 2:
         return
     grid = np.unique(np.concatenate(xs))
@@ -158,7 +157,6 @@ def _draw_band(axes: Axes, xs: list[Floats], runs: list[Curve], style: LineStyle
 
 
 def _mark_reaching(axes: Axes, x: Floats, run: Curve, look: tuple[LineStyle, Goal]) -> None:
-    """A ring where the target is reached and a dotted line down to the axis."""
     style, goal = look
     index = goal.reached_by(run.score)
     if index is None:
@@ -215,7 +213,6 @@ def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:
 
 
 def _words(goal: Goal) -> str:
-    """The target as the figure names it."""
     return plain(goal.value_text, 60)
 
 
@@ -242,7 +239,6 @@ def _set_up(axes: Axes, limits: tuple[float, float], metric: Metric) -> None:
 
 
 def _draw_target(axes: Axes, goal: Goal) -> None:
-    """The target as a dashed line with its value on it."""
     if goal.target is None:
         return
     axes.axhline(goal.target, color=INK, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from matplotlib.ticker import EngFormatter, NullFormatter
 
@@ -14,28 +14,9 @@ _LARGE: Final = 1e5
 """From here on ticks have a prefix, such as 200M (chosen)."""
 
 
-class CurveColumns(Protocol):
-    """Which columns a figure shows, and how."""
-
-    @property
-    def columns(self) -> tuple[str, str, str]:
-        """Those of x and y, and the one that tells curves apart."""
-        ...
-
-    @property
-    def words(self) -> tuple[str, str, str]:
-        """Title, and labels of x and y."""
-        ...
-
-    @property
-    def are_logarithmic(self) -> tuple[bool, bool]:
-        """Whether x is, and y."""
-        ...
-
-
 @styled
-def curves(table: Any, drawn: CurveColumns) -> Any:
-    """The figure."""
+def curves(table: Any, drawn: Any) -> Any:
+    """The figure of the columns that `drawn` names, as `ampsim.recipes.programs.Curves`."""
     (x, y, by), (title, x_label, y_label) = drawn.columns, drawn.words
     figure = new_figure(7.2, 4.0)
     axes: Any = figure.add_subplot()

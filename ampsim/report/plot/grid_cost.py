@@ -11,8 +11,18 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ampsim.report.grid_costs import Costs
-from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
+from ampsim.report.grid import Costs
+from ampsim.report.style import (
+    FAINT_INK,
+    IDLE,
+    INK,
+    LINES,
+    Axes,
+    colour_key,
+    name_cells,
+    new_figure,
+    styled,
+)
 from ampsim.report.words import plain
 
 COLOURS: Final = LinearSegmentedColormap.from_list(
@@ -32,17 +42,19 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
     A cell of the first column has the value there; all others have how many times that theirs is,
     orange where it is worse.
     """
-    shown = list(found)
-    columns = max(len(one.points) for one in shown)
-    heights = [0.75 + len(one.labels) * _CELL_IN[1] for one in shown]
+    columns = max(len(one.points) for one in found)
+    heights = [0.75 + len(one.labels) * _CELL_IN[1] for one in found]
     figure = new_figure(_SIDE_IN + columns * _CELL_IN[0], sum(heights) + 0.9)
-    scale = Normalize(*_range(shown))
-    grid = figure.add_gridspec(len(shown), 1, height_ratios=heights)
-    for index, costs in enumerate(shown):
+    scale = Normalize(*_range(found))
+    grid = figure.add_gridspec(len(found), 1, height_ratios=heights)
+    for index, costs in enumerate(found):
         axes = figure.add_subplot(grid[index, 0])
         axes.set_title(costs.measure.heading)
         _draw_panel(axes, costs, scale)
-    _key(figure, scale)
+    end = float(scale.vmax or 0.0)
+    marks = {one: f"{2.0 ** abs(one):.2f}×" for one in (-end, -end / 2, 0.0, end / 2, end)}
+    bar = colour_key(figure, ScalarMappable(scale, COLOURS), marks, aspect=30, shrink=0.9, pad=0.01)
+    bar.set_label("← worse than in the first column      better →")
     return figure
 
 
@@ -62,17 +74,7 @@ def _draw_panel(axes: Axes, costs: Costs, scale: Normalize) -> None:
     for line in range(len(costs.labels)):
         for column in range(len(costs.points)):
             _draw_cell(axes, costs, (line, column), scale)
-    axes.set_xlim(0.0, len(costs.points))
-    axes.set_ylim(len(costs.labels), 0.0)
-    axes.set_xticks(
-        [x + 0.5 for x in range(len(costs.points))], [plain(p, 18) for p in costs.points]
-    )
-    axes.set_yticks(
-        [y + 0.5 for y in range(len(costs.labels))], [plain(n, 24) for n in costs.labels]
-    )
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    name_cells(axes, [plain(p, 18) for p in costs.points], [plain(n, 24) for n in costs.labels])
 
 
 def _draw_cell(axes: Axes, costs: Costs, place: tuple[int, int], scale: Normalize) -> None:
@@ -91,15 +93,3 @@ def _draw_cell(axes: Axes, costs: Costs, place: tuple[int, int], scale: Normaliz
         column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
         fontsize=8, color=FAINT_INK if math.isnan(value) else INK,
     )  # fmt: skip
-
-
-def _key(figure: Any, scale: Normalize) -> None:
-    bar = figure.colorbar(
-        ScalarMappable(norm=scale, cmap=COLOURS), ax=figure.axes, orientation="horizontal",
-        aspect=30, shrink=0.9, pad=0.01,
-    )  # fmt: skip
-    end = float(scale.vmax or 0.0)
-    marks = [-end, -end / 2, 0.0, end / 2, end]
-    bar.set_ticks(marks, labels=[f"{2.0 ** abs(one):.2f}×" for one in marks])
-    bar.set_label("← worse than in the first column      better →")
-    bar.outline.set_visible(False)

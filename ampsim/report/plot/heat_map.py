@@ -11,8 +11,19 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from ampsim.report.contest import Contest, GridPoint, axis_words, value_words
-from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, beside, new_figure, styled
+from ampsim.report.grid import Contest, GridPoint, axis_words, value_words
+from ampsim.report.style import (
+    FAINT_INK,
+    IDLE,
+    INK,
+    LINES,
+    Axes,
+    beside,
+    colour_key,
+    name_cells,
+    new_figure,
+    styled,
+)
 from ampsim.report.words import plain
 
 Edge: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
@@ -26,6 +37,7 @@ COLOURS: Final = LinearSegmentedColormap.from_list(
 _OPEN: Final = {"tie": ", a tie", "too few seeds": ", open"}
 """What a cell says behind a lead that is none, by the answer."""
 
+_TIES: Final = ("a tie: less than 5 % apart", "a tie: within 5 %, or open: too few seeds")
 _CELL_IN = (1.08, 0.66)
 _SIDE_IN = 1.5
 _BESIDE_MAX = 3
@@ -45,12 +57,10 @@ _AXES: Final = {
 
 @styled
 def heat_map(found: Contest) -> Figure:
-    """A panel for each value of the third key, a cell for each point.
+    """A panel for each value of the third key, a cell for each point: who is first, by how much.
 
-    A cell has the row that is first, how many times as good as the best of the other side, and its
-    time to the target, or its throughput. It is hatched where it is a tie, or where
-    seeds are too few to say who is first. A thick line parts the cells where ours are first, in the
-    median, from those where others are.
+    A cell is hatched where it is a tie, or where seeds are too few to say who is first. A thick
+    line parts the cells where ours are first, in the median, from those where others are.
     """
     across, down = found.across[1], found.down[1]
     wide = beside(min(len(found.points), _BESIDE_MAX))
@@ -97,7 +107,6 @@ def sign_of(point: GridPoint | None) -> int:
 
 
 def _range(found: Contest) -> tuple[float, float]:
-    """Ends of the colours, in octaves."""
     known = [abs(math.log2(one.ratio)) for _, one in found.compared if 0.0 < one.ratio < math.inf]
     end = min(_RANGE_MAX, max([_RANGE_MIN, *known]))
     return -end, end
@@ -112,17 +121,13 @@ def _draw_panel(
             _draw_cell(axes, (x, y), point, scale)
     for (x0, y0), (x1, y1) in winner_edges([[sign_of(one) for one in line] for line in points]):
         axes.plot([x0, x1], [y0, y1], color=INK, linewidth=3.0, solid_capstyle="round", zorder=5)
-    axes.set_xlim(0.0, len(columns))
-    axes.set_ylim(len(lines), 0.0)
-    axes.set_xticks(
-        [x + 0.5 for x in range(len(columns))], [axis_words(across, c) for c in columns]
+    name_cells(
+        axes,
+        [axis_words(across, one) for one in columns],
+        [axis_words(down, one) for one in lines],
     )
-    axes.set_yticks([y + 0.5 for y in range(len(lines))], [axis_words(down, one) for one in lines])
     axes.set_xlabel(_AXES[across])
     axes.set_ylabel(_AXES[down])
-    axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
 
 
 def _draw_cell(
@@ -154,7 +159,6 @@ def _draw_cell(
 
 
 def _cell_text(point: GridPoint | None) -> str:
-    """Who is first, by how much, and with what."""
     if point is None:
         return "not run"
     winner = point.winner
@@ -175,35 +179,19 @@ def _ink_on(colour: Any) -> str:
 
 
 def _key(figure: Any, found: Contest, scale: Normalize) -> None:
-    """What colours, hatch and line mean."""
-    mappable = ScalarMappable(norm=scale, cmap=COLOURS)
-    bar = figure.colorbar(
-        mappable, ax=figure.axes, orientation="horizontal", aspect=50, shrink=0.7, pad=0.03
-    )
     last = int(scale.vmax or 0)
-    marks = list(range(-last, last + 1))
-    bar.set_ticks(marks, labels=[f"{2 ** abs(one)}×" for one in marks])
-    group = plain(
-        " or ".join(dict.fromkeys(one.group.label for _, one in found.compared if one.group)), 48
-    )
+    marks = {float(one): f"{2 ** abs(one)}×" for one in range(-last, last + 1)}
+    bar = colour_key(figure, ScalarMappable(scale, COLOURS), marks, aspect=50, shrink=0.7, pad=0.03)
+    group = plain(found.group_names, 48)
     what = "sooner at the target" if found.is_time else "faster"
     bar.set_label(f"← best of the others is {what}          {group} is {what} →")
-    bar.outline.set_visible(False)
     handles: list[Any] = []
     if any(point.answer in _OPEN for _, point in found.compared):
-        handles.append(
-            Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=_tie_words(found))
-        )
+        told = _TIES[found.is_time]
+        handles.append(Patch(facecolor="white", edgecolor=_HATCH_INK, hatch="////", label=told))
     if len({sign_of(point) for _, point in found.compared} - {0}) > 1:
         handles += figure.axes[0].plot(
             [], [], color=INK, linewidth=3.0, label="where the first changes"
         )
-    if not handles:
-        return
-    figure.legend(handles=handles, loc="outside upper left", ncols=beside(2))
-
-
-def _tie_words(found: Contest) -> str:
-    if found.is_time:
-        return "a tie: within 5 %, or open: too few seeds"
-    return "a tie: less than 5 % apart"
+    if handles:
+        figure.legend(handles=handles, loc="outside upper left", ncols=beside(2))

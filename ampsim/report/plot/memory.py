@@ -10,7 +10,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ampsim.report.frames import DataFrame, Row, floats, integers, number, row_labels, rows
-from ampsim.report.style import FAINT_INK, LINES, Axes, beside, new_figure, styled, time_scale
+from ampsim.report.style import (
+    FAINT_INK,
+    LINES,
+    Axes,
+    beside,
+    legend_on_top,
+    name_rows,
+    new_figure,
+    styled,
+    time_scale,
+)
 from ampsim.report.words import plain
 from ampsim.units import format_bytes
 
@@ -43,14 +53,12 @@ def peak_memory(table: DataFrame) -> Figure:
     divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
     for place, row in enumerate(records):
         _draw_row(axes, place, row, divisor)
-    axes.set_yticks(range(len(names)), [plain(name, 32) for name in names])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.45, -0.55)
+    name_rows(axes, names)
     axes.margins(x=0.14)
     axes.set_xlim(left=0.0)
     axes.set_xlabel(f"memory of the fullest worker at its peak ({unit})")
     axes.grid(visible=True, axis="x")
-    _legend(figure, axes)
+    legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
     return figure
 
 
@@ -94,12 +102,11 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
         axes.set_ylabel(f"memory ({unit})")
         if index + 1 == count:
             axes.set_xlabel(scale.label("virtual time"))
-            _legend(figure, axes)
+            legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
     return figure
 
 
 def _of_fullest(memory: DataFrame) -> tuple[int, DataFrame]:
-    """The worker whose memory was fullest, of several the first, and its rows."""
     untyped: Any = memory
     worker = int(integers(memory, "worker")[int(np.argmax(floats(memory, "bytes")))])
     return worker, untyped[untyped["worker"] == worker]
@@ -121,16 +128,6 @@ def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float)
 def _legend_in() -> float:
     """Height of the legend in inches: a line, or, on a phone, one for each category."""
     return _LINE_IN * len(CATEGORIES) / beside(len(CATEGORIES))
-
-
-def _legend(figure: Any, axes: Axes) -> None:
-    """One entry for each category that is there."""
-    handles, labels = axes.get_legend_handles_labels()
-    first = dict(zip(reversed(labels), reversed(handles), strict=True))
-    shown = {name: first[name] for name in CATEGORIES if name in first}
-    figure.legend(
-        shown.values(), shown.keys(), loc="outside upper left", ncols=beside(len(CATEGORIES))
-    )
 
 
 def _unit(highest: float) -> tuple[float, str]:

@@ -102,7 +102,6 @@ def _is_far(text: str, offset: tuple[float, float]) -> bool:
 
 
 def _along(begin: Any, end: Any) -> list[_Box]:
-    """A straight line as dots."""
     steps = max(2, int(np.hypot(*(end - begin)) / _STEP_PT))
     inner = begin + np.linspace(0.0, 1.0, steps)[:, None] * (end - begin)
     return [_around(point, _LINE_PT) for point in inner.tolist()]
@@ -114,7 +113,6 @@ def _around(point: Sequence[float], half_pt: float) -> _Box:
 
 
 def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tuple[float, float]:
-    """The way from the point to the middle of its label, in points."""
     half, first = text_width_pt(text, SIZE_PT) / 2, None
     for reach in _REACHES:
         for side, rise in _PLACES:
@@ -224,7 +222,6 @@ def _points(rows: Sequence[Row]) -> list[PlanePoint]:
 def _draw(
     axes: Axes, name: str, points: Sequence[PlanePoint], look: tuple[LineStyle, Scale, float]
 ) -> list[Label]:
-    """Draws a line through the points; gives their labels."""
     style, scale, size_pt = look
     rates = [point.rate_per_s * scale.factor for point in points]
     axes.plot(

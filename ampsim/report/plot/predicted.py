@@ -20,14 +20,7 @@ _WIDTH_IN, _HEIGHT_IN = 7.0, 5.6
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that are drawn alike.
-
-    Args:
-        label: what they have in common.
-        published: items per second.
-        predicted: the same, simulated.
-        is_filled: whether markers are full.
-    """
+    """Points that are drawn alike: items per second as published and as simulated."""
 
     label: str
     published: Sequence[float]
@@ -65,5 +58,4 @@ def predicted(series: Sequence[Series]) -> Figure:
 
 
 def _tick(value: float, _place: int | None) -> str:
-    """The text of a tick."""
     return format_rate(value)

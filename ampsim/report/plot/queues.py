@@ -69,7 +69,6 @@ def queues_drawing(result: EngineResult, times_s: Sequence[float]) -> Any:
 
 
 def _paint(axes: Axes, row: int, queue: Sequence[Any], names: Sequence[str]) -> None:
-    """One variable's queue."""
     for place, waiter in enumerate(queue):
         fill, ink = _MUTATION if waiter.is_mutation else _READ
         axes.add_patch(

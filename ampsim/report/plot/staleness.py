@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.frames import DataFrame, Floats, floats, integers, texts
-from ampsim.report.style import FAINT_INK, Axes, beside, line_styles, new_figure, styled
+from ampsim.report.style import FAINT_INK, Axes, beside, line_styles, name_rows, new_figure, styled
 from ampsim.report.words import plain
 from ampsim.units import format_percent
 
@@ -83,7 +83,6 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
 
 
 def _histograms(frame: DataFrame) -> dict[str, Histogram]:
-    """One histogram per node that occurs in `frame`."""
     nodes = np.asarray(texts(frame, "node"), dtype=object)
     value, count = integers(frame, "staleness"), floats(frame, "count")
     found: dict[str, Histogram] = {}
@@ -111,7 +110,5 @@ def _draw(axes: Axes, histograms: dict[str, Histogram], nodes: list[str], colour
             (1.0, base - _FULL / 2), xycoords=("axes fraction", "data"), fontsize=6.5,
             ha="right", va="center",
         )  # fmt: skip
-    axes.set_yticks(range(len(nodes)), [plain(node, 24) for node in nodes])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(nodes) - 0.45, -0.55)
+    name_rows(axes, nodes, 24)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -15,11 +15,10 @@ from ampsim.report.frames import DataFrame, Floats, Row, floats, number, row_lab
 from ampsim.report.style import (
     FAINT_INK,
     Axes,
-    LineStyle,
-    Scale,
     beside,
     line_styles,
     marker_pt,
+    name_rows,
     new_figure,
     rate_scale,
     styled,
@@ -56,10 +55,12 @@ def throughput(table: DataFrame) -> Figure:
     if validates:
         _bars(axes, row + shift, valid * scale.factor, colours, hatch="////")
         _values(axes, row + shift, valid, scale.factor, with_ratio=False)
-        figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(2))
-    axes.set_yticks(row, [plain(name, 32) for name in names])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+        handles = [
+            Patch(facecolor=FAINT_INK, edgecolor=FAINT_INK, label="training"),
+            Patch(facecolor="white", edgecolor=FAINT_INK, hatch="////", label="validation"),
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=beside(2))
+    name_rows(axes, names, ends=0.6)
     axes.set_xlim(0.0, highest * scale.factor * _ROOM if highest > 0 else 1.0)
     what = "" if validates else "training "
     axes.set_xlabel(f"{what}{scale.label(per_second(rows(table)))}")
@@ -74,7 +75,6 @@ def _bars(axes: Axes, place: Floats, length: Floats, colours: list[str], *, hatc
 
 
 def _values(axes: Axes, place: Floats, rate: Floats, factor: float, *, with_ratio: bool) -> None:
-    """The rate beside each bar, and its ratio to the first row's."""
     first = float(rate[0]) if len(rate) else math.nan
     for y, value in zip(place.tolist(), rate.tolist(), strict=True):
         known = not math.isnan(value)
@@ -85,13 +85,6 @@ def _values(axes: Axes, place: Floats, rate: Floats, factor: float, *, with_rati
             text, (value * factor if known else 0.0, y), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=8,
         )  # fmt: skip
-
-
-def _legend_handles() -> list[Patch]:
-    return [
-        Patch(facecolor=FAINT_INK, edgecolor=FAINT_INK, label="training"),
-        Patch(facecolor="white", edgecolor=FAINT_INK, hatch="////", label="validation"),
-    ]
 
 
 _LINES_WIDTH_IN = 7.0
@@ -118,7 +111,11 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     figure = new_figure(_LINES_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
     axes = figure.add_subplot(1, 1, 1)
     for index, (name, style) in enumerate(line_styles(lines).items()):
-        _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
+        axes.plot(
+            [mak for mak, _rate in lines[name]],
+            [rate * scale.factor for _mak, rate in lines[name]],
+            **style.drawn, markersize=marker_pt(index), linewidth=1.8, label=plain(name, 40),
+        )  # fmt: skip
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
     axes.set_xlabel("instances in flight, at most (max_active_keys)")
@@ -135,16 +132,6 @@ def _points(own: Sequence[Row]) -> list[tuple[float, float]]:
     """Instances in flight and rate of each row whose rate is known."""
     found = [(number(row, "max_active_keys"), number(row, "train_per_s")) for row in own]
     return [point for point in found if np.isfinite(point).all()]
-
-
-def _draw(
-    axes: Axes, name: str, points: list[tuple[float, float]], look: tuple[LineStyle, Scale, float]
-) -> None:
-    style, scale, size_pt = look
-    axes.plot(
-        [mak for mak, _rate in points], [rate * scale.factor for _mak, rate in points],
-        **style.drawn, markersize=size_pt, linewidth=1.8, label=name,
-    )  # fmt: skip
 
 
 def _limit(axes: Axes, maks: list[float]) -> None:
@@ -174,8 +161,4 @@ def _speed_up(axes: Axes, first: float) -> None:
     right = axes.secondary_yaxis("right", functions=(ratio, rate))
     right.spines["right"].set_visible(True)
     right.set_ylabel("times the first row")
-    right.yaxis.set_major_formatter(FuncFormatter(_times))
-
-
-def _times(ratio: float, _place: Any) -> str:
-    return f"{ratio:.3g}×"
+    right.yaxis.set_major_formatter("{x:.3g}×")

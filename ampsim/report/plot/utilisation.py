@@ -70,7 +70,6 @@ def _fitting(name: str) -> str:
 
 
 def _draw(axes: Axes, frame: DataFrame, busy: float | None) -> None:
-    """The bars, and all workers together as a dashed line."""
     worker = integers(frame, "worker").astype(np.float64)
     height = _BAR if len(worker) <= _TICKS else 1.0
     begin: Floats = np.zeros(len(worker))

@@ -14,7 +14,8 @@ from ampsim.errors import GraphError
 from ampsim.ir import Direction, Node
 from ampsim.ir.shapes import text
 
-NO_NODES = {"Node", "ParameterizedNode", "LossNode", "Controller"}  # the first three are abstract
+NO_NODES = {"Node", "CachingNode", "ParameterizedNode", "LossNode", "Controller"}
+"""What nodes are made of, and where instances come from."""
 
 
 def test_every_node_is_listed(listed):

@@ -12,7 +12,7 @@ import typer
 from ampsim.cli.entry import app
 from ampsim.metric import ACCURACY
 from ampsim.report import words as markdown
-from ampsim.report.page.answer import (
+from ampsim.report.page.text import (
     _FLAGS,
     _OF_FORECAST,
     assumed_words,

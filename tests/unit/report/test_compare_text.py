@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ampsim.report.compare_text import to_text, verdict
-from ampsim.runs.compare import Comparison, Difference, Number, Parting, TableComparison
-from ampsim.runs.folder import KeptRun
+from ampsim.runs.compare import Comparison, KeyDifference, Number, Parting, TableComparison
+from ampsim.runs.loaded_run import LoadedRun
 
 
 def run(name, **manifest):
     names = {key: {"name": key, "workers": 2} for key in ("model", "cluster", "schedule")}
-    return KeptRun(Path(name), {**names, **manifest})
+    return LoadedRun(Path(name), {**names, **manifest})
 
 
 def text(origin=(), numbers=(), tables=()):
@@ -38,7 +38,7 @@ def test_values_that_differ_in_their_last_bits_show_all_digits():
 
 
 def test_long_lists_are_cut_and_say_so():
-    origin = [Difference(f"key-{index}", 0, 1) for index in range(50)]
+    origin = [KeyDifference(f"key-{index}", 0, 1) for index in range(50)]
     numbers = [Number("loss", 1.0, 2.0, epoch=epoch) for epoch in range(1, 31)]
     said = text(origin=origin, numbers=numbers)
     assert "key-39" in said
@@ -78,7 +78,7 @@ def test_the_verdict_names_the_tables_that_differ():
     tables = (TableComparison("spans", 1, 1, parting), TableComparison("epochs", 1, 1, None))
     said = verdict(Comparison((), (), tables))
     assert said == "Not identical: different spans; the same epochs; the same origin."
-    assert verdict(Comparison((Difference("seed", 0, 1),), (), tables[1:])).endswith(
+    assert verdict(Comparison((KeyDifference("seed", 0, 1),), (), tables[1:])).endswith(
         "; different origins."
     )
 

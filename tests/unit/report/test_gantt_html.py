@@ -13,6 +13,7 @@ import pytest
 
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.gantt import view as chart_view
+from ampsim.report.gantt.boxes import ChartRun
 from ampsim.report.gantt.view import gantt_view, write_gantt_page
 from ampsim.report.words import plain
 
@@ -73,7 +74,7 @@ def test_the_page_carries_each_transfer_between_workers_once(figure_1):
         [(0, 2, 8, 2e-6, 3e-6), (1, 0, 16, 1e-6, 2e-6), (-1, 0, 8, 0.0, 1e-6)],
         columns=["source_worker", "target_worker", "bytes", "start_s", "end_s"],
     )  # fmt: skip
-    view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
+    view = gantt_view({"amp": ChartRun(figure_1["amp"], [frame])}, workers=3)
     sent = view.data["schedules"][0]["sent"]
     assert column(sent, "start", "<f8").tolist() == [1e-6, 2e-6]
     assert column(sent, "end", "<f8").tolist() == [2e-6, 3e-6]
@@ -92,7 +93,7 @@ def test_transfers_that_are_too_many_for_a_page_are_left_out_and_it_says_so(figu
     row = (0, 2, 8, 2e-6, 3e-6)
     names = ["source_worker", "target_worker", "bytes", "start_s", "end_s"]
     frame = pd.DataFrame([row] * 4, columns=names)
-    view = gantt_view({"amp": figure_1["amp"]}, workers=3, transfers={"amp": [frame]})
+    view = gantt_view({"amp": ChartRun(figure_1["amp"], [frame])}, workers=3)
     assert view.data["schedules"][0]["sent"]["start"] == ""
     words = "; 4 transfers between workers are too many for a page; choose a shorter window"
     assert view.panels[0].summary.endswith(words)

@@ -7,6 +7,7 @@ import pytest
 
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.frames import KeptPart, kept_of
+from ampsim.report.gantt.boxes import ChartRun
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.gantt.view import gantt_view
 from ampsim.runs.run import Run
@@ -16,20 +17,21 @@ def test_what_was_not_kept_is_hatched_and_neither_busy_nor_idle(figure_1):
     spans = figure_1["amp"]
     until_s = float(spans["end_s"].max())
     kept = KeptPart(until_s, 4 * until_s, len(spans), 4 * len(spans))
-    axes = gantt(spans, workers=3, window_s=(0.0, 2 * until_s), kept=kept).axes[0]
+    axes = gantt(ChartRun(spans, (), kept), workers=3, window_s=(0.0, 2 * until_s)).axes[0]
     hatched = next(each for each in axes.collections if each.get_label() == "not kept")
     outlines = [np.asarray(path.vertices) for path in hatched.get_paths()]
     ends = [(vertices[:, 0].min(), vertices[:, 0].max()) for vertices in outlines]
     assert ends == [pytest.approx((until_s * 1e6, 2 * until_s * 1e6))] * 3
     assert axes.get_title(loc="right").startswith("first ")
-    inside = gantt(spans, workers=3, window_s=(0.0, until_s), kept=kept).axes[0]
+    inside = gantt(ChartRun(spans, (), kept), workers=3, window_s=(0.0, until_s)).axes[0]
     assert not [each for each in inside.collections if each.get_label() == "not kept"]
 
 
 def test_the_page_says_how_much_was_kept_and_where_the_rest_would_be(figure_1):
     ends_s = {name: float(spans["end_s"].max()) for name, spans in figure_1.items()}
     kept = {"amp": KeptPart(ends_s["amp"], 9.0, len(figure_1["amp"]), 10**6)}
-    view = gantt_view(figure_1, workers=3, kept=kept)
+    charted = {name: ChartRun(one, (), kept.get(name)) for name, one in figure_1.items()}
+    view = gantt_view(charted, workers=3)
     gaps = {one["name"]: one["gap"] for one in view.data["schedules"]}
     assert gaps["amp"] == pytest.approx([ends_s["amp"], max(ends_s.values())])
     assert gaps["sequential"] is None and not view.is_whole
@@ -44,7 +46,7 @@ def test_what_was_not_kept_is_hatched_under_every_schedule(schedule, result_of):
     kept = kept_of(Run(spans=spans, messages=len(result.spans), makespan_s=result.makespan_s))
     assert kept is not None and kept.gap_s((0.0, result.makespan_s)) is not None
     until_s, end_s = float(spans["end_s"].max()), result.makespan_s
-    axes = gantt(spans, workers=4, window_s=(0.0, end_s), kept=kept).axes[0]
+    axes = gantt(ChartRun(spans, (), kept), workers=4, window_s=(0.0, end_s)).axes[0]
     hatched = [each for each in axes.collections if each.get_label() == "not kept"]
     paths = [path for one in hatched for path in one.get_paths()]
     corners = np.concatenate([np.asarray(path.vertices)[:, 0] for path in paths])

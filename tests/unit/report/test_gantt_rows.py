@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from ampsim.errors import OptionError
 from ampsim.report.gantt import boxes as chart_arrows
 from ampsim.report.gantt import chart as charts
-from ampsim.report.gantt.window import chosen_window, parse_window
+from ampsim.report.gantt.boxes import ChartRun, chosen_window, parse_window
 from ampsim.report.saving import save
 
 gantt: Any = charts.gantt
@@ -103,7 +103,7 @@ def test_a_transfer_is_an_arrow_from_the_row_that_sends_to_the_row_that_receives
     transfers = sent(
         ("linear-0", "linear-2", 8, 1e-6, 2e-6), ("linear-1", "linear-0", 8, 3e-6, 4e-6)
     )
-    axes = gantt(figure_1["amp"], workers=3, transfers=[transfers[:1], transfers[1:]]).axes[0]
+    axes = gantt(ChartRun(figure_1["amp"], [transfers[:1], transfers[1:]]), workers=3).axes[0]
     found = ways(axes)
     assert found[0] == [pytest.approx((1.0, 0.2)), pytest.approx((2.0, 1.8))]
     assert found[1] == [pytest.approx((3.0, 0.8)), pytest.approx((4.0, 0.2))]
@@ -116,8 +116,8 @@ def test_a_transfer_is_an_arrow_from_the_row_that_sends_to_the_row_that_receives
 
 def test_a_legend_names_transfers_only_where_there_are_some(figure_1):
     transfers = sent(("linear-0", "linear-2", 8, 1e-6, 2e-6))
-    with_some = gantt(figure_1["amp"], workers=3, transfers=[transfers])
-    without = gantt(figure_1["amp"], workers=3, transfers=[transfers[:0]])
+    with_some = gantt(ChartRun(figure_1["amp"], [transfers]), workers=3)
+    without = gantt(ChartRun(figure_1["amp"], [transfers[:0]]), workers=3)
     labels = [[t.get_text() for t in f.legends[0].get_texts()] for f in (with_some, without)]
     assert labels[0] == [*labels[1], "transfer"]
 
@@ -129,14 +129,14 @@ def test_transfers_of_the_host_and_outside_the_window_are_no_arrows(figure_1):
         ("linear-0", "linear-1", 8, 5e-6, 6e-6),
         ("linear-0", "linear-1", 8, 0.5e-6, 1.5e-6),
     )
-    axes = gantt(figure_1["amp"], workers=3, window_s=(0, 4e-6), transfers=[transfers]).axes[0]
+    axes = gantt(ChartRun(figure_1["amp"], [transfers]), workers=3, window_s=(0, 4e-6)).axes[0]
     assert len(ways(axes)) == 1
     assert chart_arrows.arrows_in([transfers], (0, 4e-6)).to_host == 2
 
 
 def test_too_many_transfers_are_thinned_and_it_is_said(figure_1):
     rows = [("linear-0", "linear-1", 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(1000)]
-    axes = gantt(figure_1["amp"], workers=3, transfers=[sent(*rows)]).axes[0]
+    axes = gantt(ChartRun(figure_1["amp"], [sent(*rows)]), workers=3).axes[0]
     assert len(ways(axes)) == chart_arrows.ARROWS_MAX == 200
     assert axes.get_title("right").endswith("; one in 5 of 1,000 transfers is drawn")
 
@@ -147,7 +147,7 @@ def test_a_worker_that_only_passes_messages_on_keeps_a_row_where_they_are_drawn(
     spans["node"] = spans["node"].astype(str)
     spans.loc[light, "node"] = "light"
     transfers = sent(("linear-0", "light", 8, 0.0, 1e-6))
-    axes = gantt(spans, workers=6, transfers=[transfers]).axes[0]
+    axes = gantt(ChartRun(spans, [transfers]), workers=6).axes[0]
     assert names(axes) == [*(f"worker {n} (linear-{n})" for n in range(3)), "worker 3 (light)"]
     assert "1 worker with only free steps, 1 worker with no steps" in notes(axes)
 
@@ -171,7 +171,7 @@ def test_a_hostile_name_of_a_device_or_a_node_does_no_harm_in_a_picture(figure_1
     spans["node"] = spans["node"].astype(str) + name
     transfers = sent((f"linear-0{name}", f"linear-2{name}", 8, 1e-6, 2e-6))
     figure = gantt(
-        spans, workers=3, title=name, devices=[name, "other", name], transfers=[transfers]
+        ChartRun(spans, [transfers]), workers=3, title=name, devices=[name, "other", name]
     )
     save(figure, tmp_path / "g.svg")
     root = ElementTree.parse(tmp_path / "g.svg").getroot()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ampsim.metric import ACCURACY
-from ampsim.report.page.answer import LOOKS, beside_answer, next_steps, rows_at_first_look
+from ampsim.report.page.text import LOOKS, beside_answer, next_steps, rows_at_first_look
 from ampsim.runs.run import Run, RunTable
 
 EARLY, LATE = [0.95, 0.96], [0.5, 0.95]

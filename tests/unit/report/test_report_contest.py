@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ampsim.report.contest import contest, contest_verdict
+from ampsim.report.grid import contest, contest_verdict
 from ampsim.report.plot.heat_map import heat_map, sign_of, winner_edges
 from ampsim.runs.ranking import rank
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ampsim.report.grid_costs import costs_cells, costs_verdict, grid_costs
+from ampsim.report.grid import costs_cells, costs_verdict, grid_costs
 from ampsim.report.plot.grid_cost import grid_cost
 
 RATES = {"amp": (200.0, 150.0), "pipeline": (100.0, 50.0), "alone": (7.0,)}

@@ -18,6 +18,7 @@ from ampsim.report.page.run import (
     page,
     verdict_of,
     view_of,
+    words_of,
     write_run_folder,
     write_run_page,
 )
@@ -59,7 +60,7 @@ def test_the_folder_gets_figures_and_two_pages(finished, tmp_path):
 
 def test_both_pages_tell_verdict_table_epochs_bound_assumptions_and_origin(finished):
     view = view_of(finished)
-    for text in (page(view, []), index(view, [])):
+    for text in (page(view, [], words_of(view)), index(view, [])):
         for told in (
             "Run: chain on test", "amp trains ", "After 3 epochs, at ", "3 workers",
             "validation accuracy", "Epochs", "busy", "What is assumed", "How this was made",
@@ -123,7 +124,8 @@ def test_a_run_that_was_interrupted_at_once_has_pages_too(finished, tmp_path):
 
 def test_a_run_that_failed_says_why(finished):
     outcome = Outcome(finished.result, 9, failure="the loss is NaN")
-    for text in (page(view_of(outcome), []), index(view_of(outcome), [])):
+    view = view_of(outcome)
+    for text in (page(view, [], words_of(view)), index(view, [])):
         assert "The run failed after 3 of 9 epochs: the loss is NaN." in text
 
 

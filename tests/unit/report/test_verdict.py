@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.page.answer import next_steps
+from ampsim.report.page.text import next_steps
 from ampsim.report.verdict import best_rows, called_rows, leading_row, verdict
 from ampsim.runs.ranking import columns_of, rank
 

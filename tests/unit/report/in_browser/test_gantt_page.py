@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from ampsim.report.gantt.boxes import ChartRun
 from ampsim.report.gantt.view import write_gantt_page
 
 pytestmark = [
@@ -73,8 +74,8 @@ def links(open_page, figure_1, tmp_path):
     spans = figure_1["sequential"].assign(state="step 3, length 7")
     sent = pd.DataFrame([(0, 2, 8, 1e-6, 2e-6)], columns=SENT)
     path = write_gantt_page(
-        {"sequential": spans}, tmp_path / "g.html", workers=3,
-        devices=["fast", "slow", "fast"], transfers={"sequential": [sent]},
+        {"sequential": ChartRun(spans, [sent])}, tmp_path / "g.html", workers=3,
+        devices=["fast", "slow", "fast"],
     )  # fmt: skip
     return open_page(path)
 
@@ -105,7 +106,7 @@ def test_too_many_transfers_are_thinned_and_it_is_said(open_page, figure_1, tmp_
     rows = [(0, 1, 8, k * 1e-8, k * 1e-8 + 1e-7) for k in range(2000)]
     sent = pd.DataFrame(rows, columns=SENT)
     path = write_gantt_page(
-        {"amp": figure_1["amp"]}, tmp_path / "g.html", workers=3, transfers={"amp": [sent]}
+        {"amp": ChartRun(figure_1["amp"], [sent])}, tmp_path / "g.html", workers=3
     )
     page = open_page(path)
     page.press("0")

@@ -14,7 +14,7 @@ import pytest
 import ampsim
 from ampsim.assets import names
 from ampsim.errors import OptionError, OutputError
-from ampsim.report.perfetto.event_json import in_microseconds, in_nanoseconds
+from ampsim.report.perfetto.events import in_microseconds, in_nanoseconds
 from ampsim.report.perfetto.trace import Trace, write_perfetto
 from ampsim.study.loading import option_names
 

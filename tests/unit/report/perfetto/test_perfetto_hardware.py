@@ -12,8 +12,8 @@ import pytest
 
 import ampsim
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.report.perfetto.events import outage_events
 from ampsim.report.perfetto.trace import Trace, write_perfetto
-from ampsim.report.perfetto.tracks import outage_events
 
 EVENTS = (
     Event(kind="slow", worker=0, from_s=1e-6, until_s=9e-6, factor=2.0),

@@ -1,0 +1,191 @@
+"""A model as a program: what one instance does, with the parameters of the model as variables.
+
+A program stands in a model file beside the graph of messages, with the same names of parameters,
+and computes and costs the same. What trains it builds it with gradients and the optimizer's steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ampsim.dataflow.construct import input_tensor
+from ampsim.dataflow.graph import VARIABLE, FlowGraph, Operand, Tensor, tensors_of
+from ampsim.dataflow.operators.elementwise import sigmoid, tanh
+from ampsim.dataflow.operators.matrix import matmul
+from ampsim.dataflow.operators.shape import concat, cut, pick
+from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.unroll import KnownInstance
+from ampsim.dataflow.variable import minimize, set_variables, variable, variables
+from ampsim.errors import GraphError
+from ampsim.optim import Optimizer
+
+EPOCH = "epoch"
+"""The input that says of which epoch the learning rate is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a program gives of an instance.
+
+    Args:
+        loss: the mean over its rows, which is minimized.
+        correct: how many rows are classified rightly; None of what is no classifier.
+    """
+
+    loss: Tensor
+    correct: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a model file offers beside its graph, as ``make_program=lambda: Program(...)``.
+
+    Args:
+        build: builds the operators of one instance in the graph that is open.
+        feed: values of its inputs from one batch of the data set, by name.
+    """
+
+    build: Callable[[], Objective]
+    feed: Callable[[Any], Mapping[str, Any]]
+
+
+def linear(name: str, x: Operand, d_out: int) -> Tensor:
+    """X W + b with the variables ``NAME.weight`` and ``NAME.bias``, as the node `Linear`.
+
+    Args:
+        name: of the layer; what uses it twice shares it.
+        x: (rows, d_in), of which d_in is known.
+        d_out: columns of the result.
+
+    Raises:
+        GraphError: the columns of x are not known.
+    """
+    (tensor,) = tensors_of([x])
+    shape = tensor.shape
+    if shape is None or len(shape) != 2 or shape[1] is None:
+        raise GraphError(f"{name}: (rows, d_in) with a known d_in is expected, got {shape}")
+    weight = variable(f"{name}.weight", shape=(shape[1], d_out), dtype=tensor.dtype)
+    bias = variable(f"{name}.bias", shape=(d_out,), dtype=tensor.dtype)
+    return matmul(tensor, weight) + bias
+
+
+def lstm(name: str, x: Operand, state: tuple[Operand, Operand]) -> tuple[Tensor, Tensor]:
+    """A step of an LSTM, as the node `LSTMCell`: [o i f g] = [x h] W + b, then h and c.
+
+    Args:
+        name: of the cell, whose variables are ``NAME.weight`` and ``NAME.bias``.
+        x: (rows, width).
+        state: h and c, each (rows, hidden).
+
+    Returns:
+        h and c after the step.
+
+    Raises:
+        GraphError: the columns of x or h are not known.
+    """
+    (h,) = tensors_of([state[0]])
+    if h.shape is None or len(h.shape) != 2 or h.shape[1] is None:
+        raise GraphError(f"{name}: h must be (rows, hidden) with a known hidden, got {h.shape}")
+    hidden = h.shape[1]
+    gates = linear(name, concat([x, h]), 4 * hidden)
+    o, i, f, g = (cut(gates, place * hidden, (place + 1) * hidden) for place in range(4))
+    c = sigmoid(i) * tanh(g) + sigmoid(f) * state[1]
+    return sigmoid(o) * tanh(c), c
+
+
+def embedding(
+    name: str, index: Operand, vocabulary: int, width: int, dtype: Any = "float64"
+) -> Tensor:
+    """Rows of the variable ``NAME.weight``, (vocabulary, width), as the node `Embedding`."""
+    return pick(variable(f"{name}.weight", shape=(vocabulary, width), dtype=dtype), index)
+
+
+class Plans(NamedTuple):
+    """What is run of a program: of a training instance, and of a validation one.
+
+    What they give is the loss, then, if `has_count`, the count of rows classified rightly.
+    """
+
+    train: Plan
+    valid: Plan
+    has_count: bool
+
+
+class TrainedProgram:
+    """A program with gradients and an optimizer: one graph, or one for each shape of an instance.
+
+    Args:
+        program: what is trained.
+        optimizer: how.
+        values: of all parameters, by name.
+        window: iterations of a frame under way at a time; None to unroll all loops.
+
+    Attributes:
+        graph: with all of its nodes.
+
+    Raises:
+        GraphError: the program breaks a rule, or its variables are not the parameters.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        optimizer: Optimizer,
+        values: Mapping[str, np.ndarray],
+        window: int | None,
+    ) -> None:
+        self._program, self._optimizer, self._window = program, optimizer, window
+        self._values = values
+        self.graph = FlowGraph()
+        self._plans: dict[Any, Plans] = {}
+        if window is not None:
+            self._plans[None] = self._built(None)
+
+    def plans(self, feeds: Mapping[str, Any]) -> Plans:
+        """What is run of an instance."""
+        if self._window is not None:
+            return self._plans[None]
+        known = KnownInstance(feeds)
+        key = known.key()
+        if key not in self._plans:
+            self._plans[key] = self._built(known)
+        return self._plans[key]
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """What the variables have now."""
+        return variables(self.graph)
+
+    def _built(self, known: KnownInstance | None) -> Plans:
+        """Build the graph of an instance, beside those of others."""
+        graph = self.graph
+        graph.begin(known)
+        with graph:
+            objective = self._program.build()
+            step = minimize(objective.loss, self._optimizer, epoch=input_tensor(EPOCH))
+        if not self._plans:
+            self._start()
+        shown = (
+            [objective.loss] if objective.correct is None else [objective.loss, objective.correct]
+        )
+        window = self._window or 0
+        return Plans(Plan([*shown, step], window), Plan(shown, window), len(shown) > 1)
+
+    def _start(self) -> None:
+        """Let variables start from the values.
+
+        Raises:
+            GraphError: a parameter has no variable, or a variable no parameter.
+        """
+        own = {node.name for node in self.graph.given.values() if node.operator is VARIABLE}
+        for name in sorted(own ^ set(self._values)):
+            what = "variable" if name in self._values else "parameter of the model"
+            raise GraphError(
+                f"a program must have the parameters of its model as variables, got no {what} "
+                f"for {name!r}; call a layer as its node is called"
+            )
+        set_variables(self.graph, self._values)

@@ -1,0 +1,138 @@
+"""Where Sends meet Recvs: what goes from one worker to another, by edge and tag.
+
+A Send publishes what it has for one run, one edge and one tag; the Recv of that tag takes it when
+both are there. What is on a side of a Switch that was not taken crosses as a dead signal, so that
+whoever waits is told. What a device computes leaves when that has done all it had been handed
+before, as TensorFlow's copies do (`core/common_runtime/gpu/gpu_util.cc`), and lies in the memory of
+its sender until there is room for it at the receiver.
+
+Source: Yu et al. (2018), Sections 4.3 and 4.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+
+from ampsim.dataflow.frame import DEAD, Path, told
+from ampsim.dataflow.graph import Branch, Context
+from ampsim.dataflow.plan import Plan, Step
+from ampsim.errors import SimulationError
+from ampsim.machine import Fabric
+from ampsim.trace import Cause
+
+SIGNAL_BYTES: Final = 1
+"""Of a dead signal, and of a control edge: as of a truth value."""
+
+
+class SentValue(NamedTuple):
+    """What crosses: a value, and what is to be done when the receiver has room for it."""
+
+    value: Any
+    release: Callable[[], None] | None = None
+
+
+class Receiver(Protocol):
+    """Who serves the Recvs of a worker."""
+
+    def arrive(self, step: Step, path: Path, sent: SentValue, cause: Cause) -> None:
+        """Take what has come for a Recv."""
+        ...
+
+    @property
+    def awaited(self) -> list[tuple[Step, Path]]:
+        """Recvs that wait."""
+        ...
+
+
+_Group: TypeAlias = "tuple[Context, int, int, Path]"
+"""Of Recvs that one dead signal serves: a branch, from which worker to which, and the tag."""
+
+
+class Rendezvous:
+    """The messages of a run.
+
+    Args:
+        plan: what is run.
+        fabric: the links; None where there is one worker.
+        broadcasts_dead: whether a branch that is not taken is told once to each worker that waits
+            for something of it, and there to all its Recvs, in place of once for each Recv.
+
+    Attributes:
+        receivers: by worker.
+        counts: tensors, predicates and other truth values, dead signals that were sent.
+    """
+
+    def __init__(self, plan: Plan, fabric: Fabric | None, *, broadcasts_dead: bool) -> None:
+        self._fabric, self._broadcasts = fabric, broadcasts_dead
+        self.receivers: dict[int, Receiver] = {}
+        self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
+        self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
+        self._left: dict[_Group, int] = {}
+        for step in plan.steps if broadcasts_dead else ():
+            if step.kind == "send" and step.peer is not None and step.node is not None:
+                context = step.node.inputs[0].context
+                key = (context, step.frame.worker, step.peer.frame.worker)
+                if isinstance(context, Branch):
+                    self._recvs.setdefault(key, []).append(step.peer)
+
+    def send(
+        self, step: Step, path: Path, cause: Cause, value: Any,
+        release: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Send what a Send has, or a dead signal."""
+        node, peer = step.node, step.peer
+        assert node is not None and peer is not None, "a Send has its Recv"
+        tensor, recvs = node.inputs[0], [peer]
+        ends = (step.frame.worker, peer.frame.worker)
+        if value is DEAD and (tensor.context, *ends) in self._recvs:
+            recvs = self._recvs[tensor.context, *ends]
+            group = (tensor.context, *ends, path)
+            left = self._left.pop(group, len(recvs)) - 1
+            if left:
+                self._left[group] = left
+            if left < len(recvs) - 1:
+                return  # told already
+        is_signal = node.attributes["is_signal"]
+        sent = SentValue(True if is_signal and value is not DEAD else value, release)
+        size_bytes = SIGNAL_BYTES
+        if value is DEAD:
+            what = "dead"
+        elif is_signal:
+            what = "signals"
+        else:
+            what = "predicates" if tensor.dtype.kind == "b" else "tensors"
+            size_bytes = math.prod(getattr(value, "shape", ())) * tensor.dtype.itemsize
+        self.counts[what] += 1
+        assert self._fabric is not None, "there are links where something is sent"
+        channel = self._fabric.channel(*ends)
+        arrive = partial(self._arrive, recvs, path, sent)
+        if channel is None:
+            arrive(cause)
+        else:
+            assert peer.node is not None, "a Recv is a node"
+            channel.send(size_bytes, (node.index, peer.node.index), cause, arrive)
+
+    def _arrive(self, recvs: list[Step], path: Path, sent: SentValue, cause: Cause) -> None:
+        for step in recvs:
+            self.receivers[step.frame.worker].arrive(step, path, sent, cause)
+
+    def require_served(self, seconds: float) -> None:
+        """Nobody waits, now that nothing can come any more.
+
+        Raises:
+            SimulationError: a Recv waits.
+        """
+        for worker, receiver in sorted(self.receivers.items()):
+            for step, path in receiver.awaited:
+                assert step.node is not None, "a Recv is a node"
+                tag = f" in {told(path)}" if path else ""
+                assert step.peer is not None, "a Recv has its Send"
+                sender = step.peer.frame.worker
+                raise SimulationError(
+                    f"worker {worker}: {step.node.told}{tag} still waits at {seconds:.9g} s, and "
+                    f"worker {sender} has not served it; send that tensor in "
+                    "every iteration, live or dead"
+                )

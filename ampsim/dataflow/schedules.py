@@ -1,0 +1,117 @@
+"""How a program runs: by dataflow in the graph, unrolled, or driven by a client from outside.
+
+All three train one instance after the other, with an update of every variable at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from annotated_types import Ge, Lt
+
+from ampsim.arguments import check_fields
+from ampsim.dataflow.session import PARALLEL_ITERATIONS
+from ampsim.dataflow.swapping import SWAP_THRESHOLD
+from ampsim.model_parallel import Admission, Order
+from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST
+from ampsim.options import Count
+
+ROUND_TRIP_S: Final = 2e-4
+"""Of a client that decides (chosen: a call there and back on one machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a schedule of programs decides.
+
+    Args:
+        window: iterations of a frame under way at a time; None where loops are unrolled.
+        run_ahead: whether the host goes on before its device has computed.
+        round_trip_s: what each decision takes that a client makes; None where the graph decides.
+        swap_threshold: the share of the memory above which stacks are swapped; None for never.
+    """
+
+    window: int | None = PARALLEL_ITERATIONS
+    run_ahead: bool = True
+    round_trip_s: float | None = None
+    swap_threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class OfProgram:
+    """A schedule of programs; the four decisions are those of one instance at a time."""
+
+    name: ClassVar[str]
+    admission = Admission(in_flight_max=1, drains=True)
+    order = Order()
+    updates = AT_DRAIN
+    weights = LATEST
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_fields(self)
+
+    @property
+    def running(self) -> Running:
+        """What it decides."""
+        return Running()
+
+
+@dataclass(frozen=True)
+class Dataflow(OfProgram):
+    """The program decides for itself, in the graph (Yu et al. 2018).
+
+    Args:
+        parallel_iterations: iterations of a loop under way at a time.
+        swap_memory: whether what lies on stacks moves to the host where memory runs short.
+        swap_threshold: the share of the memory above which it does.
+
+    Raises:
+        OptionError: an option is out of its range.
+    """
+
+    name: ClassVar[str] = "dataflow"
+    parallel_iterations: Count = PARALLEL_ITERATIONS
+    swap_memory: bool = False
+    swap_threshold: Annotated[float, Ge(0), Lt(1)] = SWAP_THRESHOLD
+
+    @property
+    def running(self) -> Running:
+        """What it decides."""
+        threshold = self.swap_threshold if self.swap_memory else None
+        return Running(self.parallel_iterations, swap_threshold=threshold)
+
+
+@dataclass(frozen=True)
+class Unrolled(OfProgram):
+    """Every loop as copies of its body, as many as the instance needs: no control flow is left."""
+
+    name: ClassVar[str] = "unrolled"
+
+    @property
+    def running(self) -> Running:
+        """What it decides."""
+        return Running(None)
+
+
+@dataclass(frozen=True)
+class OutOfGraph(OfProgram):
+    """A client makes each decision: it waits for the predicate's value, and starts what follows.
+
+    An iteration begins when the one before has been computed.
+
+    Args:
+        round_trip_s: from the value of a predicate, computed, to the start of what it decides.
+
+    Raises:
+        OptionError: it is no time.
+    """
+
+    name: ClassVar[str] = "out-of-graph"
+    round_trip_s: Annotated[float, Ge(0), Lt(float("inf"))] = ROUND_TRIP_S
+
+    @property
+    def running(self) -> Running:
+        """What it decides."""
+        return Running(1, run_ahead=False, round_trip_s=self.round_trip_s)

@@ -1,0 +1,307 @@
+"""Variables: tensors that stay from one run to the next, and steps of an optimizer on them.
+
+A run reads a variable as it was when it began; what is assigned holds from the next run on. So the
+order of reads and writes within a run decides nothing, and a variable is captured by branches and
+loops as any tensor is. What runs with numbers is the optimizer of `ampsim.optim` itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.arguments import checked
+from ampsim.dataflow.gradient import gradients
+from ampsim.dataflow.graph import (
+    INPUT,
+    TRIGGER,
+    VARIABLE,
+    FlowGraph,
+    Node,
+    Operand,
+    Tensor,
+    build,
+    constant,
+    open_graph,
+    output_of,
+    tensors_of,
+)
+from ampsim.dataflow.operator import (
+    BOOL,
+    Operator,
+    Sizes,
+    first_dtype,
+    first_shape,
+    standin,
+)
+from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
+from ampsim.ir import Direction, Standin, Work
+from ampsim.nodes.linear import (
+    OPERATIONS_OF_STATE,
+    PASSES_OF_STATE,
+    ROOTED_ARRAYS,
+)
+from ampsim.optim import Optimizer, within_epochs
+
+PASSES_OF_STEP: Final = 5
+"""Arrays that gradient descent reads and writes: gradient times rate, and the weights less that."""
+
+
+class Held:
+    """What a variable has between runs.
+
+    Attributes:
+        value: the array; None while nobody has given one.
+        slots: arrays of its size that an optimizer keeps beside it.
+        state: that of the optimizer; None before its first step.
+    """
+
+    __slots__ = ("_assigned", "name", "slots", "state", "value")
+
+    def __init__(self, name: str, value: np.ndarray | None) -> None:
+        self.name, self.value, self.slots = name, value, 0
+        self.state: Any = None
+        self._assigned: Any = None
+
+    def assign(self, value: Any) -> None:
+        """Take what it is to have after the run.
+
+        Raises:
+            SimulationError: it has been assigned in this run.
+        """
+        if self._assigned is not None:
+            raise SimulationError(
+                f"{self.name} is assigned twice in one run; assign once, or what a loop gives"
+            )
+        self._assigned = value
+
+    def forget(self) -> None:
+        """Leave what was assigned in a run that failed."""
+        self._assigned = None
+
+    def commit(self) -> None:
+        """Have what was assigned, after a run."""
+        if self._assigned is not None and not isinstance(self._assigned, Standin):
+            self.value = np.asarray(self._assigned)
+        self._assigned = None
+
+
+def variable(
+    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64"
+) -> Tensor:
+    """A tensor that stays from one run to the next; of one name there is one in a graph.
+
+    Args:
+        name: such as "linear-1.weight".
+        value: what it has before anything is assigned; None where `set_variables` says so later.
+        shape: its shape, where no value is given.
+        dtype: its type, likewise.
+
+    Raises:
+        OptionError: neither value nor shape is given, or an input has that name, or a variable of
+            another shape.
+    """
+    graph = open_graph()
+    if value is not None:
+        value = np.array(value)
+        value = value.astype(np.int64) if value.dtype.kind == "i" else value
+        shape, dtype = value.shape, value.dtype
+    if shape is None:
+        raise OptionError(f"variable {name!r} must have a value or a shape; give one of them")
+    known = graph.given.get(name)
+    if known is not None:
+        return _same(known, tuple(shape))
+    with graph.inside(graph.root):
+        node = Node(VARIABLE, [], {"name": name, "held": Held(name, value)}, graph)
+    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
+
+
+def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
+    tensor = node.outputs[0]
+    if node.operator is INPUT or tensor.shape != shape:
+        raise OptionError(
+            f"variable {node.name!r} of shape {shape} cannot be made: {node.told} of shape "
+            f"{tensor.shape} is there already; give another name"
+        )
+    return tensor
+
+
+def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
+    """Copies of what all variables of a graph have, by name."""
+    held = [node.attributes["held"] for node in graph.given.values() if node.operator is VARIABLE]
+    return {one.name: one.value.copy() for one in held if one.value is not None}
+
+
+def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
+    """Give variables of a graph values; what optimizers keep of them starts anew.
+
+    Raises:
+        OptionError: there is no such variable, or a shape does not fit.
+    """
+    known = {node.name: node for node in graph.given.values() if node.operator is VARIABLE}
+    for name, value in values.items():
+        if name not in known:
+            raise OptionError(one_of("variable", name, known))
+        tensor = known[name].outputs[0]
+        array = np.array(value, tensor.dtype)
+        if array.shape != tensor.shape:
+            raise OptionError(
+                f"variable {name!r} must have shape {tensor.shape}, got {array.shape}"
+            )
+        held = known[name].attributes["held"]
+        held.value, held.state = array, None
+
+
+def read(nodes: Sequence[Node], *, is_abstract: bool) -> dict[str, Any]:
+    """What those of some nodes read that are variables, by name.
+
+    Raises:
+        OptionError: one has no value.
+    """
+    found: dict[str, Any] = {}
+    for node in nodes:
+        if node.operator is VARIABLE:
+            value = node.attributes["held"].value
+            if value is None:
+                raise OptionError(
+                    f"variable {node.name!r} has no value; give one with flow.set_variables"
+                )
+            is_shape = is_abstract and node.outputs[0].is_float
+            found[node.name] = standin(value.shape, value.itemsize) if is_shape else value
+    return found
+
+
+# --- what changes them
+
+
+def _assign(value: Any, *, held: Held) -> Any:
+    held.assign(value)
+    return value
+
+
+ASSIGN: Final = Operator("assign", _assign, first_shape, first_dtype, is_stateful=True)
+
+
+@checked
+def assign(target: Tensor, value: Operand) -> Tensor:
+    """Let a variable have a value from the next run on, if this is run; the value.
+
+    In a branch it is assigned where that is taken. Of a loop, assign what it gives.
+
+    Raises:
+        GraphError: the target is no variable, this is in a loop, or type or shape do not fit.
+    """
+    graph = open_graph()
+    if target.node.operator is not VARIABLE:
+        raise GraphError(f"assign: {target.node.told} must be a variable; make one: flow.variable")
+    _require_once(graph, f"assign to {target.node.name}")
+    (tensor,) = tensors_of([value])
+    if tensor.dtype != target.dtype or tensor.shape not in (target.shape, None):
+        raise GraphError(
+            f"assign: {target.node.told} must stay {target.dtype} of shape {target.shape}, got "
+            f"{tensor.dtype} of shape {tensor.shape}"
+        )
+    return build(ASSIGN, (tensor,), {"held": target.node.attributes["held"]})
+
+
+def _require_once(graph: FlowGraph, what: str) -> None:
+    if graph.context.loop is not None:
+        raise GraphError(
+            f"{what}: a loop would do it often; make it a loop variable, and use what the loop "
+            "gives"
+        )
+
+
+def group(*tensors: Tensor) -> Tensor:
+    """A truth value that is there when all of these are, to be asked for in their place."""
+    graph = open_graph()
+    node = graph.add(TRIGGER, tensors_of(tensors))
+    return output_of(node, (), BOOL, graph.context)
+
+
+@checked
+def minimize(
+    loss: Tensor, optimizer: Optimizer, *, by: Sequence[Tensor] = (), epoch: Operand = 0
+) -> Tensor:
+    """Step variables down the gradients of a loss; ask for what this gives, and they are stepped.
+
+    Args:
+        loss: of what.
+        optimizer: such as ``ampsim.optim.adam(1e-3)``.
+        by: the variables; by default all of floating-point numbers that there are.
+        epoch: of which the learning rate is; the first one unless given.
+
+    Raises:
+        GraphError: this is in a loop, or there is no variable.
+    """
+    graph = open_graph()
+    _require_once(graph, "minimize")
+    nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
+    wanted = list(by) or [one for node in nodes for one in node.outputs if one.is_float]
+    if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
+        raise GraphError("minimize needs variables; make them with flow.variable")
+    slopes = gradients(loss, wanted)
+    before, graph.direction = graph.direction, int(Direction.UPDATE)
+    try:
+        number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+        return group(
+            *(
+                assign(target, _stepped(target, slope, number, optimizer))
+                for target, slope in zip(wanted, slopes, strict=True)
+            )
+        )
+    finally:
+        graph.direction = before
+
+
+def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) -> Tensor:
+    """What a variable has after a step of an optimizer."""
+    shape, held = target.static_shape, target.node.attributes["held"]
+    assert shape is not None, "a variable has a shape"
+    held.slots = max(held.slots, optimizer.arrays)
+
+    def kernel(theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray) -> np.ndarray:
+        return _step(held, method, (theta, gradient, float(epoch)))
+
+    def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+        return update_work(output, itemsize, optimizer.arrays)
+
+    method = optimizer.of_tensors([shape])
+    with open_graph().device(target.node):
+        return build(
+            Operator("update", kernel, first_shape, first_dtype, work), (target, slope, epoch), {}
+        )
+
+
+def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, float]) -> np.ndarray:
+    """Step from theta; the optimizer's state goes on.
+
+    Raises:
+        DivergenceError: a number would stop being finite.
+    """
+    theta, gradient, epoch = given
+    rate = method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
+    state = method.init(theta.reshape(-1)) if held.state is None else held.state
+    slope = gradient.astype(theta.dtype, copy=False).reshape(-1)
+    stepped, state = method.update(slope, state, theta.reshape(-1), rate)
+    if not np.isfinite(stepped).all():
+        raise DivergenceError(
+            f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
+        )
+    held.state = state
+    return stepped.reshape(theta.shape)
+
+
+def update_work(shape: tuple[int, ...], itemsize: int, states: int) -> Work:
+    """What a step of an optimizer does that keeps so many arrays: Appendix C's FLOP of a matrix."""
+    size = math.prod(shape)
+    return Work(
+        size if len(shape) > 1 else 0,
+        (3 + 2 * states) * size * itemsize,
+        2 + OPERATIONS_OF_STATE * states,
+        pass_bytes=(PASSES_OF_STEP + PASSES_OF_STATE * states) * size * itemsize,
+        functions=size if states >= ROOTED_ARRAYS else 0,
+    )

@@ -1,0 +1,484 @@
+"""Images: Conv2d filters all windows, MaxPool takes their largest pixels, Flatten makes rows.
+
+Images are (rows, channels, height, width), as in PyTorch. Arrays made here lie in memory with the
+channels first, so that the product over all windows of all images is one.
+
+Source of Conv2d: PyTorch's (cross-correlation, zeros around the image). To lay windows out as
+columns of one matrix: Chellapilla, Puri and Simard, "High performance convolutional neural networks
+for document processing", 2006. Its FLOP are those of that product, counted as Appendix C of AMPNet
+counts a linear layer's: 2 for each multiplication and addition.
+
+Source of MaxPool: PyTorch's `MaxPool2d` without dilation and `ceil_mode`. Of equal pixels the
+first counts, in the order of rows and then of columns. A border, if any, is never the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from ampsim.arguments import checked
+from ampsim.errors import GraphError
+from ampsim.ir import (
+    NO_WORK,
+    CachingNode,
+    Direction,
+    Node,
+    Payload,
+    Sends,
+    Shape,
+    Standin,
+    State,
+    Work,
+)
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.light import VIEW
+from ampsim.nodes.linear import InHalves, update_work
+from ampsim.options import Count
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Square windows of `kernel` pixels, `stride` apart, over images with a border of `padding`.
+
+    Where the last window would leave the image there is none, as in PyTorch without `ceil_mode`.
+    """
+
+    kernel: int
+    stride: int
+    padding: int
+
+    def require_valid(self, name: str, padding_max: int) -> None:
+        """Check the numbers.
+
+        Raises:
+            GraphError: kernel or stride is below 1, or the padding not from 0 to `padding_max`.
+        """
+        if self.kernel < 1 or self.stride < 1:
+            raise GraphError(
+                f"{name}: kernel and stride must be >= 1, got {self.kernel} and {self.stride}"
+            )
+        if not 0 <= self.padding <= padding_max:
+            raise GraphError(
+                f"{name}: padding must be from 0 to {padding_max} for a kernel of {self.kernel}, "
+                f"got {self.padding}"
+            )
+
+    def count(self, extent: int) -> int:
+        """Windows along an extent of so many pixels.
+
+        >>> Windows(kernel=5, stride=1, padding=0).count(28)
+        24
+        """
+        return (extent + 2 * self.padding - self.kernel) // self.stride + 1
+
+    def touched(self, count: int) -> int:
+        """Pixels that so many windows along an extent reach, without the border."""
+        return (count - 1) * self.stride + self.kernel - 2 * self.padding
+
+    def require_fit(self, node: Node, shape: Shape, channels: int | str) -> tuple[int, int]:
+        """Check the shape of images; return how many windows there are along height and width.
+
+        Raises:
+            GraphError: it is not (rows, channels, height, width), or smaller than a window.
+        """
+        least = max(1, self.kernel - 2 * self.padding)
+        wanted = f"(rows, {channels}, height >= {least}, width >= {least})"
+        fits = len(shape) == 4 and channels in (shape[1], "channels")
+        height, width = shape[2:] if fits else (0, 0)
+        is_known = isinstance(height, int) and isinstance(width, int)
+        require(fits and is_known, node, wanted, shape)
+        assert isinstance(height, int) and isinstance(width, int)
+        require(min(height, width) >= least, node, wanted, shape)
+        return self.count(height), self.count(width)
+
+    def padded(self, images: np.ndarray, border: float) -> np.ndarray:
+        """The images with a border of that value; the images themselves, if it has no width."""
+        if not self.padding:
+            return images
+        around = (self.padding, self.padding)
+        return np.pad(images, ((0, 0), (0, 0), around, around), constant_values=border)
+
+    def columns(self, images: np.ndarray) -> np.ndarray:
+        """Each window of images as a column: (channels · kernel², images · windows), a copy."""
+        whole = sliding_window_view(self.padded(images, 0), (self.kernel, self.kernel), axis=(2, 3))
+        chosen = whole[:, :, :: self.stride, :: self.stride].transpose(1, 4, 5, 0, 2, 3)
+        return chosen.reshape(images.shape[1] * self.kernel**2, -1)
+
+    def folded(self, columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The reverse of `columns`: images of that shape, where windows overlap the sum."""
+        rows, channels, height, width = shape
+        high, wide = self.count(height), self.count(width)
+        parts = columns.reshape(channels, self.kernel**2, rows, high, wide).transpose(1, 2, 0, 3, 4)
+        images = self.blank(shape, columns.dtype)
+        for part, pixels in zip(parts, self.places(images, high, wide), strict=True):
+            pixels += part
+        return self.inside(images, height, width)
+
+    def blank(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.ndarray:
+        """Zeros for images of that shape, with their border."""
+        rows, channels, height, width = shape
+        border = 2 * self.padding
+        return np.zeros((channels, rows, height + border, width + border), dtype).swapaxes(0, 1)
+
+    def places(self, images: np.ndarray, high: int, wide: int) -> Iterator[np.ndarray]:
+        """For each pixel of a window, where all windows have it in images with their border."""
+        for down in range(self.kernel):
+            for right in range(self.kernel):
+                rows = slice(down, down + self.stride * (high - 1) + 1, self.stride)
+                columns = slice(right, right + self.stride * (wide - 1) + 1, self.stride)
+                yield images[:, :, rows, columns]
+
+    def inside(self, images: np.ndarray, height: int, width: int) -> np.ndarray:
+        """The images without their border."""
+        if not self.padding:
+            return images
+        first = self.padding
+        return images[:, :, first : first + height, first : first + width]
+
+
+COLUMN_ELEMENTS: Final = 1 << 18
+"""Numbers in the columns of the images that are taken at once; measured: they stay in cache."""
+
+OPERATIONS: Final = (3, 3, 2)
+"""Columns, product and bias; columns, product and sum; and of the input a product and a fold."""
+
+OPERATIONS_OF_UPDATE: Final = 4
+"""Bring weight and bias into one vector, and the two of plain gradient descent."""
+
+Extents = tuple[int, int, int, int]
+
+
+class Conv2d(InHalves):
+    """y = the windows of x times W, + b; x is (rows, channels, height, width).
+
+    W is (filters, channels, kernel, kernel), b (filters,), y (rows, filters, windows down, windows
+    across). A step keeps x, and lays its windows out again on the way back.
+
+    Args:
+        name: the node's name.
+        channels: of x.
+        filters: channels of y.
+        kernel: height and width of a window.
+        stride: pixels from window to window.
+        padding: zeros around the image, on each side.
+
+    Attributes:
+        windows: kernel, stride and padding.
+    """
+
+    @checked
+    def __init__(
+        self,
+        name: str,
+        channels: Count,
+        filters: Count,
+        kernel: Count,
+        *,
+        stride: Count = 1,
+        padding: int = 0,
+    ) -> None:
+        """Map `channels` to `filters`.
+
+        Raises:
+            GraphError: the padding is below 0, or as wide as the kernel.
+            OptionError: another number is below 1.
+        """
+        self.windows = Windows(kernel, stride, padding)
+        self.windows.require_valid(name, kernel - 1)
+        shapes: dict[str, tuple[int, ...]] = {
+            "weight": (filters, channels, kernel, kernel),
+            "bias": (filters,),
+        }
+        super().__init__(name, shapes)
+        self.channels = channels
+        self.filters = filters
+        self._matrix_shape = (filters, channels * kernel**2)
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+
+    def initialise(self, generator: np.random.Generator) -> np.ndarray:
+        """Draw uniformly from ±1/√(channels · kernel²), as PyTorch's Conv2d does."""
+        bound = 1.0 / math.sqrt(self._matrix_shape[1])
+        return generator.uniform(-bound, bound, self.parameter_count)
+
+    def adopt(self, theta: np.ndarray) -> None:
+        """Bind weight and bias to the new parameters."""
+        super().adopt(theta)
+        self.weight, self.bias = self.parts(theta)
+        self._matrix = self.weight.reshape(self._matrix_shape)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send the filtered images; record x and the version of W under the state."""
+        if self.is_training:
+            self._saved[state] = (payload, self.version)
+        shape = self._sent(payload.shape)
+        if self.is_abstract:
+            return ((0, state, Standin(shape, payload.itemsize)),)
+        rows, filters, high, wide = shape
+        output = np.empty((filters, rows, high, wide), payload.dtype)
+        for some in self._blocks(shape):
+            product = self._matrix @ self.windows.columns(payload[some])
+            product += self.bias[:, None]
+            output[:, some] = product.reshape(filters, -1, high, wide)
+        return ((0, state, output.swapaxes(0, 1)),)
+
+    def take_gradient(self) -> np.ndarray:
+        """Return the sum over all accumulated messages, flat."""
+        if self._sums is None:
+            return np.zeros_like(self.theta)
+        weight, bias = self._sums
+        self._sums = None
+        return np.concatenate([weight.reshape(-1), bias])
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count 2 · windows · filters · channels · kernel² for each product (Appendix C).
+
+        Backward is the gradient accumulation, and the input's gradient if it is needed. The bytes
+        are those of x, y and W: columns are how it is computed here, and not on every device.
+        """
+        weights, itemsize = math.prod(self._matrix_shape), self.theta.itemsize
+        if direction is Direction.UPDATE:
+            moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
+            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
+        if shape is None:
+            return NO_WORK
+        if direction is Direction.FORWARD:
+            return self._forward_work(_images(shape))
+        accumulation = self._accumulation_work(_images(shape))
+        if not self.input_needs_gradient[0]:
+            return accumulation
+        return accumulation + self._input_work(_images(shape))
+
+    def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
+        """Return the work of the two halves of a backward step; their sum is that of the whole."""
+        if shape is None:
+            return NO_WORK, NO_WORK
+        images = _images(shape)
+        needed = self._input_work(images) if self.input_needs_gradient[0] else NO_WORK
+        return needed, self._accumulation_work(images)
+
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """Windows of all images: a device is as efficient as with a matrix of so many rows."""
+        is_forward = direction is Direction.FORWARD
+        rows, _channels, high, wide = self._sent(shape) if is_forward else _images(shape)
+        return rows * high * wide
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require images of `channels`, at least as large as a window."""
+        (shape,) = known(shapes)
+        return ((shape[0], self.filters, *self.windows.require_fit(self, shape, self.channels)),)
+
+    def _sent(self, shape: tuple[int, ...]) -> Extents:
+        rows, _channels, height, width = shape
+        return rows, self.filters, self.windows.count(height), self.windows.count(width)
+
+    def _blocks(self, sent: tuple[int, ...]) -> Iterator[slice]:
+        """Images to take at once, so that memory does not grow with their number."""
+        rows, _filters, high, wide = sent
+        step = max(1, COLUMN_ELEMENTS // (self._matrix_shape[1] * high * wide))
+        for start in range(0, rows, step):
+            yield slice(start, start + step)
+
+    def _accumulate(self, saved: np.ndarray, gradient: np.ndarray) -> None:
+        if self._sums is None:
+            matrix = np.zeros(self._matrix_shape, gradient.dtype)
+            self._sums = matrix, np.zeros(self.filters, gradient.dtype)
+        weight, bias = self._sums
+        for some in self._blocks(gradient.shape):
+            part = _by_channel(gradient[some])
+            weight += part @ self.windows.columns(saved[some]).T
+            bias += part.sum(axis=1)
+
+    def _of_input(self, saved: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        shape = saved.shape
+        rows, channels, height, width = shape
+        found = np.empty((channels, rows, height, width), gradient.dtype).swapaxes(0, 1)
+        for some in self._blocks(gradient.shape):
+            columns = self._matrix.T @ _by_channel(gradient[some])
+            found[some] = self.windows.folded(columns, (len(gradient[some]), *shape[1:]))
+        return found
+
+    def _forward_work(self, images: Extents) -> Work:
+        sent, itemsize = self._sent(images), self.theta.itemsize
+        weight_bytes = self.parameter_count * itemsize
+        moved = (math.prod(images) + math.prod(sent)) * itemsize + weight_bytes
+        return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
+
+    def _accumulation_work(self, gradient: Extents) -> Work:
+        moved = (self._touched(gradient) + math.prod(gradient)) * self.theta.itemsize
+        return Work(self._product_flop(gradient), moved, OPERATIONS[1])
+
+    def _input_work(self, gradient: Extents) -> Work:
+        itemsize = self.theta.itemsize
+        weight_bytes = self.parameter_count * itemsize
+        moved = (self._touched(gradient) + math.prod(gradient)) * itemsize + weight_bytes
+        return Work(self._product_flop(gradient), moved, OPERATIONS[2], weight_bytes)
+
+    def _product_flop(self, sent: Extents) -> int:
+        rows, _filters, high, wide = sent
+        return 2 * rows * high * wide * math.prod(self._matrix_shape)
+
+    def _touched(self, gradient: Extents) -> int:
+        """Numbers of x that the windows of a gradient reach."""
+        rows, _filters, high, wide = gradient
+        return rows * self.channels * self.windows.touched(high) * self.windows.touched(wide)
+
+
+def _by_channel(gradient: np.ndarray) -> np.ndarray:
+    return gradient.swapaxes(0, 1).reshape(gradient.shape[1], -1)
+
+
+def _images(shape: tuple[int, ...]) -> Extents:
+    rows, channels, height, width = shape
+    return rows, channels, height, width
+
+
+class _KeptMaxima(NamedTuple):
+    """The shape of the images; which pixel of each window was the largest, None without numbers."""
+
+    shape: tuple[int, ...]
+    largest: np.ndarray | None
+
+
+class MaxPool(CachingNode):
+    """The largest of each window of (rows, channels, height, width), channel by channel.
+
+    Args:
+        name: the node's name.
+        kernel: height and width of a window.
+        stride: pixels from window to window; the kernel unless given, so that none overlap.
+        padding: pixels around the image, on each side.
+
+    Attributes:
+        windows: kernel, stride and padding.
+    """
+
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(
+        self, name: str, kernel: Count, *, stride: Count | None = None, padding: int = 0
+    ) -> None:
+        """Take windows of `kernel` pixels.
+
+        Raises:
+            GraphError: the padding is below 0, or more than half of the kernel.
+            OptionError: another number is below 1.
+        """
+        self.windows = Windows(kernel, stride or kernel, padding)
+        self.windows.require_valid(name, kernel // 2)
+        super().__init__(name)
+        self._index_type = np.dtype(np.min_scalar_type(kernel**2 - 1))
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send the largest pixels, and record which they were."""
+        shape = self._sent(payload.shape)
+        if self.is_abstract:
+            if self.is_training:
+                self._saved[state] = _KeptMaxima(payload.shape, None)
+            return ((0, state, Standin(shape, payload.itemsize)),)
+        images = self.windows.padded(payload, -math.inf)
+        first, *others = self.windows.places(images, *shape[2:])
+        output = first.copy(order="K")
+        if not self.is_training:
+            for pixels in others:
+                np.maximum(output, pixels, out=output)
+            return ((0, state, output),)
+        largest = np.zeros_like(output, self._index_type)
+        for place, pixels in enumerate(others, 1):
+            is_larger = pixels > output
+            np.copyto(output, pixels, where=is_larger)
+            largest[is_larger] = place
+        self._saved[state] = _KeptMaxima(payload.shape, largest)
+        return ((0, state, output),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient to the pixels that were the largest; 0 to the others."""
+        shape, largest = self._saved.pop(state)
+        if gradient is None:
+            return ((0, state, None),)
+        if largest is None:
+            return ((0, state, Standin(shape, gradient.itemsize)),)
+        images = self.windows.blank(shape, gradient.dtype)
+        places = self.windows.places(images, *gradient.shape[2:])
+        if self.windows.stride >= self.windows.kernel:
+            for place, pixels in enumerate(places):
+                np.multiply(gradient, largest == place, out=pixels)
+        else:
+            for place, pixels in enumerate(places):
+                pixels += gradient * (largest == place)
+        return ((0, state, self.windows.inside(images, *shape[2:])),)
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """It keeps which pixel was the largest: a small number for each window."""
+        return math.prod(self._sent(self._saved[state].shape)) * self._index_type.itemsize
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read or write each image and each window's pixel once; compare each pixel of windows."""
+        if shape is None:
+            return NO_WORK
+        pixels = self.windows.kernel**2
+        windows = math.prod(self._sent(shape))
+        moved = (math.prod(shape) + windows) * self.element_bytes
+        return Work(0, moved, 3 * pixels - 2 if direction is Direction.FORWARD else 2 * pixels)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require images at least as large as a window."""
+        (shape,) = known(shapes)
+        windows = self.windows.require_fit(self, shape, "channels")
+        return ((*shape[:2], *windows),)
+
+    def _sent(self, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+        rows, channels, height, width = shape
+        return rows, channels, self.windows.count(height), self.windows.count(width)
+
+
+class Flatten(CachingNode):
+    """(rows, channels, height, width), or more or fewer axes, becomes (rows, their product).
+
+    The order is that of PyTorch's `Flatten`: channel by channel, each row after row.
+    """
+
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send all numbers of an item side by side."""
+        shape = payload.shape
+        if self.is_training:
+            self._saved[state] = shape
+        flat = (shape[0], math.prod(shape[1:]))
+        if self.is_abstract:
+            return ((0, state, Standin(flat, payload.itemsize)),)
+        return ((0, state, payload.reshape(flat)),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient in the shape of what came."""
+        shape = self._saved.pop(state)
+        if gradient is None:
+            return ((0, state, None),)
+        if self.is_abstract:
+            return ((0, state, Standin(shape, gradient.itemsize)),)
+        return ((0, state, gradient.reshape(shape)),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Nothing: the same numbers in the same order."""
+        return VIEW
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require known extents but for the rows; return (rows, their product)."""
+        (shape,) = known(shapes)
+        rows, *others = shape if len(shape) > 1 else ("rows", "unknown")
+        extents = [extent for extent in others if isinstance(extent, int)]
+        require(extents == others, self, "(rows, …) with all other extents known", shape)
+        return ((rows, math.prod(extents)),)

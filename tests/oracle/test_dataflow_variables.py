@@ -1,0 +1,222 @@
+"""Variables: what they have from one run to the next, and every optimizer that steps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ampsim import flow
+from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError
+from ampsim.hardware import Cluster, Device
+from ampsim.optim import OPTIMIZERS, exponential, sgd, warmup
+
+RNG = np.random.default_rng(3)
+X, Y = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
+WEIGHT, BIAS = RNG.normal(size=(4, 3)), RNG.normal(size=3)
+SHAPES = [(4, 3), (3,)]
+STEPS = 20
+
+
+def layer(dtype: str = "float64") -> tuple[flow.Tensor, flow.Tensor]:
+    """A linear layer's loss, the mean square, and the epoch."""
+    x, y = flow.input("x", (None, 4), dtype), flow.input("y", (None, 3), dtype)
+    weight = flow.variable("weight", WEIGHT.astype(dtype))
+    bias = flow.variable("bias", BIAS.astype(dtype))
+    loss = flow.sum(flow.square(flow.matmul(x, weight) + bias - y)) * 0.5
+    return loss, flow.input("epoch")
+
+
+def slope(theta: np.ndarray) -> np.ndarray:
+    weight, bias = theta[:12].reshape(4, 3), theta[12:]
+    gap = X @ weight + bias - Y
+    return np.concatenate([(X.T @ gap).reshape(-1), gap.sum(axis=0)])
+
+
+RATES: dict[str, Any] = {
+    "constant": 0.02,
+    "by epoch": exponential(0.02, 0.5),
+    "within epochs": warmup(0.02, 3),
+}
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_steps_as_a_plain_loop_does(name, rate):
+    optimizer = OPTIMIZERS[name](RATES[rate])
+    with flow.FlowGraph() as graph:
+        loss, epoch = layer()
+        step = flow.minimize(loss, optimizer, epoch=epoch)
+    init, update = optimizer.of_tensors(SHAPES).init, optimizer.of_tensors(SHAPES).update
+    theta = np.concatenate([WEIGHT.reshape(-1), BIAS])
+    state = init(theta)
+    for number in range(STEPS):
+        passed = number / 4
+        flow.run(step, {"x": X, "y": Y, "epoch": passed})
+        is_within = getattr(optimizer.rate, "is_within_epochs", False)
+        rate_now = optimizer.rate(passed if is_within else int(passed))
+        theta, state = update(slope(theta), state, theta, rate_now)
+    held = flow.variables(graph)
+    got = np.concatenate([held["weight"].reshape(-1), held["bias"]])
+    assert np.abs(got - theta).max() <= 1e-12 * np.abs(theta).max()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_single_precision_stays_so_and_sleep_takes_as_long(name):
+    times: list[float] = []
+    for mode in ("numeric", "sleep"):
+        with flow.FlowGraph() as graph:
+            loss, epoch = layer("float32")
+            step = flow.minimize(loss, OPTIMIZERS[name](0.01), epoch=epoch)
+        feeds = {"x": X.astype("float32"), "y": Y.astype("float32"), "epoch": 0.0}
+        times.append(flow.run(step, feeds, cluster="p100", mode=mode).makespan_s)
+        assert {one.dtype for one in flow.variables(graph).values()} == {np.dtype("float32")}
+        is_as_before = np.array_equal(flow.variables(graph)["weight"], WEIGHT.astype("float32"))
+        assert is_as_before == (mode == "sleep")
+    assert times[0] == times[1]
+
+
+def test_a_run_reads_what_was_there_when_it_began():
+    with flow.FlowGraph() as graph:
+        count = flow.variable("count", 3)
+        after = flow.assign(count, count + 1)
+        twice = count * 2
+    assert flow.run([after, twice, count]).values == [4, 6, 3]
+    assert flow.run([twice]).values == [8]
+    assert flow.variables(graph)["count"] == 4
+    flow.set_variables(graph, {"count": 10})
+    assert flow.run([after, twice], mode="sleep").values == [11, 20]
+
+
+def test_a_branch_that_is_not_taken_assigns_nothing():
+    """Selective updates (Section 2.2)."""
+    with flow.FlowGraph() as graph:
+        w, gap = flow.variable("w", 1.0), flow.input("gap")
+        new = flow.cond(gap > 0.5, lambda: flow.assign(w, w - gap), lambda: w)
+    assert flow.run(new, {"gap": 0.25}).values == [1.0]
+    assert flow.variables(graph)["w"] == 1.0
+    assert flow.run(new, {"gap": 0.75}).values == [0.25]
+    assert flow.variables(graph)["w"] == 0.25
+
+
+def test_both_branches_may_assign():
+    with flow.FlowGraph() as graph:
+        w, is_up = flow.variable("w", 1.0), flow.input("is_up", dtype="bool")
+        new = flow.cond(is_up, lambda: flow.assign(w, w * 2.0), lambda: flow.assign(w, w * 0.5))
+    for is_so in (True, True, False):
+        flow.run(new, {"is_up": is_so})
+    assert flow.variables(graph)["w"] == 2.0
+
+
+def test_a_training_loop_in_the_graph_equals_runs_one_by_one():
+    """Weights as loop variables, gradients in the body, one assignment at the end."""
+    with flow.FlowGraph() as graph:
+        x, y = flow.constant(X), flow.constant(Y)
+        weight = flow.variable("weight", WEIGHT)
+
+        def body(i: Any, w: Any) -> Any:
+            loss = flow.sum(flow.square(flow.matmul(x, w) - y)) * 0.5
+            return i + 1, w - flow.gradients(loss, [w])[0] * 0.02
+
+        _, trained = flow.while_loop(lambda i, w: i < STEPS, body, (0, weight))
+        step = flow.assign(weight, trained)
+    flow.run(step)
+    with flow.FlowGraph() as other:
+        weight = flow.variable("weight", WEIGHT)
+        loss = flow.sum(flow.square(flow.matmul(flow.constant(X), weight) - Y)) * 0.5
+        single = flow.minimize(loss, sgd(0.02))
+    for _ in range(STEPS):
+        flow.run(single)
+    gap = flow.variables(graph)["weight"] - flow.variables(other)["weight"]
+    assert np.abs(gap).max() <= 1e-12
+
+
+def small(memory_bytes: int) -> Cluster:
+    device = Device(name="small", flop_per_s=1e9, memory_bytes=memory_bytes)
+    return Cluster(name="one", devices=(device,))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_memory_holds_variables_with_what_the_optimizer_keeps_of_them(name):
+    optimizer = OPTIMIZERS[name](0.01)
+    with flow.FlowGraph():
+        loss, epoch = layer()
+        step = flow.minimize(loss, optimizer, epoch=epoch)
+    feeds = {"x": X, "y": Y, "epoch": 0.0}
+    result = flow.run(step, feeds, cluster=small(100_000))
+    held = 8 * (X.size + Y.size + 2 + (1 + optimizer.arrays) * 15)  # epoch, and the 0.5
+    inputs = int(result.memory["inputs"].max())
+    assert held <= inputs <= held + 3 * 8  # other constants
+    assert not result.memory["bytes"].iloc[-1] or result.memory["bytes"].min() >= 0
+    for _ in range(2):  # state that goes on takes no more
+        assert flow.run(step, feeds, cluster=small(100_000)).peak_bytes[0] == result.peak_bytes[0]
+
+
+def test_updates_are_charged_as_in_appendix_c():
+    with flow.FlowGraph():
+        loss, epoch = layer()
+        step = flow.minimize(loss, sgd(0.01), epoch=epoch)
+    spans = flow.run(step, {"x": X, "y": Y, "epoch": 0.0}).spans
+    updates = spans[spans["direction"] == "update"]
+    assert updates["flop"].sum() == 12
+    assert spans.loc[spans["direction"] == "forward", "flop"].sum() == 2 * 5 * 12
+    assert spans.loc[spans["direction"] == "backward", "flop"].sum() == 2 * 5 * 12
+
+
+def refused(kind: type[Exception], text: str, build: Any) -> None:
+    with flow.FlowGraph(), pytest.raises(kind, match=text):
+        build(flow.variable("w", 1.0))
+
+
+def test_what_cannot_be_is_refused():
+    def in_a_loop(w: Any) -> None:
+        flow.while_loop(lambda i: i < 3, lambda i: (i + 1, flow.assign(w, w))[:1], (0,))
+
+    refused(
+        GraphError, r"assign to w: a loop would do it often; make it a loop variable", in_a_loop
+    )
+    refused(GraphError, r"must stay float64 of shape \(\), got int64", lambda w: flow.assign(w, 3))
+    refused(
+        GraphError, r"constant.* must be a variable", lambda w: flow.assign(flow.constant(1.0), w)
+    )
+    refused(OptionError, r"'v' must have a value or a shape", lambda w: flow.variable("v"))
+    refused(
+        OptionError, r"'w' of shape \(2,\) cannot be made", lambda w: flow.variable("w", [1.0, 2.0])
+    )
+    refused(
+        GraphError,
+        r"minimize needs variables",
+        lambda w: flow.minimize(w, sgd(0.1), by=[flow.constant(1.0)]),
+    )
+    refused(
+        OptionError, r"'v' has no value; give one", lambda w: flow.run(flow.variable("v", shape=()))
+    )
+    refused(
+        SimulationError,
+        r"w is assigned twice in one run",
+        lambda w: flow.run([flow.assign(w, w + 1.0), flow.assign(w, w + 2.0)]),
+    )
+    refused(
+        DivergenceError,
+        r"w stopped being finite in epoch 0; try a lower learning rate",
+        lambda w: flow.run(flow.minimize(w * np.inf, sgd(0.1))),
+    )
+    with flow.FlowGraph() as graph:
+        flow.variable("w", 1.0)
+    with pytest.raises(OptionError, match="no variable named 'v'"):
+        flow.set_variables(graph, {"v": 1.0})
+    with pytest.raises(OptionError, match=r"'w' must have shape \(\), got \(2,\)"):
+        flow.set_variables(graph, {"w": [1.0, 2.0]})
+
+
+def test_a_run_that_failed_leaves_variables_as_they_were():
+    with flow.FlowGraph() as graph:
+        w, n = flow.variable("w", 1.0), flow.input("n", dtype="int64")
+        new = flow.assign(w, w + 1.0)
+        row = flow.pick(flow.constant([1.0, 2.0]), n)
+    with pytest.raises(SimulationError, match="pick-1"):
+        flow.run([new, row], {"n": 7})
+    assert flow.variables(graph)["w"] == 1.0
+    flow.run([new, row], {"n": 1})
+    assert flow.variables(graph)["w"] == 2.0
