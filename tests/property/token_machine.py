@@ -27,6 +27,11 @@ class TokenMachine:
     def __init__(self, asked: list[Tensor], feeds: dict[str, Any], seed: int) -> None:
         self.asked, self.feeds, self.random = asked, feeds, random.Random(seed)
         self.nodes = needed(asked)
+        self.enters = Counter(
+            node.attributes["loop"].name
+            for node in self.nodes
+            if node.operator.name.startswith("enter")
+        )
         self.consumers: dict[tuple[Node, int], list[tuple[Node, int]]] = {}
         for node in self.nodes:
             for place, one in enumerate((*node.inputs, *node.controls)):
@@ -151,15 +156,10 @@ class TokenMachine:
     def close_frames(self) -> None:
         """Let dead Exits out of frames in which nothing can happen any more."""
         for tag, name in list(self.iterations):
-            enters = [
-                node
-                for node in self.nodes
-                if node.operator.name.startswith("enter") and node.attributes["loop"].name == name
-            ]
             inside = (*tag, name)
             is_busy = any(_is_inside(one, inside) for _node, one in self.enabled)
             has_frames = any(_is_inside(one, inside) for one, _name in self.iterations)
-            if is_busy or has_frames or self.entered[tag, name] < len(enters):
+            if is_busy or has_frames or self.entered[tag, name] < self.enters[name]:
                 continue
             del self.iterations[tag, name]
             for node in self.nodes:

@@ -42,6 +42,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+PROGRAM = [sys.executable, "-m", "ampsim"]
+UNPAINTED = [sys.executable, str(Path(__file__).parents[1] / "unpainted.py")]
 SIGNALS = ("INT", "TERM", "KILL", "QUIT")
 GOOD_ORDER = ("INT", "TERM")
 GRACE_S = 2.0
@@ -119,6 +121,8 @@ class Ended:
 def main() -> int:
     """Kill, count, and tell each fault; 1 if there was one."""
     chosen = _arguments()
+    if chosen.unpainted:
+        PROGRAM[:] = UNPAINTED
     random_ = random.Random(chosen.seed)
     counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
     faulty = 0
@@ -167,6 +171,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=0, help="pairs of signals")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--command", choices=list(COMMANDS), action="append")
+    parser.add_argument("--unpainted", action="store_true", help="write empty pictures")
     parser.add_argument("--signal", choices=SIGNALS, action="append")
     parser.add_argument(
         "--resume-every", type=int, default=5, help="one in so many is run again to its end"
@@ -262,7 +267,7 @@ def _signal(process: subprocess.Popen[str], name: str) -> None:
 
 def _killed(command: str, place: Path, send: Signalling | None) -> Ended:
     """Run a command in a folder, and send signals to it."""
-    words = [sys.executable, "-m", "ampsim", *WORDS[command], *_quiet(command)]
+    words = [*PROGRAM, *WORDS[command], *_quiet(command)]
     started_s = time.monotonic()
     process = subprocess.Popen(
         words, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -13,14 +13,17 @@ import pytest
 import ampsim
 
 PROGRAM = (sys.executable, "-m", "ampsim")
+UNPAINTED = (sys.executable, str(Path(__file__).parents[1] / "unpainted.py"))
 SMALL = ("--instances", "200", "--set", "hidden=8")
 MLP = ("--set", "data=synthetic", "--set", "hidden=8", "--instances", "200", "--workers", "2")
 
 
-def start(folder: Path, *words: str, stdout: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+def start(
+    folder: Path, *words: str, stdout: int = subprocess.PIPE, program: tuple[str, ...] = PROGRAM
+) -> "subprocess.Popen[str]":
     kept = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     return subprocess.Popen(
-        [*PROGRAM, *words],
+        [*program, *words],
         cwd=folder,
         env=kept,
         text=True,
@@ -75,7 +78,8 @@ def test_without_a_command_it_helps(tmp_path):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
     words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "1000", "--workers", "2")
-    process = start(tmp_path, *words, "--target", "0.001", "--jobs", str(jobs))
+    words = (*words, "--target", "0.001", "--jobs", str(jobs))
+    process = start(tmp_path, *words, program=UNPAINTED)
     out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/1000")  # one has ended
     assert process.returncode == 130
     assert "sequential" in out
@@ -100,7 +104,8 @@ def test_ctrl_c_before_anything_finished_leaves_no_folder(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_trace_of_a_run(tmp_path):
-    process = start(tmp_path, "run", "rnn", *SMALL, "--workers", "2", "--epochs", "1000000")
+    words = ("run", "rnn", *SMALL, "--workers", "2", "--epochs", "1000000")
+    process = start(tmp_path, *words, program=UNPAINTED)
     out, err = interrupt_when(process, "ampsim: amp, epoch ")
     assert process.returncode == 130
     assert "wrote run-rnn" in out
@@ -132,7 +137,7 @@ def test_standard_output_on_a_full_disk_is_one_line(tmp_path):
 def test_a_terminal_that_knows_ascii_only_gets_its_table(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     words = ("--schedule", "amp", "--mode", "sleep", "--workers", "2")
-    process = start(tmp_path, "forecast", *SMALL, *words)
+    process = start(tmp_path, "forecast", *SMALL, *words, program=UNPAINTED)
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert out.isascii()

@@ -111,7 +111,8 @@ def test_what_nobody_hears_on_standard_error_is_no_error(monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 1), ("2>&-", 0), ("<&- >&- 2>&-", 1)])
 def test_a_process_whose_streams_are_closed_keeps_its_run_whole(closed, code, call, tmp_path):
-    words = " ".join((sys.executable, "-m", "ampsim", "run", "rnn", *FEW, "--out", "kept"))
+    program = str(Path(__file__).parents[1] / "unpainted.py")
+    words = " ".join((sys.executable, program, "run", "rnn", *FEW, "--out", "kept"))
     ended = subprocess.run(["sh", "-c", f"{words} {closed}"], cwd=tmp_path, check=False)
     assert ended.returncode == code
     assert "Identical to the bit" in call("compare", "kept", "kept").out

@@ -214,7 +214,7 @@ def test_a_run_has_a_result_unless_it_is_kept(model, tmp_path):
 
 def start(folder: Path) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
-    words = [sys.executable, "-m", "ampsim", *WORDS]
+    words = [sys.executable, str(Path(__file__).parents[1] / "unpainted.py"), *WORDS]
     return subprocess.Popen(
         words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[1] / "robustness" / "kill_at_random.py"
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to find processes in")
 def test_two_signals_at_once_end_a_forecast_in_good_order(tmp_path):
-    words = ["--each", "0", "--pairs", "3"]
+    words = ["--each", "0", "--pairs", "3", "--unpainted"]
     ended = subprocess.run(
         [sys.executable, SCRIPT, *words], cwd=tmp_path, capture_output=True, text=True
     )
@@ -24,6 +24,7 @@ def test_two_signals_at_once_end_a_forecast_in_good_order(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc to find processes in")
 def test_a_report_killed_at_random_loses_nothing_and_leaves_nothing_behind(tmp_path):
     words = ["--each", "1", "--command", "report", "--signal", "TERM", "--signal", "KILL"]
+    words.append("--unpainted")
     ended = subprocess.run(
         [sys.executable, SCRIPT, *words], cwd=tmp_path, capture_output=True, text=True
     )

@@ -11,13 +11,19 @@ import doctest
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import tempfile
+import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+
+from ampsim.cli import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -42,6 +48,17 @@ class Command(NamedTuple):
 
     line: str
     output: str
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+SURROUNDINGS = {"COLUMNS": "100", "MPLBACKEND": "Agg"}
 
 
 def steps(text: str) -> Iterator[File | Command]:
@@ -79,25 +96,75 @@ def follow(text: str, folder: Path) -> int:
     return ran
 
 
-def run(command: Command, folder: Path) -> None:
-    program, *arguments = shlex.split(command.line)
-    interpreter = [sys.executable, "-W", "error"]
-    programs = {"python": interpreter, "ampsim": [*interpreter, "-m", "ampsim"]}
+def in_a_process(words: list[str], folder: Path) -> Done:
+    """Run the interpreter with these words."""
     environment = {key: value for key, value in os.environ.items() if key != "AMPSIM_DATA"}
     done = subprocess.run(
-        [*programs[program], *arguments],
+        [sys.executable, "-W", "error", *words],
         cwd=folder,
-        env={**environment, "COLUMNS": "100", "MPLBACKEND": "Agg"},
+        env={**environment, **SURROUNDINGS},
         capture_output=True,
         text=True,
         encoding="utf-8",
         timeout=TIME_LIMIT_S,
         check=False,
     )
-    assert done.returncode == 0, f"{command.line}\n{done.stderr}"
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def in_a_fork(words: list[str], folder: Path) -> Done:
+    """Run the program in a copy of this process, which has imported what others import first."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python 3.12, that there are threads
+            process = os.fork()
+        if not process:
+            try:
+                _run_here(words, folder, out.fileno(), err.fileno())
+            finally:
+                os._exit(70)  # who comes here has left by something that is no exit
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        said = [(stream.seek(0), stream.read().decode("utf-8"))[1] for stream in (out, err)]
+        return Done(code, *said)
+
+
+def _run_here(words: list[str], folder: Path, *streams: int) -> None:
+    """Run the program, say what it says to these streams, and end this process."""
+    signal.alarm(TIME_LIMIT_S)
+    for stream, number in zip(streams, (1, 2), strict=True):
+        os.dup2(stream, number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
+    os.chdir(folder)
+    os.environ.pop("AMPSIM_DATA", None)
+    os.environ.update(SURROUNDINGS)
+    warnings.resetwarnings()
+    warnings.simplefilter("error")
+    code: Any = 0
+    try:
+        main(words)
+    except SystemExit as ending:
+        code = ending.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def run(command: Command, folder: Path) -> None:
+    """Run a command of a page; a figure of `ampsim` is drawn up, but not painted."""
+    program, *words = shlex.split(command.line)
+    if program == "python":
+        done = in_a_process(words, folder)
+    elif sys.platform == "linux":
+        done = in_a_fork(words, folder)
+    else:
+        done = in_a_process(["-m", program, *words], folder)
+    assert done.code == 0, f"{command.line}\n{done.err}"
     if command.output:
-        is_alike = doctest.OutputChecker().check_output(command.output, done.stdout, LIKE_THE_PAGE)
-        assert is_alike, f"{command.line} printed\n{done.stdout}\nthe page says\n{command.output}"
+        is_alike = doctest.OutputChecker().check_output(command.output, done.out, LIKE_THE_PAGE)
+        assert is_alike, f"{command.line} printed\n{done.out}\nthe page says\n{command.output}"
 
 
 def test_the_pages_with_examples_are_there():
@@ -118,6 +185,7 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page, tmp_path):
     assert follow(page.read_text(encoding="utf-8"), tmp_path) > 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,23 +50,23 @@ class Kept(Drawing):
         return self.names[key]
 
 
-@pytest.fixture
-def check_recipe(tmp_path, monkeypatch) -> Callable[[Path], Verdict]:
+@pytest.fixture(scope="module")
+def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
     """Check a copy of a report; what it takes long for is done once."""
-    (tmp_path / "drawn").mkdir()
-    drawing = Kept(tmp_path / "drawn")
+    drawing = Kept(tmp_path_factory.mktemp("drawn"))
     rows_of = cache(lambda name: make_rows(read_recipe(REPORTS / name)))
-    tiny: dict[str, Any] = {}
+    tiny: dict[int, Any] = {}  # by row, which `rows_of` keeps
 
     def tiny_once(row, goal, seed):
-        if row.label not in tiny:
-            tiny[row.label] = tiny_run(row, goal, seed)
-        return tiny[row.label]
+        if id(row) not in tiny:
+            tiny[id(row)] = tiny_run(row, goal, seed)
+        return tiny[id(row)]
 
-    monkeypatch.setattr(checking, "make_rows", lambda recipe: rows_of(recipe.name))
-    monkeypatch.setattr(checking, "tiny_run", tiny_once)
-    monkeypatch.setattr(checking, "LONGER", 1)
-    return lambda folder: check_report(read_recipe(folder), folder, drawing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking, "make_rows", lambda recipe: rows_of(recipe.name))
+        patch.setattr(checking, "tiny_run", tiny_once)
+        patch.setattr(checking, "LONGER", 1)
+        yield lambda folder: check_report(read_recipe(folder), folder, drawing)
 
 
 def edited(name: str, content: bytes) -> bytes:
