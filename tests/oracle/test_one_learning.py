@@ -89,7 +89,9 @@ def stepped(node: ParameterizedNode, optimizer: Any, kept: dict[str, Any]) -> No
     count = node.theta.dtype.type(1 / len(node.instances))
     before = kept.get(node.name) or optimizer.init(node.theta)
     if node.is_sparse:
-        rows, values = node.take_rows()
+        taken = node.take_rows()
+        assert taken is not None
+        rows, values = taken
         width = values.shape[1]
         table = node.theta.reshape(-1, width)
         parts = tuple(
