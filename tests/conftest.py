@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import threadpoolctl  # pyright: ignore[reportMissingTypeStubs]  # has none
 from invariants import watch
 
 import ampsim
@@ -34,6 +37,8 @@ QUIET = pytest.mark.skip(reason="needs a processor of its own: pytest -m quiet")
 
 PASSED: list[str] = []
 """Names of the tests that passed, in the order in which they ended."""
+
+TESTS = Path(__file__).parent
 
 THOROUGH = ("oracle", "property", "validation")
 """Folders of tests that are tables of pairs, long runs, or comparisons with other programs."""
@@ -60,10 +65,49 @@ SLOW_S, QUICK_S = 3.0, 0.1
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have every run that a test makes obey what all runs obey; keep the order of long files."""
-    watch(pytest.MonkeyPatch())
+    """Have every run that a test makes obey what all runs obey; keep the order of long files.
+
+    What is made while tests are collected stays to the end, so that nobody looks for garbage in it.
+    """
+    patch = pytest.MonkeyPatch()
+    watch(patch)
+    look_libraries_up_once(patch)
+    gc.disable()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+def look_libraries_up_once(patch: pytest.MonkeyPatch) -> None:
+    """Ask for the loaded libraries of linear algebra only after something was imported.
+
+    Each run asks, and reads a list of all that the process has loaded: with `torch`, 10 ms. A
+    library comes with a module. What is set in the libraries is set anew each time.
+    """
+    kind: Any = threadpoolctl.ThreadpoolController
+    look_up, known = kind._load_libraries, dict[int, list[str]]()
+
+    def load(self: Any) -> None:
+        found = known.get(len(sys.modules))
+        if found is None:
+            look_up(self)
+            known[len(sys.modules)] = [one.filepath for one in self.lib_controllers]
+            return
+        for path in found:
+            self._make_controller_from_path(path)
+
+    patch.setattr(kind, "_load_libraries", load)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but not in what was collected."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of which every test would be left out."""
+    is_thorough = collection_path.parent == TESTS and collection_path.name in THOROUGH
+    return True if is_thorough and config.option.markexpr == "not thorough" else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -117,7 +161,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark thorough tests; leave out those that really wait where others run beside them."""
     leave_out(config, items)
     for item in items:
-        if item.path.relative_to(Path(__file__).parent).parts[0] in THOROUGH:
+        if item.path.relative_to(TESTS).parts[0] in THOROUGH:
             item.add_marker("thorough")
     if "PYTEST_XDIST_WORKER" in os.environ:
         longest_first(items)

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +42,10 @@ class Quiet:
 
 
 @pytest.fixture
-def quiet() -> Iterator[Quiet]:
+def quiet() -> Quiet:
     """Nothing was said yet; `gc.collect()` looks at what this test made, and at nothing older."""
     gc.freeze()
-    yield Quiet([])
-    gc.unfreeze()
+    return Quiet([])
 
 
 def clock_of(quiet: Quiet) -> WallClock:
