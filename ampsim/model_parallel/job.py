@@ -46,18 +46,23 @@ def _standin(payload: Any) -> Any:
 
 @dataclass(slots=True)
 class PassTotals:
-    """What the losses reported during one pass over a split."""
+    """What the losses reported during one pass over a split, whichever reported first.
+
+    Attributes:
+        losses, absolute_errors: a number of each report; their sums are rounded once, so that they
+            do not depend on the order of reports.
+    """
 
     instances: int = 0
     rows: int = 0
-    loss_sum: float = 0.0
     correct: float = 0
-    absolute_error_sum: float = 0.0
+    losses: list[float] = field(default_factory=list[float])
+    absolute_errors: list[float] = field(default_factory=list[float])
 
     @property
     def loss(self) -> float:
         """Mean loss per row; NaN where nothing was reported."""
-        return self.loss_sum / self.rows if self.rows else math.nan
+        return _sum(self.losses) / self.rows if self.rows else math.nan
 
     @property
     def accuracy(self) -> float:
@@ -67,23 +72,31 @@ class PassTotals:
     @property
     def absolute_error(self) -> float:
         """Mean absolute error per row of a regression; NaN where nothing was reported."""
-        return self.absolute_error_sum / self.rows if self.rows else math.nan
+        return _sum(self.absolute_errors) / self.rows if self.rows else math.nan
 
     def include(self, other: PassTotals) -> None:
         """Add another part of the same pass."""
         self.instances += other.instances
         self.rows += other.rows
-        self.loss_sum += other.loss_sum
         self.correct += other.correct
-        self.absolute_error_sum += other.absolute_error_sum
+        self.losses += other.losses
+        self.absolute_errors += other.absolute_errors
 
     def add(self, report: LossReport) -> None:
         """Add what a loss reported; what it does not know is NaN in the sum."""
-        self.loss_sum += report.loss_sum
-        self.correct += math.nan if report.correct is None else report.correct
         error = report.absolute_error
-        self.absolute_error_sum += math.nan if error is None else error
+        self.losses.append(report.loss_sum)
+        self.absolute_errors.append(math.nan if error is None else error)
+        self.correct += math.nan if report.correct is None else report.correct
         self.rows += report.rows
+
+
+def _sum(parts: list[float]) -> float:
+    """Add up, rounded once; infinity where that is too much for a number."""
+    try:
+        return math.fsum(parts)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True, slots=True)

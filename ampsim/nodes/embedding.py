@@ -22,7 +22,7 @@ from ampsim.ir import (
     Work,
 )
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.linear import Start, stack, update_work
+from ampsim.nodes.linear import Start, by_state, stack, update_work
 
 OPERATIONS_OF_UPDATE: Final = 12
 """Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""
@@ -83,7 +83,7 @@ class Embedding(ParameterizedNode, CachingNode):
         self.is_sparse = is_sparse
         self._start = start
         self._factor = gradient_factor
-        self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        self._pairs: list[tuple[State, np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the table that training starts from, flat."""
@@ -116,9 +116,9 @@ class Embedding(ParameterizedNode, CachingNode):
             return ((0, state, None),)
         self.count_gradient(state, version)
         if self.is_abstract and self.is_sparse:  # the rows touched decide what an update costs
-            self._pairs.append((indices.reshape(-1), np.empty((indices.size, 0))))
+            self._pairs.append((state, indices.reshape(-1), np.empty((indices.size, 0))))
         elif not self.is_abstract:
-            self._pairs.append((indices.reshape(-1), gradient.reshape(-1, self.width)))
+            self._pairs.append((state, indices.reshape(-1), gradient.reshape(-1, self.width)))
         return ((0, state, None),)
 
     def take_gradient(self) -> np.ndarray:
@@ -149,11 +149,11 @@ class Embedding(ParameterizedNode, CachingNode):
         """Count of rows that have been looked up since the last update; None unless sparse."""
         if not self.is_sparse:
             return None
-        looked_up = [indices for indices, _gradients in self._pairs]
+        looked_up = [indices for _state, indices, _gradients in self._pairs]
         return len(np.unique(stack(looked_up))) if looked_up else 0
 
     def _take_pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        indices, gradients = zip(*self._pairs, strict=True)
+        _states, indices, gradients = zip(*by_state(self._pairs), strict=True)
         self._pairs = []
         return stack(indices), stack(gradients)
 

@@ -131,8 +131,8 @@ class GRUCell(MatrixNode):
         slopes = self._to_gates(kept, gradient)
         recurrent_slopes = slopes.copy()
         recurrent_slopes[2] *= r
-        self._input_pairs.add(payloads[0], slopes)
-        self._state_pairs.add(payloads[1], recurrent_slopes)
+        self._input_pairs.add(state, payloads[0], slopes)
+        self._state_pairs.add(state, payloads[1], recurrent_slopes)
         to_input = _back(slopes, self._transposed[0]) if needed[0] else None
         to_state = None
         if needed[1]:

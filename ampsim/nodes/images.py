@@ -38,7 +38,7 @@ from ampsim.ir import (
 )
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW
-from ampsim.nodes.linear import InHalves, update_work
+from ampsim.nodes.linear import InHalves, by_state, update_work
 from ampsim.options import Count
 
 
@@ -199,7 +199,7 @@ class Conv2d(InHalves):
         self.channels = channels
         self.filters = filters
         self._matrix_shape = (filters, channels * kernel**2)
-        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+        self._sums: list[tuple[State, np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√(channels · kernel²), as PyTorch's Conv2d does."""
@@ -229,11 +229,13 @@ class Conv2d(InHalves):
 
     def take_gradient(self) -> np.ndarray:
         """Return the sum over all accumulated messages, flat."""
-        if self._sums is None:
-            return np.zeros_like(self.theta)
-        weight, bias = self._sums
-        self._sums = None
-        return np.concatenate([weight.reshape(-1), bias])
+        flat = np.zeros_like(self.theta)
+        weight, bias = self.parts(flat)
+        for _state, of_weight, of_bias in by_state(self._sums):
+            weight += of_weight.reshape(weight.shape)
+            bias += of_bias
+        self._sums = []
+        return flat
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Count 2 · windows · filters · channels · kernel² for each product (Appendix C).
@@ -284,11 +286,10 @@ class Conv2d(InHalves):
         for start in range(0, rows, step):
             yield slice(start, start + step)
 
-    def _accumulate(self, saved: np.ndarray, gradient: np.ndarray) -> None:
-        if self._sums is None:
-            matrix = np.zeros(self._matrix_shape, gradient.dtype)
-            self._sums = matrix, np.zeros(self.filters, gradient.dtype)
-        weight, bias = self._sums
+    def _accumulate(self, state: State, saved: np.ndarray, gradient: np.ndarray) -> None:
+        weight = np.zeros(self._matrix_shape, gradient.dtype)
+        bias = np.zeros(self.filters, gradient.dtype)
+        self._sums.append((state, weight, bias))
         for some in self._blocks(gradient.shape):
             part = _by_channel(gradient[some])
             weight += part @ self.windows.columns(saved[some]).T

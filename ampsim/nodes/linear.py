@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,8 +33,8 @@ from ampsim.ir.shapes import known, require
 Start: TypeAlias = Callable[[np.random.Generator], np.ndarray]
 """Draws a first weight, in its own shape, from the run's stream for that node."""
 
-ROWS_HELD: Final = 8192
-"""Rows that wait at most; chosen: it bounds their memory, and a larger product gains nothing."""
+ROWS_JOINED: Final = 8192
+"""Rows of one product of pairs; chosen: it bounds the copy, and a larger product gains nothing."""
 
 OPERATIONS_OF_UPDATE: Final = 6
 """Stack x and g, form Xᵀ G and the column sums of G, and the two of plain gradient descent."""
@@ -61,77 +62,76 @@ class Pairs:
     Several matrices (…, d_in, d_out) of one x have their g one after the other, (…, rows, d_out),
     and their biases (…, d_out).
 
-    Pairs of few rows wait, and Xᵀ G is formed once per update from all of them: one large product
-    instead of one outer product per message (`tests/benchmark/bench_cells.py`). Pairs of many
-    rows gain nothing from that and are summed up as they come, without a copy. Only the first of
-    them waits for the second: where none comes, its product is formed in place, once.
+    The sum is in the order of the pairs' states, whichever came first: it is the same to the bit
+    wherever the same gradients meet. Pairs of few rows become one large product instead of one
+    outer product each (`tests/benchmark/bench_cells.py`); pairs of many rows gain nothing from
+    that, and have a product each, without a copy.
     """
 
-    __slots__ = ("_first", "_gradients", "_inputs", "_rows", "_sums")
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._start()
+        self._waiting: list[tuple[State, np.ndarray, np.ndarray]] = []
 
-    def _start(self) -> None:
-        self._inputs: list[np.ndarray] = []
-        self._gradients: list[np.ndarray] = []
-        self._rows = 0
-        self._first: tuple[np.ndarray, np.ndarray] | None = None
-        self._sums: tuple[np.ndarray, np.ndarray] | None = None
-
-    def add(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
+    def add(self, state: State, inputs: np.ndarray, gradients: np.ndarray) -> None:
         """Keep one message's input (rows, d_in) and gradient (rows, d_out); nobody writes them."""
-        rows = len(inputs)
-        if not rows:
-            return
-        if rows >= LARGE_ROWS:
-            self._add_large(inputs, gradients)
-            return
-        self._inputs.append(inputs)
-        self._gradients.append(gradients)
-        self._rows += rows
-        if self._rows > ROWS_HELD:
-            self._add_large(*self._waiting())
+        if len(inputs):
+            self._waiting.append((state, inputs, gradients))
 
     def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
         """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
-        if self._inputs and (self._first or self._sums):
-            self._add_large(*self._waiting())
-        if self._sums:
-            weight[...], bias[...] = self._sums
-        elif self._first:
-            _product(*self._first, weight, bias)
-        elif self._inputs:
-            _product(*self._waiting(), weight, bias)
-        else:
+        waiting, self._waiting = by_state(self._waiting), []
+        products = _joined(waiting)
+        first = next(products, None)
+        if first is None:
             weight[...], bias[...] = 0, 0
-        self._start()
-
-    def _waiting(self) -> tuple[np.ndarray, np.ndarray]:
-        """Join the pairs of few rows; none of them waits any longer."""
-        joined = stack(self._inputs), stack(self._gradients, axis=-2)
-        self._inputs, self._gradients, self._rows = [], [], 0
-        return joined
-
-    def _add_large(self, inputs: np.ndarray, gradients: np.ndarray) -> None:
-        if self._sums:
-            weight, bias = _new_product(inputs, gradients)
-            np.add(self._sums[0], weight, out=self._sums[0])
-            np.add(self._sums[1], bias, out=self._sums[1])
-        elif self._first:
-            self._sums = _new_product(*self._first)
-            self._first = None
-            self._add_large(inputs, gradients)
-        else:
-            self._first = (inputs, gradients)
+            return
+        _product(*first, weight, bias)
+        more: tuple[np.ndarray, np.ndarray] | None = None
+        for inputs, gradients in products:
+            more = more or (np.empty_like(weight), np.empty_like(bias))
+            _product(inputs, gradients, *more)
+            weight += more[0]
+            bias += more[1]
 
 
-def _new_product(inputs: np.ndarray, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    *matrices, _rows, d_out = gradients.shape
-    weight = np.empty((*matrices, inputs.shape[1], d_out), gradients.dtype)
-    bias = np.empty((*matrices, d_out), gradients.dtype)
-    _product(inputs, gradients, weight, bias)
-    return weight, bias
+Kept = TypeVar("Kept", bound="tuple[Any, ...]")
+"""What waits for an update: the state of its message, and what there is of it."""
+
+
+def by_state(kept: list[Kept]) -> list[Kept]:
+    """Sort by the states of messages, so that a sum does not depend on the order of arrival.
+
+    States that cannot be compared, as where a field is now None and now a number, are sorted by
+    what they read as.
+    """
+    if len(kept) < 2:
+        return kept
+    try:
+        return sorted(kept, key=itemgetter(0))
+    except TypeError:
+        return sorted(kept, key=lambda one: repr(one[0]))
+
+
+def _joined(
+    waiting: Iterable[tuple[State, np.ndarray, np.ndarray]],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The factors of each product: of many rows one pair, of few rows all that wait together."""
+    inputs: list[np.ndarray] = []
+    gradients: list[np.ndarray] = []
+    rows = 0
+    for _state, x, g in waiting:
+        if len(x) >= LARGE_ROWS:
+            yield x, g
+            continue
+        inputs.append(x)
+        gradients.append(g)
+        rows += len(x)
+        if rows > ROWS_JOINED:
+            yield stack(inputs), stack(gradients, axis=-2)
+            inputs, gradients, rows = [], [], 0
+    if inputs:
+        yield stack(inputs), stack(gradients, axis=-2)
 
 
 def _product(
@@ -293,8 +293,8 @@ class InHalves(ParameterizedNode, CachingNode):
     """A node of one input whose backward step can be taken in two halves."""
 
     @abstractmethod
-    def _accumulate(self, saved: Payload, gradient: Payload) -> None:
-        """Add one message's gradient of the parameters."""
+    def _accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
+        """Keep one message's gradient of the parameters, to be added in the order of states."""
 
     @abstractmethod
     def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
@@ -309,7 +309,7 @@ class InHalves(ParameterizedNode, CachingNode):
         is_needed = self.input_needs_gradient[0]
         if self.is_abstract:
             return ((0, state, saved if is_needed else None),)
-        self._accumulate(saved, gradient)
+        self._accumulate(state, saved, gradient)
         return ((0, state, self._of_input(saved, gradient) if is_needed else None),)
 
     def backward_input(self, state: State, gradient: Payload) -> Sends:
@@ -326,7 +326,7 @@ class InHalves(ParameterizedNode, CachingNode):
             return
         self.count_gradient(state, version)
         if not self.is_abstract:
-            self._accumulate(saved, gradient)
+            self._accumulate(state, saved, gradient)
 
 
 class Linear(InHalves, MatrixNode):
@@ -385,8 +385,8 @@ class Linear(InHalves, MatrixNode):
         output += self.bias
         return ((0, state, output),)
 
-    def _accumulate(self, saved: Payload, gradient: Payload) -> None:
-        self._pairs.add(saved, gradient)
+    def _accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
+        self._pairs.add(state, saved, gradient)
 
     def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
         return self._transposed.after(gradient)

@@ -176,7 +176,7 @@ class LSTMStep(MatrixNode):
             ]
         through = self._to_cell(kept, gradient)
         slopes = self._to_gates(kept, gradient, through)
-        self._pairs.add(kept.joined, slopes)
+        self._pairs.add(state, kept.joined, slopes)
         return self._sent_back(state, kept.gates, slopes, through)
 
     def _to_cell(self, kept: _LstmCell, gradient: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ import pytest
 
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction, Standin, Work
-from ampsim.nodes import Embedding, Linear
-from ampsim.nodes.linear import LARGE_ROWS, ROWS_HELD
+from ampsim.nodes import Conv2d, Embedding, Linear
+from ampsim.nodes.linear import LARGE_ROWS, ROWS_JOINED, by_state
 
 
 class One(NamedTuple):
@@ -78,7 +78,7 @@ FEW, MANY = LARGE_ROWS - 1, LARGE_ROWS
 @pytest.mark.parametrize(
     "rows",
     [
-        *[(rows,) * 3 for rows in (1, 5, ROWS_HELD // 2, ROWS_HELD)],
+        *[(rows,) * 3 for rows in (1, 5, ROWS_JOINED // 2, ROWS_JOINED)],
         *[(MANY,), (FEW, MANY), (MANY, FEW), (MANY, MANY), (MANY, FEW, MANY, FEW)],
         *[(FEW,) * 300, (MANY, *(FEW,) * 300)],
     ],
@@ -90,11 +90,53 @@ def test_linear_sums_its_gradients_however_many_rows_wait(rows):
     assert not linear.take_gradient().any()
 
 
-def test_linear_keeps_no_more_than_one_message_of_many_rows():
-    linear, _ = accumulated(*[MANY] * 20, *[FEW] * 20)
-    pairs = linear._pairs
-    kept = [*pairs._inputs, *(pairs._first or ()), *(pairs._sums or ())]
-    assert sum(len(one) for one in kept if one.ndim == 2) <= 20 * FEW + 2 + MANY
+def learners_and_rows():
+    """A node that learns with what it takes and what comes back, for so many rows."""
+    random = np.random.default_rng(3)
+
+    def floats(*shape):
+        return random.standard_normal(shape).astype(np.float32)
+
+    return {
+        "few rows": (Linear("l", 4, 3), lambda _i: (floats(5, 4), floats(5, 3))),
+        "many rows": (Linear("l", 4, 3), lambda _i: (floats(MANY, 4), floats(MANY, 3))),
+        "few and many": (
+            Linear("l", 4, 3),
+            lambda i: (floats(5 + MANY * (i % 2), 4), floats(5 + MANY * (i % 2), 3)),
+        ),
+        "small table": (
+            Embedding("e", 7, 3),
+            lambda _i: (random.integers(0, 7, 9), floats(9, 3)),
+        ),
+        "large table": (
+            Embedding("e", 300, 3),
+            lambda _i: (random.integers(0, 300, 150), floats(150, 3)),
+        ),
+        "images": (Conv2d("c", 2, 3, 3), lambda _i: (floats(4, 2, 6, 6), floats(4, 3, 4, 4))),
+    }
+
+
+@pytest.mark.parametrize("case", learners_and_rows())
+def test_the_sum_of_gradients_does_not_depend_on_which_came_first(case):
+    node, drawn = learners_and_rows()[case]
+    ready(node)
+    node.adopt(node.theta.astype(np.float32))
+    messages = [(One(i), *drawn(i)) for i in range(40)]
+    sums = set[bytes]()
+    for seed in range(6):
+        order = np.random.default_rng(seed).permutation(len(messages)) if seed else range(40)
+        for place in order:
+            state, taken, gradient = messages[place]
+            node.forward(0, state, taken)
+            node.backward(0, state, gradient)
+        sums.add(node.take_gradient().tobytes())
+    assert len(sums) == 1
+
+
+def test_states_that_cannot_be_compared_are_ordered_by_what_they_read_as():
+    kept = [((1, None), "b"), ((1, 0), "a"), ((0, None), "c")]
+    assert [text for _state, text in by_state(kept)] == ["c", "a", "b"]
+    assert by_state(kept[::-1]) == by_state(kept)
 
 
 def test_staleness_counts_the_updates_since_the_forward_step():
