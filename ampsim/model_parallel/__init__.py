@@ -2,6 +2,7 @@
 
 from ampsim.model_parallel.engine import Engine, Observer
 from ampsim.model_parallel.job import Job, PassReport, PassTotals, Pump, RunSettings
+from ampsim.model_parallel.order import LearnerPass, PassOrder
 from ampsim.model_parallel.placements import (
     PLACEMENTS,
     Placement,
@@ -25,7 +26,8 @@ from ampsim.model_parallel.schedules import (
 )
 from ampsim.model_parallel.schedules.registry import *  # noqa: F403  # what is listed
 from ampsim.model_parallel.stages import stages_of
-from ampsim.model_parallel.update import average_replicas
+from ampsim.model_parallel.stash import Prediction
+from ampsim.model_parallel.update import Updater, average_replicas
 
 __all__ = [
     "PLACEMENTS",
@@ -33,11 +35,14 @@ __all__ = [
     "Admission",
     "Engine",
     "Job",
+    "LearnerPass",
     "Observer",
     "Order",
+    "PassOrder",
     "PassReport",
     "PassTotals",
     "Placement",
+    "Prediction",
     "Probe",
     "Pump",
     "RunSettings",
@@ -45,6 +50,7 @@ __all__ = [
     "Search",
     "Settled",
     "Situation",
+    "Updater",
     "Updates",
     "Weights",
     "average_replicas",

@@ -33,6 +33,7 @@ from ampsim.model_parallel.job import Job, RunSettings, require_mode, require_ro
 from ampsim.model_parallel.lanes import HostLane, Lanes
 from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.message_overhead import WithMessageOverhead, far_ports
+from ampsim.model_parallel.order import OrderLog
 from ampsim.model_parallel.placed_node import FarPorts, Message, PlacedNode, send
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.model_parallel.remedies import with_forward_again
@@ -75,8 +76,9 @@ def assemble(
     recorder: Recorder,
     settings: RunSettings,
     shared: SharedMachine,
+    order: OrderLog | None = None,
 ) -> Assembly:
-    """Put a graph on a cluster under a schedule.
+    """Put a graph on a cluster under a schedule; `order` takes down what its steps read.
 
     Raises:
         OptionError: as of `Engine`.
@@ -96,6 +98,7 @@ def assemble(
         recorder=recorder,
         settings=settings,
         shared=shared,
+        order=order,
         lanes=Lanes(cluster, schedule, instant, clock, recorder, workers=shared.workers),
         host=host,
         stages=stages_of(job.graph, schedule.name) if needs_chain(schedule) else [],
@@ -137,6 +140,7 @@ def _controller(setup: Setup) -> Controller:
         look_ahead=in_flight_max if has_versions else 1,
         admitted=Admitted(updates_wait=waits),
         between=setup.shared.between,
+        order=setup.order,
         send=send if setup.host is None else setup.host.send,
     )
     pump = setup.job.pump
@@ -242,6 +246,8 @@ def _placed(
     if work_of is not None and isinstance(node, ParameterizedNode):
         of_charge = partial(work_of, node, steps.work)
     recomputes = setup.lanes.recomputes(node)
+    order = setup.order
+    noted = order.of(node) if order and isinstance(node, ParameterizedNode) else None
     prices = Prices(
         node,
         place,
@@ -254,7 +260,15 @@ def _placed(
     )
     has_turns = setup.schedule.order.turns is not None and place in setup.stages
     return PlacedNode(
-        node, place, worker, steps, prices, footprint=footprint, far=far, has_turns=has_turns
+        node,
+        place,
+        worker,
+        steps,
+        prices,
+        footprint=footprint,
+        order=noted,
+        far=far,
+        has_turns=has_turns,
     )
 
 

@@ -19,6 +19,7 @@ from ampsim.ir import LossReport, Node, ParameterizedNode, Send, Sends, State
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
 from ampsim.model_parallel.job import PassTotals, Pump, by_number
+from ampsim.model_parallel.order import OrderLog
 from ampsim.model_parallel.placed_node import Message, PlacedNode, Route, Routes, send
 from ampsim.model_parallel.schedules.turns import Admitted
 from ampsim.trace import START, Cause, Recorder, of_admission
@@ -51,6 +52,7 @@ class Admitting:
         admitted: takes what has been admitted to training, for schedules that ask.
         between: takes over whenever a mini-batch has drained or its updates have ended; None where
             the controller itself sends updates and admits others.
+        order: is told of each instance of training that finishes; None where nobody asks.
         send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
     """
 
@@ -60,6 +62,7 @@ class Admitting:
     look_ahead: int = 1
     admitted: Admitted = field(default_factory=Admitted)
     between: Between | None = None
+    order: OrderLog | None = None
     send: Callable[[Routes, int, Sends, Cause], None] = send
 
 
@@ -86,6 +89,7 @@ class Controller:
         self._clock = clock
         self._recorder = recorder
         self._budget, self._between = admitting.budget, admitting.between
+        self._order = admitting.order
         self._send, self._drains = admitting.send, admitting.drains
         self._in_flight_max, self._look_ahead = admitting.in_flight_max, admitting.look_ahead
         self.admitted = admitting.admitted
@@ -235,6 +239,8 @@ class Controller:
         if self._budget is not None and self._is_training:
             self._budget.finished(instance)
         self.totals.instances += items
+        if self._order is not None and self._is_training:
+            self._order.finished(self._alive)
         self._recorder.flush_if_full()
         self.on_finish(items)
         if not (self._is_training and self._drains):

@@ -13,6 +13,7 @@ from ampsim.model_parallel.faults import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.job import Job, PassReport, RunSettings
 from ampsim.model_parallel.memories import note_peaks, own_machine
+from ampsim.model_parallel.order import OrderLog
 from ampsim.model_parallel.schedules import Sequential
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.update import Updater
@@ -41,8 +42,16 @@ class Engine:
         averages = schedule.updates.averages
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
         machine = own_machine(cluster, settings, recorder, self.updater)
+        self._order = OrderLog(job.graph.parameterized, is_kept=settings.keeps_order)
         assembly = assemble(
-            job, cluster, placement, schedule, recorder=recorder, settings=settings, shared=machine
+            job,
+            cluster,
+            placement,
+            schedule,
+            recorder=recorder,
+            settings=settings,
+            shared=machine,
+            order=self._order,
         )
         self._graph = job.graph
         self._clock = clock = settings.clock
@@ -72,6 +81,8 @@ class Engine:
         for node in self._graph.nodes:
             node.is_training = is_training
         start_s = self._clock.now
+        if is_training:
+            self._order.start(self.controller.next_instance)
         try:
             self._take_parameters()
             self.controller.start_pass(batches, is_training, self._latest())
@@ -85,7 +96,8 @@ class Engine:
             self._run()
         for one in self._checkpointed:
             one.settle()
-        return PassReport(start_s, self._clock.now, self.controller.totals)
+        order = self._order.end() if is_training else None
+        return PassReport(start_s, self._clock.now, self.controller.totals, order)
 
     def _take_parameters(self) -> None:
         if self._has_parameters:

@@ -12,6 +12,7 @@ import numpy as np
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
+from ampsim.model_parallel.order import PassOrder
 from ampsim.optim import Optimizer
 from ampsim.trace import OnRows
 
@@ -101,11 +102,12 @@ def _sum(parts: list[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """One pass over a split: virtual times, and what the losses said."""
+    """One pass over a split: virtual times, what the losses said, and the order of training."""
 
     start_s: float
     end_s: float
     totals: PassTotals
+    order: PassOrder | None = None
 
     @property
     def per_s(self) -> float:
@@ -176,6 +178,7 @@ class RunSettings:
             does.
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_rows: takes the records chunk by chunk, as of `Recorder`.
+        keeps_order: whether each pass of training gives its whole order, not the digest alone.
     """
 
     clock: Clock = field(default_factory=SimClock)
@@ -185,6 +188,7 @@ class RunSettings:
     times_validation: bool = True
     spans_kept: int | None = None
     on_rows: OnRows | None = None
+    keeps_order: bool = False
 
     @classmethod
     def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:

@@ -19,7 +19,9 @@ from ampsim.ir import (
 )
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
+from ampsim.model_parallel.order import LearnerOrder
 from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
+from ampsim.model_parallel.stash import Prediction
 from ampsim.model_parallel.step import Served
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import NO_STALENESS, Cause
@@ -92,6 +94,7 @@ class PlacedNode:
     Args:
         worker: the worker's index; -1 for the host.
         footprint: what it holds of the worker's memory; None where nobody counts.
+        order: where the steps of a learner are noted; None where nobody asks.
         far: which of its messages come from other places, where that costs; else None.
         has_turns: whether its steps have turns in training.
 
@@ -107,9 +110,10 @@ class PlacedNode:
     """
 
     __slots__ = (
-        "_asks_need", "_backward", "_frees", "_joins", "_keeps", "_linked", "backward", "far",
-        "footprint", "forward", "free_kinds", "has_turns", "index", "is_free", "is_loss", "learner",
-        "node", "optimizer_state", "prices", "stash", "steps", "training", "validation", "worker",
+        "_asks_need", "_backward", "_frees", "_joins", "_keeps", "_linked", "_order", "backward",
+        "far", "footprint", "forward", "free_kinds", "has_turns", "index", "is_free", "is_loss",
+        "learner", "node", "optimizer_state", "prices", "stash", "steps", "training", "validation",
+        "worker",
     )  # fmt: skip
 
     def __init__(
@@ -121,9 +125,11 @@ class PlacedNode:
         prices: Prices,
         *,
         footprint: Footprint | None,
+        order: LearnerOrder | None = None,
         far: FarPorts | None = None,
         has_turns: bool = False,
     ) -> None:
+        self._order = order
         self.node, self.index, self.worker = node, place, worker
         self.is_loss = node.is_loss
         self.learner = node if isinstance(node, ParameterizedNode) else None
@@ -175,17 +181,33 @@ class PlacedNode:
             else:
                 step = self.forward
                 sends = step(port, state, payload)
-                if sends and self._keeps is not None and learner.is_training:
-                    self._keeps.keep()
+                if sends and learner.is_training:
+                    self._note_forward(learner, state)
             if learner.gradient_count > gradients:
                 staleness = learner.staleness_sum - staleness_sum
                 assert staleness >= 0, f"{learner.name}: its version has fallen"
+                if self._order is not None:
+                    lag = 0 if self.stash is None else staleness
+                    self._order.gradients.append((state, learner.version, lag))
             charged = WAITS if not sends else None if payload is None else payload.shape
         ended = None
         if footprint is not None:
             ended = footprint.ended(direction, name, state, payload, sends)
         needed = self.node.input_needs_gradient if self._asks_need else None
         return Served(sends, charged, staleness, report, ended, needed)
+
+    def _note_forward(self, learner: ParameterizedNode, state: State) -> None:
+        if self._keeps is not None:
+            self._keeps.keep()
+        if self._order is not None:
+            stash = self.stash
+            version = learner.version if stash is None else stash.version_of(state[0])
+            self._order.reads.append((state, version))
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """Predicts the weights of its forward steps; None where they are read as they are."""
+        return self.steps.prediction
 
     def needed(self, direction: Direction, state: State) -> Needed | None:
         """Where a step will send gradients; None where that is always the same."""

@@ -93,6 +93,10 @@ class Stash:
         finally:
             self._use(theta, latest)
 
+    def version_of(self, instance: int) -> int:
+        """The version that the steps of an instance read, from its forward step on."""
+        return self._read[instance]
+
     def ended(self, instance: int) -> None:
         """Note that the time of an instance's backward step has passed: it reads no more."""
         del self._read[instance]

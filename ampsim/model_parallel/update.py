@@ -8,9 +8,10 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 
 from ampsim.errors import DivergenceError
-from ampsim.ir import Graph, ParameterizedNode
+from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
+from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.trace import Recorder
 
@@ -23,6 +24,32 @@ class Applies(Protocol):
 
     def update(self, placed: PlacedNode, now_s: float) -> Charged:
         """Change the parameters of `placed`; return what that is charged for."""
+        ...
+
+
+class Updatable(Protocol):
+    """A node that learns, and what an update of it reads and changes, as of `PlacedNode`."""
+
+    optimizer_state: Any
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        ...
+
+    @property
+    def index(self) -> int:
+        """Its place in the graph."""
+        ...
+
+    @property
+    def stash(self) -> Stash | None:
+        """Keeps versions of its weights; None where all steps read the latest."""
+        ...
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """Predicts weights; None where steps read them as they are."""
         ...
 
 
@@ -68,7 +95,7 @@ class Updater:
             self._by_node[node.name] = self._optimizer.of_tensors(shapes)
         return self._by_node[node.name]
 
-    def update(self, placed: PlacedNode, now_s: float) -> tuple[int, ...] | None:
+    def update(self, placed: Updatable, now_s: float) -> tuple[int, ...] | None:
         """Apply and forget what `placed` has accumulated.
 
         Returns:
@@ -100,7 +127,7 @@ class Updater:
             placed.stash.replaced(before)
         return None if touched is None else (len(touched[0]),)
 
-    def _update_all(self, placed: PlacedNode, node: ParameterizedNode, now_s: float) -> None:
+    def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters; in place, where the optimizer can, block by block if they are many.
 
         The new weights then take the place of the gradient. The bits are the same.
@@ -121,7 +148,7 @@ class Updater:
         placed.optimizer_state = after
         replaced = node.theta
         node.adopt(theta)
-        prediction = placed.steps.prediction
+        prediction = placed.prediction
         if prediction is not None:
             prediction.updated(replaced, node.staleness_sum / max(node.gradient_count, 1))
 
@@ -135,7 +162,7 @@ class Updater:
 
     def _update_rows(
         self,
-        placed: PlacedNode,
+        placed: Updatable,
         node: ParameterizedNode,
         touched: tuple[np.ndarray, np.ndarray],
         now_s: float,

@@ -15,6 +15,7 @@ from ampsim.model_parallel.footprint import MESSAGES
 from ampsim.model_parallel.job import Job, RunSettings
 from ampsim.model_parallel.lanes import HostLane, Lanes
 from ampsim.model_parallel.memories import SharedMachine
+from ampsim.model_parallel.order import OrderLog
 from ampsim.model_parallel.placed_node import (
     Accept,
     Message,
@@ -78,6 +79,7 @@ class Setup:
     """What everything is built from.
 
     Args:
+        order: takes down what steps of training read; None where nobody asks.
         host: what the controller runs on; None where it acts at once.
         stages: places of the nodes that are stages, in order; none where the schedule has none.
         debts: what is owed to the oldest nodes, where the schedule has a staleness budget.
@@ -91,6 +93,7 @@ class Setup:
     recorder: Recorder
     settings: RunSettings
     shared: SharedMachine
+    order: OrderLog | None
     lanes: Lanes
     host: HostLane | None
     stages: Sequence[int]

@@ -1,0 +1,8 @@
+"""Learning by the order that a clock decided, afterwards and without one.
+
+`replay.py` is what to read first.
+"""
+
+from ampsim.learning.replay import Replay
+
+__all__ = ["Replay"]

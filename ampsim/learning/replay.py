@@ -1,0 +1,291 @@
+"""Replay: learn what a run in `sleep` mode decided, without a clock.
+
+A run's order says which version of its weights each step of a learner reads, and which update each
+gradient is in (`ampsim.model_parallel.order`). Whoever heeds that learns the same numbers to the
+bit, in whichever order else steps are served: within an update gradients are summed in the order of
+their states. So messages wait here for versions, not for devices, and a learner is updated as soon
+as all gradients of an update are there and all steps have read what it replaces.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ampsim.errors import DivergenceError, SimulationError
+from ampsim.ir import Direction, Graph, LossNode, Node, ParameterizedNode, Payload, State
+from ampsim.model_parallel import Job, LearnerPass, PassOrder, PassTotals, Prediction, Updater
+from ampsim.model_parallel.job import by_number
+from ampsim.trace import Recorder
+from ampsim.user_code import OURS_TO_PASS, told, user_code
+
+BACKWARD, FORWARD = Direction.BACKWARD, Direction.FORWARD
+
+Item: TypeAlias = "tuple[int, Direction, int, State, Payload]"
+"""A message: place of the node that it goes to, direction, port, state, payload."""
+
+
+class Learner:
+    """A node that learns, and the versions of its weights that steps are still to read.
+
+    Args:
+        node: it.
+        place: in the graph.
+        stashes: whether its steps may read older weights than the latest.
+        predicts: whether its forward steps read predicted weights.
+
+    Attributes:
+        optimizer_state: what the optimizer remembers of its parameters.
+        prediction: predicts weights; None where steps read them as they are.
+    """
+
+    stash = None
+
+    def __init__(
+        self, node: ParameterizedNode, place: int, *, stashes: bool, predicts: bool
+    ) -> None:
+        self.node, self.index = node, place
+        self._stashes = stashes
+        self.optimizer_state: Any = None
+        self.prediction = (
+            Prediction(node, node.forward) if predicts and not node.is_sparse else None
+        )
+        self._forward = node.forward if self.prediction is None else self.prediction.forward
+        self._begin(LearnerPass({}, {}, 0, 0))
+
+    def _begin(self, order: LearnerPass) -> None:
+        self._reads, self._gradients = order.reads, order.gradients
+        self._unread = Counter(order.reads.values())
+        self._unread.update(read for read, _update in order.gradients.values())
+        self._expected = Counter(update for _read, update in order.gradients.values())
+        self._older: dict[int, np.ndarray] = {}
+        self._waiting: dict[int, list[Item]] = {}
+
+    def start(self, order: LearnerPass) -> None:
+        """Begin a pass of that order; the node has the weights that it begins with."""
+        self.node.version = order.first
+        self._begin(order)
+
+    def awaited(self, direction: Direction, state: State, payload: Payload) -> int:
+        """How many updates come before a step; a gradient of None needs no weights."""
+        if direction is FORWARD:
+            return self._reads[state]
+        return self.node.version if payload is None else self._gradients[state][1]
+
+    def must_wait(self, item: Item) -> bool:
+        """Keep a message whose step reads weights that are still to come; say whether it does."""
+        version = self.awaited(item[1], item[3], item[4])
+        if version <= self.node.version:
+            return False
+        self._waiting.setdefault(version, []).append(item)
+        return True
+
+    def forward(self, port: int, state: State, payload: Payload) -> Any:
+        """Serve a forward message with the version that its state reads."""
+        version = self._reads[state]
+        if version == self.node.version:
+            sends = self._forward(port, state, payload)
+        else:
+            sends = self._with_older(version, version, self._forward, (port, state, payload))
+        if sends:
+            self._read(version)
+        return sends
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Any:
+        """Serve a backward message; its gradient enters the update after so many."""
+        step = self.node.backward
+        if gradient is None or state not in self._gradients:
+            return step(port, state, gradient)
+        version, update = self._gradients[state]
+        before = self.node.gradient_count
+        if version == self.node.version:
+            sends = step(port, state, gradient)
+        else:
+            sends = self._with_older(version, update, step, (port, state, gradient))
+        if self.node.gradient_count > before:
+            self._expected[update] -= 1
+            self._read(version)
+        return sends
+
+    def _with_older(self, version: int, told: int, step: Any, message: tuple[Any, ...]) -> Any:
+        """Take a step with older weights; the node says that it is of version `told`."""
+        node, latest, theta = self.node, self.node.version, self.node.theta
+        node.adopt(self._older[version])
+        node.version = told
+        try:
+            return step(*message)
+        finally:
+            node.adopt(theta)
+            node.version = latest
+
+    def _read(self, version: int) -> None:
+        self._unread[version] -= 1
+        if not self._unread[version]:
+            del self._unread[version]
+            self._older.pop(version, None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether all gradients of the next update are there, and nobody needs what it replaces."""
+        version = self.node.version
+        is_whole = self.node.gradient_count > 0 and not self._expected[version]
+        return is_whole and (self._stashes or version not in self._unread)
+
+    def update(self, updater: Updater) -> list[Item]:
+        """Apply the gradients; return the messages that waited for that."""
+        version, theta = self.node.version, self.node.theta
+        updater.update(self, math.nan)
+        if version in self._unread:
+            self._older[version] = theta
+        return self._waiting.pop(version + 1, [])
+
+    def require_done(self, order: LearnerPass) -> None:
+        """Check that all has happened that was to happen."""
+        name, version = self.node.name, self.node.version
+        assert not self._unread, f"{name}: versions {sorted(self._unread)} were not read"
+        assert not self._waiting, f"{name}: messages wait for versions {sorted(self._waiting)}"
+        assert version == order.last, f"{name}: {version} updates, where the run had {order.last}"
+
+
+class Replay:
+    """Passes over data, of one copy of a model.
+
+    Args:
+        job: graph with the weights to start from, pump, optimizer.
+        averages: whether an update takes the mean of its instances' gradients, as of
+            `ampsim.model_parallel.Updates`.
+        stashes: whether steps may read older weights than the latest.
+        predicts: whether forward steps read predicted weights.
+    """
+
+    def __init__(
+        self, job: Job, *, averages: bool, stashes: bool = False, predicts: bool = False
+    ) -> None:
+        self.graph: Graph = job.graph
+        self._pump = job.pump
+        nodes = self.graph.nodes
+        recorder = Recorder([node.name for node in nodes], 1, 0)
+        self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
+        self._ports: dict[Any, Any] = {name: i for i, name in enumerate(nodes[0].outputs)}
+        self.learners: dict[int, Learner] = {}
+        for place, node in enumerate(nodes):
+            node.is_abstract = False
+            if isinstance(node, ParameterizedNode):
+                node.state_arrays = job.optimizer.arrays
+                learner = Learner(node, place, stashes=stashes, predicts=predicts)
+                self.learners[place] = learner
+        self._ready: deque[Item] = deque()
+        self._totals = PassTotals()
+
+    def train(self, batches: Iterable[Any], order: PassOrder) -> PassTotals:
+        """Learn a pass in its order; the nodes then have the weights that it ends with.
+
+        Raises:
+            DivergenceError: a loss or a weight stopped being finite.
+            SimulationError: a node's step failed; the message says which.
+        """
+        for learner in self.learners.values():
+            learner.start(order.learners[learner.node.name])
+        totals = self._passed(batches, order.first_instance, is_training=True)
+        for learner in self.learners.values():
+            learner.require_done(order.learners[learner.node.name])
+        return totals
+
+    def validate(self, batches: Iterable[Any], first_instance: int = 0) -> PassTotals:
+        """Send `batches` through the graph with the weights that it has; learn nothing.
+
+        Raises:
+            DivergenceError: a loss is not finite.
+            SimulationError: a node's step failed; the message says which.
+        """
+        return self._passed(batches, first_instance, is_training=False)
+
+    def _passed(
+        self, batches: Iterable[Any], first_instance: int, *, is_training: bool
+    ) -> PassTotals:
+        for node in self.graph.nodes:
+            node.is_training = is_training
+        self._totals = PassTotals()
+        for sends in self._pumped(batches, first_instance):
+            self._send(0, FORWARD, sends)
+            self._serve_all(is_training=is_training)
+        for node in self.graph.nodes:
+            left = next(iter(node.pending()), None)
+            assert left is None, f"{node.name} still holds {left}"
+        return self._totals
+
+    def _pumped(self, batches: Iterable[Any], first_instance: int) -> Iterator[Sequence[Any]]:
+        """The messages of one instance after the other."""
+        for instance, batch in enumerate(batches, start=first_instance):
+            self._totals.instances += batch.rows
+            with user_code(f"the model's pump failed for instance {instance}"):
+                pumped = self._pump(instance, batch)
+            yield by_number(pumped, self._ports)
+
+    def _serve_all(self, *, is_training: bool) -> None:
+        """Serve messages until all that are left wait for versions or for other instances."""
+        ready, learners = self._ready, self.learners if is_training else {}
+        while ready:
+            item = ready.pop()
+            learner = learners.get(item[0])
+            if learner is not None and learner.must_wait(item):
+                continue
+            self._serve(item, learner)
+            if learner is not None:
+                while learner.is_due:
+                    ready.extend(learner.update(self.updater))
+
+    def _serve(self, item: Item, learner: Learner | None) -> None:
+        place, direction, port, state, payload = item
+        node = self.graph.nodes[place]
+        try:
+            if isinstance(node, LossNode):
+                self._evaluate(node, item)
+                return
+            one = node if learner is None else learner
+            if direction is FORWARD:
+                sends = one.forward(port, state, payload)
+            else:
+                if node.heeds_need and any(node.decided_by):
+                    node.input_needs_gradient = node.gradients_needed(state)
+                sends = one.backward(port, state, payload)
+        except OURS_TO_PASS:
+            raise
+        except BaseException as error:
+            raise failed(node, direction, state, error) from error
+        self._send(place, direction, sends)
+
+    def _evaluate(self, node: LossNode, item: Item) -> None:
+        place, _direction, port, state, payload = item
+        evaluated = node.evaluate(port, state, payload)
+        if evaluated is None:
+            return
+        report = evaluated.report
+        assert report is not None, f"{node.name} reports nothing"
+        if not math.isfinite(report.loss_sum):
+            raise DivergenceError(
+                f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]}; "
+                "try a lower learning rate"
+            )
+        self._totals.add(report)
+        if node.is_training:
+            self._send(place, BACKWARD, evaluated.gradients)
+
+    def _send(self, place: int, direction: Direction, sends: Iterable[Any]) -> None:
+        """Put messages where they go; what returns to the controller has ended."""
+        ends = self.graph.targets if direction is FORWARD else self.graph.sources
+        for port, state, payload in sends:
+            far, far_port = ends[place][port]
+            if far:
+                self._ready.append((far, direction, far_port, state, payload))
+
+
+def failed(node: Node, direction: Direction, state: State, error: BaseException) -> SimulationError:
+    """Make the error that tells what failed, and where."""
+    return SimulationError(
+        f"{node.describe()} failed serving {direction.name.lower()} {state}: {told(error)}"
+    )
