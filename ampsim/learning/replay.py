@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -27,6 +27,10 @@ BACKWARD, FORWARD = Direction.BACKWARD, Direction.FORWARD
 
 Item: TypeAlias = "tuple[int, Direction, int, State, Payload]"
 """A message: place of the node that it goes to, direction, port, state, payload."""
+
+
+_PLAIN: Final[dict[str, Callable[[np.ndarray], Any]]] = {"int": int, "float": float}
+"""Types of Python that a part of an optimizer's state may have; others are arrays or NumPy's."""
 
 
 class Learner:
@@ -128,6 +132,36 @@ class Learner:
             del self._unread[version]
             self._older.pop(version, None)
 
+    def weights(self) -> dict[str, np.ndarray]:
+        """What the next pass begins with: parameters, and what optimizer and prediction keep.
+
+        A part that is a number is kept under a name that ends with its type.
+        """
+        found: dict[str, np.ndarray] = {"theta": self.node.theta}
+        kept: Iterable[Any] = self.optimizer_state or ()
+        for number, part in enumerate(kept):
+            kind = "" if isinstance(part, np.ndarray) else f".{type(part).__name__}"
+            found[f"state.{number}{kind}"] = np.asarray(cast("Any", part))
+        step, staleness = (None, 0.0) if self.prediction is None else self.prediction.learned
+        if step is not None:
+            found |= {"step": step, "staleness": np.asarray(staleness)}
+        return found
+
+    def adopt(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Begin the next pass with these; the inverse of `weights`."""
+        self.node.adopt(weights["theta"])
+        parts: dict[int, Any] = {}
+        for name, part in weights.items():
+            stem, _, rest = name.partition(".")
+            number, _, kind = rest.partition(".")
+            if stem == "state":
+                is_whole = not kind
+                parts[int(number)] = part if is_whole else _PLAIN.get(kind, _item)(part)
+        self.optimizer_state = tuple(parts[number] for number in sorted(parts)) if parts else None
+        if self.prediction is not None:
+            step = weights.get("step")
+            self.prediction.learned = step, float(weights["staleness"]) if step is not None else 0.0
+
     @property
     def is_due(self) -> bool:
         """Whether all gradients of the next update are there, and nobody needs what it replaces."""
@@ -151,6 +185,10 @@ class Learner:
         assert version == order.last, f"{name}: {version} updates, where the run had {order.last}"
 
 
+def _item(part: np.ndarray) -> Any:
+    return part[()]
+
+
 class Replay:
     """Passes over data, of one copy of a model.
 
@@ -160,6 +198,9 @@ class Replay:
             `ampsim.model_parallel.Updates`.
         stashes: whether steps may read older weights than the latest.
         predicts: whether forward steps read predicted weights.
+
+    Attributes:
+        on_items: called with the number of items of each instance that is brought in.
     """
 
     def __init__(
@@ -178,8 +219,26 @@ class Replay:
                 node.state_arrays = job.optimizer.arrays
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
+        self.on_items: Callable[[int], None] = lambda _items: None
         self._ready: deque[Item] = deque()
         self._totals = PassTotals()
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """What the next pass begins with, by ``PLACE/PART``; arrays that nobody writes."""
+        return {
+            f"{place}/{name}": part
+            for place, learner in self.learners.items()
+            for name, part in learner.weights().items()
+        }
+
+    def adopt(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Begin the next pass with these weights; the inverse of `weights`."""
+        by_place: dict[int, dict[str, np.ndarray]] = {}
+        for name, part in weights.items():
+            place, _, of_place = name.partition("/")
+            by_place.setdefault(int(place), {})[of_place] = part
+        for place, learner in self.learners.items():
+            learner.adopt(by_place[place])
 
     def train(self, batches: Iterable[Any], order: PassOrder) -> PassTotals:
         """Learn a pass in its order; the nodes then have the weights that it ends with.
@@ -222,6 +281,7 @@ class Replay:
         """The messages of one instance after the other."""
         for instance, batch in enumerate(batches, start=first_instance):
             self._totals.instances += batch.rows
+            self.on_items(batch.rows)
             with user_code(f"the model's pump failed for instance {instance}"):
                 pumped = self._pump(instance, batch)
             yield by_number(pumped, self._ports)
@@ -277,11 +337,12 @@ class Replay:
 
     def _send(self, place: int, direction: Direction, sends: Iterable[Any]) -> None:
         """Put messages where they go; what returns to the controller has ended."""
-        ends = self.graph.targets if direction is FORWARD else self.graph.sources
+        graph = self.graph
+        ends: Any = graph.targets if direction is FORWARD else graph.sources
         for port, state, payload in sends:
-            far, far_port = ends[place][port]
-            if far:
-                self._ready.append((far, direction, far_port, state, payload))
+            end: tuple[int, int] = ends[place][port]
+            if end[0]:
+                self._ready.append((end[0], direction, end[1], state, payload))
 
 
 def failed(node: Node, direction: Direction, state: State, error: BaseException) -> SimulationError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -110,10 +111,10 @@ class PlacedNode:
     """
 
     __slots__ = (
-        "_asks_need", "_backward", "_frees", "_joins", "_keeps", "_linked", "_order", "backward",
-        "far", "footprint", "forward", "free_kinds", "has_turns", "index", "is_free", "is_loss",
-        "learner", "node", "optimizer_state", "prices", "stash", "steps", "training", "validation",
-        "worker",
+        "_asks_need", "_backward", "_brought", "_frees", "_joins", "_keeps", "_linked", "_read",
+        "backward", "far", "footprint", "forward", "free_kinds", "has_turns", "index", "is_free",
+        "is_loss", "learner", "node", "optimizer_state", "prices", "stash", "steps", "training",
+        "validation", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -129,7 +130,9 @@ class PlacedNode:
         far: FarPorts | None = None,
         has_turns: bool = False,
     ) -> None:
-        self._order = order
+        nowhere = deque[Any](maxlen=0)
+        self._read = nowhere.append if order is None else order.reads.append
+        self._brought = nowhere.append if order is None else order.gradients.append
         self.node, self.index, self.worker = node, place, worker
         self.is_loss = node.is_loss
         self.learner = node if isinstance(node, ParameterizedNode) else None
@@ -182,27 +185,21 @@ class PlacedNode:
                 step = self.forward
                 sends = step(port, state, payload)
                 if sends and learner.is_training:
-                    self._note_forward(learner, state)
+                    if self._keeps is not None:
+                        self._keeps.keep()
+                    stash, read = self.stash, learner.version
+                    self._read((state, read if stash is None else stash.version_of(state[0])))
             if learner.gradient_count > gradients:
                 staleness = learner.staleness_sum - staleness_sum
                 assert staleness >= 0, f"{learner.name}: its version has fallen"
-                if self._order is not None:
-                    lag = 0 if self.stash is None else staleness
-                    self._order.gradients.append((state, learner.version, lag))
+                lag = 0 if self.stash is None else staleness
+                self._brought((state, learner.version, lag))
             charged = WAITS if not sends else None if payload is None else payload.shape
         ended = None
         if footprint is not None:
             ended = footprint.ended(direction, name, state, payload, sends)
         needed = self.node.input_needs_gradient if self._asks_need else None
         return Served(sends, charged, staleness, report, ended, needed)
-
-    def _note_forward(self, learner: ParameterizedNode, state: State) -> None:
-        if self._keeps is not None:
-            self._keeps.keep()
-        if self._order is not None:
-            stash = self.stash
-            version = learner.version if stash is None else stash.version_of(state[0])
-            self._order.reads.append((state, version))
 
     @property
     def prediction(self) -> Prediction | None:

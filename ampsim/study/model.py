@@ -22,7 +22,7 @@ from ampsim.errors import FileFormatError, GraphError, OptionError
 from ampsim.files import read_regular
 from ampsim.ir import Graph
 from ampsim.metric import Kind, Metric
-from ampsim.model_parallel import Pump
+from ampsim.model_parallel import Job, Pump
 from ampsim.optim import Optimizer
 from ampsim.options import PARAMETERS_MAX, Count
 from ampsim.rng import stream
@@ -305,6 +305,11 @@ class Model:
     def with_parameters_of(self, graph: Graph) -> Model:
         """Return this model holding the parameters that `graph` has now."""
         return replace(self, given=parameters_of(graph))
+
+
+def job_of(model: Model, graph: Graph) -> Job:
+    """What an engine runs of a model, on a graph of it."""
+    return Job(graph, model.pump, model.optimizer, model.update_interval)
 
 
 def parameters_of(graph: Graph) -> Parameters:

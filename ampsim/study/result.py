@@ -56,6 +56,10 @@ class Result(ReadOff):
             with, NaN where it kept its weights, and updates_lost, over its nodes.
         crossings: what messages between workers cross; None where each pair of workers has a link
             of its own.
+        learning_digest: equal where what was learned is equal: the same model, data and seed, the
+            same versions of weights read, and the same gradients in each update. None of solvers
+            and programs, whose order is not taken down, and where weights went back to those of a
+            checkpoint.
     """
 
     model: Model
@@ -65,6 +69,7 @@ class Result(ReadOff):
     recorder: Recorder = field(repr=False)
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
     crossings: Crossings | None = field(default=None, repr=False, compare=False)
+    learning_digest: str | None = field(default=None, repr=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
@@ -15,6 +16,14 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
+from ampsim.study.apart import (
+    LEARNING,
+    Learning,
+    Subject,
+    digest_of_weights,
+    learning_digest,
+    why_live,
+)
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.outages import outage_table
@@ -93,6 +102,7 @@ def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker | None
 
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
+MODES: Final = ("numeric", "sleep")
 PlacementLike: TypeAlias = Annotated[
     str | os.PathLike[str] | Placement,
     "a name such as 'balanced', the path of a .toml file of lines NODE = WORKER, or a Placement",
@@ -107,6 +117,9 @@ class RunOptions:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         times_validation: whether validation takes its time on the cluster; under a solver it never
             does.
+        learning: "live", step by step as the clock goes, or "apart": by the order that the clock
+            decided, afterwards; the numbers are the same to the bit. What cannot be, is live.
+        learnings: a folder where what is learned apart is kept, and found by other runs.
         on_start: called with the run before its first epoch.
         on_rows: takes the records chunk by chunk, as of `RunSettings`.
         on_items: called with the number of items of each instance that finishes.
@@ -123,6 +136,8 @@ class RunOptions:
     validate_every: int | None = None
     spans_kept: int | None = None
     times_validation: bool = True
+    learning: Learning = "live"
+    learnings: Path | None = None
     on_start: Callable[[Simulation], None] | None = None
     on_rows: OnRows | None = None
     on_items: Callable[[int], None] | None = None
@@ -166,8 +181,9 @@ class Simulation:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
         seed, mode = options.seed, options.mode
-        if mode not in ("numeric", "sleep"):
-            raise OptionError(one_of("mode", mode, ("numeric", "sleep")))
+        for name, value, known in (("mode", mode, MODES), ("learning", options.learning, LEARNING)):
+            if value not in known:
+                raise OptionError(one_of(name, value, known))
         instances = _count_if_any("instances", options.instances)
         self._every = _count_if_any("validate_every", options.validate_every)
         placed = options.placed
@@ -181,16 +197,15 @@ class Simulation:
         self._trials = Trials(model, cluster, instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
-        settings = RunSettings(
-            clock=SimClock() if options.clock is None else options.clock,
-            is_abstract=mode == "sleep",
-            counts_memory=_counts_memory(cluster, mode, options.counts_memory),
-            seed=seed,
-            times_validation=options.times_validation,
-            spans_kept=options.spans_kept,
-            on_rows=options.on_rows,
-        )
-        self._training = Training(model, self._graph, cluster, workers, schedule, settings=settings)
+        weights = digest_of_weights(self._graph)
+        self._subject = Subject(model, self._graph, self._data, seed, schedule, weights)
+        self._why_live = why_live(self._graph, cluster, schedule)
+        is_apart = options.learning == "apart" and mode == "numeric" and not self._why_live
+        self._training = Training(
+            model, self._graph, cluster, workers, schedule,
+            settings=_settings_of(options, cluster),
+            apart=self._subject.apart(options.learnings) if is_apart else None,
+        )  # fmt: skip
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
         self.train_count = self._data.count("train")
@@ -275,10 +290,16 @@ class Simulation:
         """The last steps, at most so many, in the order of their ends; for a live view."""
         return self._training.recorder.latest_steps(count)
 
+    @property
+    def _learning_digest(self) -> str | None:
+        chain = None if self._why_live else self._training.chain
+        return None if chain is None else learning_digest(self._subject, chain)
+
     def result(self) -> Result:
         """Return what has happened so far."""
         recorder = self._training.recorder
         self._training.note_overtaken()
+        self._training.settle()
         recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
@@ -288,6 +309,7 @@ class Simulation:
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder),
             crossings=crossings_of(self._cluster),
+            learning_digest=self._learning_digest,
         )
 
 
@@ -295,10 +317,19 @@ def _count_if_any(option: str, value: object) -> int | None:
     return None if value is None else require_count(option, value)
 
 
-def _counts_memory(cluster: Cluster, mode: Mode, chosen: bool | None) -> bool:
-    """Whether memory is counted: as it was chosen, or where it can tell or costs little."""
+def _settings_of(options: RunOptions, cluster: Cluster) -> RunSettings:
+    """What all parts of a run know; memory is counted as chosen, or where it tells or is cheap."""
     limits = any(one.memory_bytes is not None for one in cluster.devices)
-    return mode == "numeric" or limits if chosen is None else chosen
+    chosen = options.counts_memory
+    return RunSettings(
+        clock=SimClock() if options.clock is None else options.clock,
+        is_abstract=options.mode == "sleep",
+        counts_memory=options.mode == "numeric" or limits if chosen is None else chosen,
+        seed=options.seed,
+        times_validation=options.times_validation,
+        spans_kept=options.spans_kept,
+        on_rows=options.on_rows,
+    )
 
 
 @checked

@@ -18,7 +18,6 @@ from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
     Engine,
-    Job,
     Observer,
     PassReport,
     Probe,
@@ -31,7 +30,8 @@ from ampsim.model_parallel import (
 from ampsim.model_parallel.job import PassTotals
 from ampsim.model_parallel.placements.file import FromFile, read_placement
 from ampsim.rng import stream
-from ampsim.study.model import Model, adopt_variables, variables_of
+from ampsim.study.apart import Chain, LearningApart
+from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.user_data import UserData
 from ampsim.trace import Recorder
@@ -39,11 +39,6 @@ from ampsim.trace import Recorder
 PROBE_SEED: Final = 0
 """Seed of the data on which placements are probed and tried, whatever the run's own: a placement
 then belongs to model, cluster and schedule, and repeats differ in their learning alone (chosen)."""
-
-
-def job_of(model: Model, graph: Graph) -> Job:
-    """What an engine runs of a model, on a graph of it."""
-    return Job(graph, model.pump, model.optimizer, model.update_interval)
 
 
 def probe_of(model: Model, device: Device, data: UserData) -> Probe:
@@ -172,16 +167,31 @@ class ModelParallel:
         graph: what it trains.
         observer: what validates, on a graph of its own, so that no virtual time passes; None for
             the engine itself.
+        apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
+
+    Attributes:
+        chain: digest of the passes of training so far.
     """
 
-    def __init__(self, engine: Engine, graph: Graph, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        graph: Graph,
+        observer: Observer | None,
+        apart: LearningApart | None = None,
+    ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
-        self._end_s = 0.0
+        self._apart = apart
+        self.chain = Chain()
+        self._end_s, self._observed = 0.0, 0
         self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Training`."""
+        if self._apart is not None:
+            self._apart.replay.on_items = on_items
+            return
         self._engine.controller.on_finish = on_items
         if self._observer is not None:
             self._observer.tell_items(on_items)
@@ -204,17 +214,44 @@ class ModelParallel:
         if epoch != self._epoch:
             self._epoch, self._before = epoch, controller.admitted.count
         first = controller.next_instance - (controller.admitted.count - self._before)
-        self._engine.updater.start_epoch(epoch, first, self._batches_of(epoch))
-        report = self._engine.run_pass(batches, is_training=True)
+        start = epoch, first, self._batches_of(epoch)
+        self._engine.updater.start_epoch(*start)
+        taken: list[Any] = []
+        kept = batches if self._apart is None else _noted(batches, taken)
+        report = self._engine.run_pass(kept, is_training=True)
         self._end_s = report.end_s
-        return report
+        assert report.order is not None, "a pass of training has an order"
+        self.chain.add(report.order, epoch, self._engine.updater.rates, start[2])
+        if self._apart is None:
+            return report
+        self._apart.replay.updater.start_epoch(*start)
+        return replace(report, totals=self._apart.train(taken, report.order, self.chain))
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """As of `Training`, on the same devices and clock unless there is an observer."""
+        if self._apart is not None:
+            return self._validate_apart(self._apart, batches)
         if self._observer is None:
             return self._engine.run_pass(batches, is_training=False)
         self._observer.adopt(self._graph.parameterized)
         return self._observer.validate(batches, self._end_s)
+
+    def _validate_apart(self, apart: LearningApart, batches: Iterable[Any]) -> PassReport:
+        """Measure apart; the engine, which sleeps, says how long it takes, if it takes any time."""
+        taken, first = list(batches), self._observed
+        report = PassReport(self._end_s, self._end_s, PassTotals())
+        if self._observer is None:
+            first = self._engine.controller.next_instance
+            report = self._engine.run_pass(taken, is_training=False)
+        self._observed += len(taken)
+        return replace(report, totals=apart.validate(taken, first))
+
+
+def _noted(batches: Iterable[Any], taken: list[Any]) -> Iterator[Any]:
+    """Hand batches on, and note them."""
+    for batch in batches:
+        taken.append(batch)
+        yield batch
 
 
 class DataParallel:
@@ -292,6 +329,7 @@ class Training:
         workers: for each node of the graph, the worker that hosts it.
         schedule: how; a solver trains copies of the model, and `workers` are those of the first.
         settings: of the run; those of a trial unless given.
+        apart: learns, on `graph`, what the run decides in `sleep` mode; None where steps learn.
 
     Attributes:
         recorder: what has happened.
@@ -311,9 +349,13 @@ class Training:
         schedule: Schedule,
         *,
         settings: RunSettings | None = None,
+        apart: LearningApart | None = None,
     ) -> None:
         """Put everything together; no time passes yet."""
         settings = RunSettings.of_trial(graph) if settings is None else settings
+        if apart is not None:
+            settings = replace(settings, is_abstract=True, keeps_order=True)
+        self._apart = apart
         self.is_abstract = settings.is_abstract
         self._graph = graph
         names = [node.name for node in graph.nodes]
@@ -331,7 +373,8 @@ class Training:
             has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
         self._epoch = 0
-        job, place = job_of(model, graph), (cluster, list(workers))
+        at_work = graph if apart is None else _asleep(model, graph)
+        job, place = job_of(model, at_work), (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, OfProgram):
@@ -347,7 +390,7 @@ class Training:
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                self._method = ModelParallel(self._engine, graph, observer)
+                self._method = ModelParallel(self._engine, graph, observer, apart)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
@@ -400,7 +443,20 @@ class Training:
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
-        average_replicas(self._graph)
+        if self._apart is None:
+            average_replicas(self._graph)
+        else:
+            self._apart.average()
+
+    @property
+    def chain(self) -> Chain | None:
+        """Digest of the passes of training so far; None where no order is taken down."""
+        return self._method.chain if isinstance(self._method, ModelParallel) else None
+
+    def settle(self) -> None:
+        """Let the graph have the weights of the moment, also where they were learned elsewhere."""
+        if self._apart is not None:
+            self._apart.settle()
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Send `batches` through the graph, and learn nothing.
@@ -410,6 +466,14 @@ class Training:
         """
         with fixed_settings():
             return self._method.validate(batches)
+
+
+def _asleep(model: Model, graph: Graph) -> Graph:
+    """A graph of the model for `sleep` mode, of which the weights are only looked at in size."""
+    asleep = model.bare_graph()
+    for node, learner in zip(asleep.parameterized, graph.parameterized, strict=True):
+        node.adopt(learner.theta)
+    return asleep
 
 
 def resolved(schedule: Schedule, cluster: Cluster) -> Schedule:

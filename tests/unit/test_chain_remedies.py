@@ -15,8 +15,8 @@ from ampsim.model_parallel import (
     needs_chain,
     placement_of,
 )
+from ampsim.study.model import job_of
 from ampsim.study.placement_trials import Trials
-from ampsim.study.training import job_of
 from ampsim.trace import Recorder
 
 STAGES = 4
