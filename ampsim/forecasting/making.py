@@ -12,8 +12,12 @@ and each of K looks may call wrongly with a K-th of the probability that all tog
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from ampsim.data_parallel import Solver
@@ -123,6 +127,7 @@ class RunMaker:
     def __init__(self, jobs: int, on_progress: OnProgress | None, keeping: Keeping | None) -> None:
         """Make nothing yet."""
         self._jobs, self._on_progress, self._keeping = jobs, on_progress, keeping
+        self._temporary: Path | None = None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task]) -> Made:
@@ -142,7 +147,7 @@ class RunMaker:
         try:
             if self._keeping is None:
                 listeners = Listeners(keep_result, lost.__setitem__, self._on_progress)
-                run_all(tasks, self._jobs, listeners)
+                run_all([one.learning_in(self._learnings) for one in tasks], self._jobs, listeners)
             else:
                 known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
                 callbacks = Callbacks(made.__setitem__, lost.__setitem__, self._on_progress)
@@ -153,6 +158,14 @@ class RunMaker:
             raise _nothing_made(lost[min(lost)])
         sentences = tuple(lost[one] for one in sorted(lost))
         return Made(_by_schedule(tasks, made), interrupted, sentences)
+
+    @property
+    def _learnings(self) -> Path:
+        """A folder for what runs learn, which goes with this maker, where no runs are kept."""
+        if self._temporary is None:
+            self._temporary = Path(tempfile.mkdtemp(prefix="ampsim-"))
+            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
+        return self._temporary
 
     def make_beside(self, tasks: Sequence[Task], on_finish: OnFinish) -> None:
         """Make runs that belong to no row, and keep none of them.

@@ -3,7 +3,7 @@
 `replay.py` is what to read first.
 """
 
-from ampsim.learning.kept import Learned, LearningStore
+from ampsim.learning.kept import Arrays, LearningStore
 from ampsim.learning.replay import Replay
 
-__all__ = ["Learned", "LearningStore", "Replay"]
+__all__ = ["Arrays", "LearningStore", "Replay"]

@@ -1,9 +1,10 @@
 """Learnings that are kept: what passes of training gave, by the digest of their orders.
 
 A learning is a chain: the first weights, then one pass of training after the other, each with a
-digest that stands for all before it. What is kept under a digest is what came of that pass, and the
-weights with which the next one begins, so that whoever has the same orders learns nothing twice.
-Files are arrays without pickle, written whole, with a hash of their content in their last bytes.
+digest that stands for all before it. What is kept under a digest is what came of that pass, and, of
+the last pass of a chain, the weights with which another one begins: whoever has the same orders
+learns nothing twice, and orders that part do so in the first epoch, if not always. Files are arrays
+without pickle, written whole, with a hash of their content in their last bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import hashlib
 import io
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -22,23 +23,11 @@ from filelock import FileLock
 from ampsim.files import prepare_folder, read_regular, write_bytes
 from ampsim.model_parallel import PassTotals
 
-SUFFIX: Final = ".npz"
+_TOTALS: Final = "totals"
+_WEIGHTS: Final = "weights"
 _HASH_BYTES: Final = 32
 
 Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What is known of one pass, and of the moment after it.
-
-    Args:
-        totals: of the pass.
-        weights: parameters and what the optimizer keeps, by name, as of `Replay.weights`.
-    """
-
-    totals: PassTotals
-    weights: Arrays = field(default_factory=Arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +36,33 @@ class LearningStore:
 
     folder: Path
 
-    def get(self, digest: str, *, with_weights: bool) -> Learned | None:
-        """What is kept under a digest; None where nothing is, or it is not as it was written."""
-        try:
-            content = read_regular(self._path(digest))
-        except OSError:
-            return None
-        body, written = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
-        if hashlib.sha256(body).digest() != written:
-            return None
-        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-            names = [name for name in arrays.files if "/" in name] if with_weights else []
-            weights = {name: arrays[name] for name in names}
-            return Learned(_totals_of(arrays), weights)
+    def totals(self, digest: str) -> PassTotals | None:
+        """What a pass gave; None where nothing is kept, or it is not as it was written."""
+        arrays = self._read(digest, _TOTALS)
+        return None if arrays is None else _totals_of(arrays)
 
-    def put(self, digest: str, learned: Learned) -> None:
-        """Keep a learning.
+    def weights(self, digest: str) -> Arrays | None:
+        """The weights after a pass, as of `Replay.weights`; None as of `totals`."""
+        return self._read(digest, _WEIGHTS)
+
+    def put(self, digest: str, totals: PassTotals, weights: Arrays | None = None) -> None:
+        """Keep what a pass gave, and the weights after it, if it was one of training.
 
         Raises:
             OutputError: the folder cannot be written.
         """
         prepare_folder(self.folder)
-        buffer, totals = io.BytesIO(), learned.totals
+        if weights is not None:
+            self._write(digest, _WEIGHTS, weights)
         counts = np.array([totals.instances, totals.rows, totals.correct], np.float64)
-        losses = {
-            "losses": np.array(totals.losses, np.float64),
-            "absolute_errors": np.array(totals.absolute_errors, np.float64),
-        }
-        arrays: dict[str, Any] = {"counts": counts, **losses, **learned.weights}
-        np.savez(buffer, allow_pickle=False, **arrays)
-        body = buffer.getvalue()
-        write_bytes(self._path(digest), body + hashlib.sha256(body).digest())
+        losses = np.array(totals.losses, np.float64)
+        errors = np.array(totals.absolute_errors, np.float64)
+        arrays = {"counts": counts, "losses": losses, "absolute_errors": errors}
+        self._write(digest, _TOTALS, arrays)  # last, so that a pass is whole or not there
+
+    def forget_weights(self, digest: str) -> None:
+        """Let go of the weights after a pass that another one has followed."""
+        self._path(digest, _WEIGHTS).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def learning(self, digest: str) -> Generator[None]:
@@ -86,8 +71,25 @@ class LearningStore:
         with FileLock(self.folder / f"{digest}.lock"):
             yield
 
-    def _path(self, digest: str) -> Path:
-        return self.folder / f"{digest}{SUFFIX}"
+    def _path(self, digest: str, what: str) -> Path:
+        return self.folder / f"{digest}.{what}"
+
+    def _read(self, digest: str, what: str) -> Arrays | None:
+        try:
+            content = read_regular(self._path(digest, what))
+        except OSError:
+            return None
+        body, written = content[:-_HASH_BYTES], content[-_HASH_BYTES:]
+        if hashlib.sha256(body).digest() != written:
+            return None
+        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+    def _write(self, digest: str, what: str, arrays: Arrays) -> None:
+        buffer, named = io.BytesIO(), cast("dict[str, Any]", arrays)
+        np.savez(buffer, allow_pickle=False, **named)
+        body = buffer.getvalue()
+        write_bytes(self._path(digest, what), body + hashlib.sha256(body).digest())
 
 
 def _totals_of(arrays: Mapping[str, np.ndarray]) -> PassTotals:

@@ -42,6 +42,7 @@ from ampsim.study.result import Result
 
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
+LEARNINGS: Final = "learned"
 _IGNORE: Final = ".gitignore"
 _UNREADABLE: Final = (
     FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
@@ -93,8 +94,7 @@ class RunStore:
         Raises:
             OutputError: the folder cannot be written.
         """
-        prepare_folder(self.folder)
-        write_text(self.folder / _IGNORE, "*\n")
+        self.prepare()
         place = prepare_folder(self.folder / key)
         (place / NUMBERS).unlink(missing_ok=True)
         hashes: dict[str, str] = {}
@@ -111,6 +111,15 @@ class RunStore:
         }
         text = json.dumps({**content, "sha256": _hash(content)}, indent=1, allow_nan=False)
         write_text(place / NUMBERS, text + "\n")
+
+    def prepare(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OutputError: it cannot be made.
+        """
+        prepare_folder(self.folder)
+        write_text(self.folder / _IGNORE, "*\n")
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove runs, as far as they are there, and the folder if it holds no others."""
@@ -184,6 +193,7 @@ class Keeping:
     with_failures: bool = True
     say: Callable[[str], None] = lambda line: None
     _used: set[str] = field(default_factory=set[str], init=False)
+    _has_learnings: bool = field(default=False, init=False)
 
     @property
     def store(self) -> RunStore:
@@ -216,7 +226,20 @@ class Keeping:
 
     def forget(self) -> None:
         """Remove the runs that were asked for: what they were kept for is written."""
+        shutil.rmtree(self._learnings, ignore_errors=True)
         self.store.remove(self._used)
+
+    @property
+    def _learnings(self) -> Path:
+        return self.store.folder / LEARNINGS
+
+    def learnings(self) -> Path:
+        """The folder of what runs learn; without what earlier commands learned, if all is fresh."""
+        if self.is_fresh and not self._has_learnings:
+            shutil.rmtree(self._learnings, ignore_errors=True)
+        self._has_learnings = True
+        self.store.prepare()
+        return self._learnings
 
 
 def witnesses_of(
@@ -297,4 +320,6 @@ def take_or_make(
 
     earlier = len(tasks) - sum(map(len, left))
     listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
-    run_all([tasks[alike[0]] for alike in left], jobs, listeners)
+    if left:
+        folder = keeping.learnings()
+        run_all([tasks[alike[0]].learning_in(folder) for alike in left], jobs, listeners)

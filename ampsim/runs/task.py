@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +21,10 @@ from ampsim.study.result import Result
 from ampsim.study.simulation import RunOptions, Simulation, run_epochs
 
 SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
+
+
+CHECKED_OF: Final = 100
+"""Of so many runs that found their learning, one learns it again, live; chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,10 @@ class Task:
     repeat: int
     repeats: int
 
+    def learning_in(self, folder: Path) -> Task:
+        """The same run, which keeps in a folder what it learns, and finds what others learned."""
+        return replace(self, plan=self.plan.having(learning="apart", learnings=folder))
+
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
         """Run it here; return its result, and why it ended early if it did."""
         metric = self.plan.model.measure
@@ -72,6 +82,12 @@ def run_task(
         OptionError: an option has a value that it cannot have.
         GraphError: the model's graph breaks a rule.
     """
+    if plan.options.learning == "apart":
+        made = _learned_apart(plan, schedule, seed, tracker)
+        if made is not None:
+            return made, None
+        plan = plan.having(learning="live")
+        tracker.start()
     simulation = simulation_of(plan, schedule, seed, tracker)
     try:
         run_epochs(simulation, plan.epochs, plan.goal, tracker)
@@ -79,6 +95,36 @@ def run_task(
         why = plan.rate.why_high(plan.model) if isinstance(error, DivergenceError) else ""
         return simulation.result(), Failure.of(error, why)
     return simulation.result(), None
+
+
+def _learned_apart(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Result | None:
+    """A run that learned apart; None where it failed: live it tells when, and what else ran then.
+
+    Raises:
+        SimulationError: one of the hundred runs that are made again live gave something else.
+    """
+    simulation = simulation_of(plan, schedule, seed, tracker)
+    try:
+        run_epochs(simulation, plan.epochs, plan.goal, tracker)
+        result = simulation.result()
+    except SimulationError:
+        return None
+    if simulation.learnings_found and _is_checked(result, plan):
+        live = simulation_of(plan.having(learning="live"), schedule, seed, Tracker(None, ""))
+        run_epochs(live, plan.epochs, plan.goal)
+        if live.result().digest != result.digest:
+            raise SimulationError(
+                f"{schedule.name}, seed {seed}: what was found under learning digest "
+                f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
+                "please report it, and run again with --fresh"
+            )
+    return result
+
+
+def _is_checked(result: Result, plan: RunPlan) -> bool:
+    """Whether this run is one of the hundred whose found learning is made again, live."""
+    named = f"{result.learning_digest} {plan.cluster.digest}".encode()
+    return int.from_bytes(hashlib.sha256(named).digest()[:4], "big") % CHECKED_OF == 0
 
 
 def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:

@@ -20,10 +20,10 @@ import numpy as np
 
 from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
-from ampsim.errors import AmpsimError
+from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.learning import Learned, LearningStore, Replay
+from ampsim.learning import Arrays, LearningStore, Replay
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
 from ampsim.optim import Optimizer
@@ -181,7 +181,7 @@ def learning_digest(subject: Subject, chain: Chain) -> str:
     return _named(subject.digest, chain.value)
 
 
-class LostLearningError(AmpsimError):
+class LostLearningError(SimulationError):
     """Weights that were kept are not there any more; who learns alone needs none of them."""
 
 
@@ -207,20 +207,22 @@ class LearningApart:
         """Learn the pass that a chain now ends with, or find what it gave."""
         digest, batches = _named(self._subject, chain.value), list(batches)
 
-        def learn() -> Learned:
+        def learn() -> tuple[PassTotals, Arrays]:
             self._hold()
             totals = self.replay.train(batches, order)
             self._held = (digest, False)
             self.learned += 1
-            return Learned(totals, self.replay.weights())
+            return totals, self.replay.weights()
 
-        before = self.learned
+        before, earlier = self.learned, self._wanted[0]
         totals = self._totals(digest, learn)
+        self._wanted = (digest, False)
         if self.learned == before:
             self.found += 1
             for batch in batches:
                 self.replay.on_items(batch.rows)
-        self._wanted = (digest, False)
+        elif self._store is not None:
+            self._store.forget_weights(earlier)
         return totals
 
     def average(self) -> None:
@@ -234,9 +236,9 @@ class LearningApart:
         Instances have numbers from `first_instance` on: a number may decide which replica serves.
         """
 
-        def measure() -> Learned:
+        def measure() -> tuple[PassTotals, None]:
             self._hold()
-            return Learned(self.replay.validate(batches, first_instance))
+            return self.replay.validate(batches, first_instance), None
 
         return self._totals(_named(*self._wanted, "valid", first_instance), measure)
 
@@ -248,26 +250,28 @@ class LearningApart:
         """
         self._hold()
 
-    def _totals(self, digest: str, make: Callable[[], Learned]) -> PassTotals:
+    def _totals(
+        self, digest: str, make: Callable[[], tuple[PassTotals, Arrays | None]]
+    ) -> PassTotals:
         """What is kept under a digest; else what `make` gives, which is kept from now on."""
         if self._store is None:
-            return make().totals
-        known = self._store.get(digest, with_weights=False)
+            return make()[0]
+        known = self._store.totals(digest)
         if known is None:
             with self._store.learning(digest):
-                known = self._store.get(digest, with_weights=False)
+                known = self._store.totals(digest)
                 if known is None:
-                    known = make()
-                    self._store.put(digest, known)
-        return known.totals
+                    known, weights = make()
+                    self._store.put(digest, known, weights)
+        return known
 
     def _hold(self) -> None:
         base, is_mean = self._wanted
         if self._held[0] != base:
-            known = None if self._store is None else self._store.get(base, with_weights=True)
-            if known is None:
+            weights = None if self._store is None else self._store.weights(base)
+            if weights is None:
                 raise LostLearningError("weights that were kept are not there any more")
-            self.replay.adopt(known.weights)
+            self.replay.adopt(weights)
             self._held = (base, False)
         if is_mean and not self._held[1]:
             average_replicas(self.replay.graph)

@@ -79,10 +79,14 @@ class Tracker:
         self._on_progress = on_progress
         self._schedule = schedule
         self._repeats = repeats
+        self._metric = metric
+        self.start()
+
+    def start(self) -> None:
+        """Begin to count, or begin again."""
         self._epoch = 1
         self._items = 0
         self._score: float | None = None
-        self._metric = metric
 
     def on_items(self, items: int) -> None:
         """Count the items of an instance that has finished."""

@@ -291,6 +291,11 @@ class Simulation:
         return self._training.recorder.latest_steps(count)
 
     @property
+    def learnings_found(self) -> int:
+        """Passes of training of which another run had learned what they gave."""
+        return self._training.learnings_found
+
+    @property
     def _learning_digest(self) -> str | None:
         chain = None if self._why_live else self._training.chain
         return None if chain is None else learning_digest(self._subject, chain)

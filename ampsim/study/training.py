@@ -453,6 +453,11 @@ class Training:
         """Digest of the passes of training so far; None where no order is taken down."""
         return self._method.chain if isinstance(self._method, ModelParallel) else None
 
+    @property
+    def learnings_found(self) -> int:
+        """Passes of training that had been learned before."""
+        return 0 if self._apart is None else self._apart.found
+
     def settle(self) -> None:
         """Let the graph have the weights of the moment, also where they were learned elsewhere."""
         if self._apart is not None:
