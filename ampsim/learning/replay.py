@@ -12,14 +12,25 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.errors import DivergenceError, SimulationError
-from ampsim.ir import Direction, Graph, LossNode, Node, ParameterizedNode, Payload, State
+from ampsim.ir import (
+    Direction,
+    Graph,
+    LossNode,
+    Node,
+    ParameterizedNode,
+    Payload,
+    Sends,
+    State,
+)
 from ampsim.model_parallel import Job, LearnerPass, PassOrder, PassTotals, Prediction, Updater
 from ampsim.model_parallel.job import by_number
+from ampsim.model_parallel.step import Step
 from ampsim.trace import Recorder
 from ampsim.user_code import OURS_TO_PASS, told, user_code
 
@@ -204,7 +215,12 @@ class Replay:
     """
 
     def __init__(
-        self, job: Job, *, averages: bool, stashes: bool = False, predicts: bool = False
+        self,
+        job: Job,
+        *,
+        averages: bool,
+        stashes: bool = False,
+        predicts: bool = False,
     ) -> None:
         self.graph: Graph = job.graph
         self._pump = job.pump
@@ -220,8 +236,27 @@ class Replay:
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None
+        self._steps = {each: self._steps_of(is_training=each) for each in (True, False)}
+        targets, sources = self.graph.targets, self.graph.sources
+        ends = [sources[i] if node.is_loss else targets[i] for i, node in enumerate(nodes)]
+        after = [BACKWARD if node.is_loss else FORWARD for node in nodes]
+        self._routes: dict[Direction, list[tuple[Any, Direction]]] = {
+            FORWARD: list(zip(ends, after, strict=True)),
+            BACKWARD: [(one, BACKWARD) for one in sources],
+        }
         self._ready: deque[Item] = deque()
         self._totals = PassTotals()
+
+    def _steps_of(self, *, is_training: bool) -> tuple[list[Step], list[Step]]:
+        """What serves forward messages of each node, by its place, and backward messages."""
+        forward: list[Step] = []
+        backward: list[Step] = []
+        for place, node in enumerate(self.graph.nodes):
+            one = self.learners.get(place, node) if is_training else node
+            forward.append(partial(self._evaluate, place) if node.is_loss else one.forward)
+            decides = node.heeds_need and any(node.decided_by)
+            backward.append(partial(_as_needed, node, one.backward) if decides else one.backward)
+        return forward, backward
 
     def weights(self) -> dict[str, np.ndarray]:
         """What the next pass begins with, by ``PLACE/PART``; arrays that nobody writes."""
@@ -289,41 +324,31 @@ class Replay:
     def _serve_all(self, *, is_training: bool) -> None:
         """Serve messages until all that are left wait for versions or for other instances."""
         ready, learners = self._ready, self.learners if is_training else {}
+        forward, backward = self._steps[is_training]
         while ready:
             item = ready.pop()
-            learner = learners.get(item[0])
+            place, direction, port, state, payload = item
+            learner = learners.get(place)
             if learner is not None and learner.must_wait(item):
                 continue
-            self._serve(item, learner)
-            if learner is not None:
-                while learner.is_due:
-                    ready.extend(learner.update(self.updater))
+            try:
+                step = forward[place] if direction is FORWARD else backward[place]
+                sends = step(port, state, payload)
+            except OURS_TO_PASS:
+                raise
+            except BaseException as error:
+                raise failed(self.graph.nodes[place], direction, state, error) from error
+            self._send(place, direction, sends)
+            while learner is not None and learner.is_due:
+                ready.extend(learner.update(self.updater))
 
-    def _serve(self, item: Item, learner: Learner | None) -> None:
-        place, direction, port, state, payload = item
+    def _evaluate(self, place: int, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a message of a loss; return the gradients of its inputs."""
         node = self.graph.nodes[place]
-        try:
-            if isinstance(node, LossNode):
-                self._evaluate(node, item)
-                return
-            one = node if learner is None else learner
-            if direction is FORWARD:
-                sends = one.forward(port, state, payload)
-            else:
-                if node.heeds_need and any(node.decided_by):
-                    node.input_needs_gradient = node.gradients_needed(state)
-                sends = one.backward(port, state, payload)
-        except OURS_TO_PASS:
-            raise
-        except BaseException as error:
-            raise failed(node, direction, state, error) from error
-        self._send(place, direction, sends)
-
-    def _evaluate(self, node: LossNode, item: Item) -> None:
-        place, _direction, port, state, payload = item
+        assert isinstance(node, LossNode)
         evaluated = node.evaluate(port, state, payload)
         if evaluated is None:
-            return
+            return ()
         report = evaluated.report
         assert report is not None, f"{node.name} reports nothing"
         if not math.isfinite(report.loss_sum):
@@ -332,17 +357,21 @@ class Replay:
                 "try a lower learning rate"
             )
         self._totals.add(report)
-        if node.is_training:
-            self._send(place, BACKWARD, evaluated.gradients)
+        return evaluated.gradients if node.is_training else ()
 
-    def _send(self, place: int, direction: Direction, sends: Iterable[Any]) -> None:
+    def _send(self, place: int, direction: Direction, sends: Sequence[Any]) -> None:
         """Put messages where they go; what returns to the controller has ended."""
-        graph = self.graph
-        ends: Any = graph.targets if direction is FORWARD else graph.sources
+        ends, onward = self._routes[direction][place]
         for port, state, payload in sends:
-            end: tuple[int, int] = ends[place][port]
-            if end[0]:
-                self._ready.append((end[0], direction, end[1], state, payload))
+            far, far_port = ends[port]
+            if far:
+                self._ready.append((far, onward, far_port, state, payload))
+
+
+def _as_needed(node: Node, step: Step, port: int, state: State, gradient: Payload) -> Sends:
+    """Serve a backward message of a node that gets messages which need no gradient."""
+    node.input_needs_gradient = node.gradients_needed(state)
+    return step(port, state, gradient)
 
 
 def failed(node: Node, direction: Direction, state: State, error: BaseException) -> SimulationError:

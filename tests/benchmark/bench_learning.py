@@ -1,0 +1,91 @@
+"""Learning apart: what noting the order costs a sleeping run, and what replay takes beside live.
+
+    python tests/benchmark/bench_learning.py [--rounds N]
+
+Each round takes all variants in turn, processor time, one thread. `sleep` is a pass in mode "sleep"
+whose order is taken down, `without` the same of an engine that nobody asks for its order, `live` a
+pass in mode "numeric" without a count of memory, `replay` the same pass learned from its order.
+Medians of the rounds; the spread is that of the middle half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import deque
+from statistics import median, quantiles
+from typing import Any
+
+import ampsim
+from ampsim.learning import Replay
+from ampsim.model_parallel import Engine, RunSettings
+from ampsim.study.model import job_of
+from ampsim.study.process_settings import fixed_settings
+from ampsim.trace import Recorder
+
+CASES: dict[str, tuple[dict[str, Any], int]] = {
+    "mlp": ({"data": "synthetic"}, 4000),
+    "rnn": ({"replicas": 4}, 10_000),
+    "tree_lstm": ({"data": "synthetic", "hidden": 100}, 100),
+    "ggnn": ({"data": "synthetic"}, 200),
+    "bilstm_tagger": ({"data": "synthetic"}, 40),
+}
+WORKERS, IN_FLIGHT = 8, 16
+
+
+def passed(name: str, kind: str) -> tuple[float, Any]:
+    """Seconds of one pass of training, and its report."""
+    options, instances = CASES[name]
+    model = ampsim.load_model(name, **options)
+    graph = model.graph(0)
+    cluster = ampsim.load_cluster("tflops-1", workers=WORKERS, latency_s=1e-7)
+    placement = [-1, *(i % WORKERS for i in range(len(graph.nodes) - 1))]
+    recorder = Recorder([node.name for node in graph.nodes], WORKERS, 0)
+    settings = RunSettings(is_abstract=kind != "live", keeps_order=kind == "kept")
+    engine = Engine(
+        job_of(model, graph), cluster, placement, ampsim.Amp(IN_FLIGHT), recorder=recorder,
+        settings=settings,
+    )  # fmt: skip
+    if kind == "without":
+        for placed in engine.placed_nodes:
+            placed._read = placed._brought = deque(maxlen=0).append  # pyright: ignore
+    batches = list(model.data(0, instances).batches("train", epoch=0, seed=0))
+    with fixed_settings():
+        start = time.process_time()
+        report = engine.run_pass(batches, is_training=True)
+        if kind != "kept":
+            return time.process_time() - start, report
+        replay = Replay(job_of(model, model.graph(0)), averages=False)
+        start = time.process_time()
+        replay.train(batches, report.order)  # pyright: ignore[reportArgumentType]
+        return time.process_time() - start, report
+
+
+def main() -> None:
+    """Print a line for each model."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", nargs="*", default=[*CASES])
+    asked = parser.parse_args()
+    print("model  sleep/without  live/replay  live/(sleep+replay)  ms: live sleep replay")
+    for name in asked.only:
+        found: dict[str, list[float]] = {kind: [] for kind in ("without", "sleep", "live", "kept")}
+        for _round in range(asked.rounds):
+            for kind, seconds in found.items():
+                seconds.append(passed(name, kind)[0])
+        without, sleep, live, replay = found.values()
+        ratios = {
+            "noting": [a / b for a, b in zip(sleep, without, strict=True)],
+            "replay": [a / b for a, b in zip(live, replay, strict=True)],
+            "apart": [a / (b + c) for a, b, c in zip(live, sleep, replay, strict=True)],
+        }
+        told = []
+        for values in ratios.values():
+            low, _middle, high = quantiles(values, n=4)
+            told.append(f"{median(values):5.2f} [{low:.2f}, {high:.2f}]")
+        times = " ".join(f"{median(one) * 1e3:.0f}" for one in (live, sleep, replay))
+        print(f"{name:14} {'   '.join(told)}   {times}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
