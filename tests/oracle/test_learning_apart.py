@@ -78,13 +78,11 @@ def told(result: Any) -> tuple[str, ...]:
     return result.digest, result.validations.to_csv(), result.learning_digest
 
 
-@pytest.mark.parametrize(("schedule", "model", "varies", "device", "option"), CASES)
-def test_what_is_learned_apart_is_what_is_learned_live(
-    schedule, model, varies, device, option, tmp_path
-):
+@pytest.mark.parametrize("case", CASES, ids="-".join)
+def test_what_is_learned_apart_is_what_is_learned_live(case, tmp_path):
     """The order is learned from, or found: once by who learned it, once by a run like that one."""
-    schedule, model = schedule_of(schedule), small_model(model)
-    cluster, options = cluster_of(varies, device), OPTIONS[option]
+    schedule, model = schedule_of(case[0]), small_model(case[1])
+    cluster, options = cluster_of(case[2], case[3]), OPTIONS[case[4]]
     live = told(result_of(model, cluster, schedule, **options))
     for folder in (None, tmp_path, tmp_path):
         found = result_of(model, cluster, schedule, learning="apart", learnings=folder, **options)
