@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, prepare_json
 
 _HELP = "A folder of `ampsim run`."
 
@@ -32,8 +32,5 @@ def compare(
     a, b = load_run(run_a), load_run(run_b)
     prepare_json(json)
     comparison = compare_runs(a, b)
-    if json is not None:
-        write_json(to_json(a, b, comparison), json)
-    if json != "-":
-        write(to_text(a, b, comparison))
+    answer(json, lambda: to_json(a, b, comparison), lambda: to_text(a, b, comparison))
     return Code.FINE

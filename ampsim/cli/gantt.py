@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import (
-    Code,
-    hold,
-    object_of,
-    prepare_json,
-    write,
-    write_json,
-)
+from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.cli.options import optional
 from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.files import expanded
@@ -174,21 +168,18 @@ def gantt(
     ],
     window: Annotated[
         str | None,
-        typer.Option(
-            metavar="START:END|instance:N[-N]",
-            show_default=False,
-            help="What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
+        optional(
+            "START:END|instance:N[-N]",
+            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
             "some instances take, such as instance:3-7.  [default: the first few instances]",
         ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(
-            "--schedule",
+        optional(
+            "NAME,...",
+            f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
             autocompletion=completion.several_of(*completion.SCHEDULES),
-            metavar="NAME,...",
-            show_default=False,
-            help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
         ),
     ] = None,
     transfers: Annotated[
@@ -203,24 +194,14 @@ def gantt(
     tuning: Tuning,
     placement: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            show_default=False,
-            autocompletion=completion.placements,
-            help="As in forecast.",
-        ),
+        optional("NAME|FILE", "As in forecast.", autocompletion=completion.placements),
     ] = None,
     instances: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", show_default=False, help=f"Training items to use.  [default: {_INSTANCES}]"
-        ),
+        int | None, optional("N", f"Training items to use.  [default: {_INSTANCES}]")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything.  [default: 0]")
-    ] = None,
+    seed: Annotated[int | None, optional("N", "Of everything.  [default: 0]")] = None,
     mode: Annotated[
-        options.ModeName | None, typer.Option(help="As in forecast.  [default: numeric]")
+        options.ModeName | None, optional(None, "As in forecast.  [default: numeric]")
     ] = None,
     json: options.JsonOption = None,
 ) -> Code:
@@ -250,12 +231,9 @@ def gantt(
     is_kept = os.path.isdir(expanded(source))
     shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
     said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
-    if json is not None:
-        names = [trace.name for trace in shown.traces]
-        about = {"title": shown.title, "workers": shown.workers, "schedules": names}
-        write_json(object_of(file=str(out), **about, text=said), json)
-    if json != "-":
-        write(said)
+    names = [trace.name for trace in shown.traces]
+    about = {"title": shown.title, "workers": shown.workers, "schedules": names}
+    answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
     return Code.FINE
 
 
