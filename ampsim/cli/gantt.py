@@ -13,8 +13,7 @@ import typer
 
 from ampsim.cli import completion, options
 from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
-from ampsim.cli.options import optional
-from ampsim.cli.tuning import Tuning
+from ampsim.cli.options import Tuning, optional
 from ampsim.errors import OptionError
 from ampsim.files import expanded
 from ampsim.units import format_seconds

@@ -21,8 +21,8 @@ from ampsim.cli.console import (
     write,
     write_json,
 )
+from ampsim.cli.options import Tuning
 from ampsim.cli.progress import Show, is_drawn_on, shown, title_of
-from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
