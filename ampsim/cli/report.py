@@ -237,9 +237,8 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
     from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
-    from ampsim.recipes.manifest import files_of, read_manifest
     from ampsim.recipes.page import FILES, redraw_report
-    from ampsim.recipes.redrawing import read_results
+    from ampsim.recipes.redrawing import files_of, read_manifest, read_results
 
     try:
         results = read_results(recipe, folder)

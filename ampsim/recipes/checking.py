@@ -24,10 +24,9 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
 from ampsim.recipes.beside import read_witnesses
-from ampsim.recipes.manifest import edits_of, files_of, read_manifest
 from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, Drawing
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
 from ampsim.recipes.results import Results
 from ampsim.recipes.rows import cluster_of, make_rows
 from ampsim.recipes.running import Findings

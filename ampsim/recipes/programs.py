@@ -24,8 +24,8 @@ from ampsim.errors import AmpsimError, FileFormatError, one_of
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
-from ampsim.recipes.manifest import edits_of, read_manifest
 from ampsim.recipes.recipe import PROGRAM
+from ampsim.recipes.redrawing import edits_of, read_manifest
 from ampsim.recipes.running import FORMAT, KIND
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame

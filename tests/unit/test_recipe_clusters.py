@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_manifest
 
 SLOW = """
 flop_per_s = 5e11

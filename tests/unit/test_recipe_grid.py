@@ -9,9 +9,9 @@ import pytest
 
 from ampsim.errors import FileFormatError
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.rows import make_rows
 
 HEAD = """

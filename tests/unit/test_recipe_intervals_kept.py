@@ -11,10 +11,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 
 RECIPE = """

@@ -12,10 +12,9 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.tuning import trials_of
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.text import mapping

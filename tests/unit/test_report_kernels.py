@@ -11,10 +11,9 @@ import pytest
 from ampsim.recipes import checking, running
 from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import files_of, read_manifest
 from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import files_of, read_manifest, read_results
 from ampsim.runs.witness import witness_from_plain
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -20,10 +20,9 @@ from ampsim.metric import Metric
 from ampsim.recipes import rows, running
 from ampsim.recipes.beside import OUTLINES_FILE, outlines_to_text, read_outlines
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing, redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.report.page import text as page_text
 from ampsim.runs import store as kept_runs
 from ampsim.runs.run import (

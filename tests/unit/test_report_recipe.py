@@ -11,9 +11,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.page import Drawing, line_names
 from ampsim.recipes.recipe import Published, read_recipe
+from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.results import compare
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.study.provenance import meaning_of, source_digest

@@ -18,10 +18,10 @@ import pytest
 from ampsim.files import sha256_of
 from ampsim.recipes import checking
 from ampsim.recipes.checking import Verdict, check_report
-from ampsim.recipes.manifest import files_of, read_manifest
 from ampsim.recipes.page import Drawing
 from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import files_of, read_manifest
 from ampsim.recipes.rows import make_rows
 from ampsim.runs.witness import tiny_run
 
