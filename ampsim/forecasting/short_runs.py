@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -13,6 +14,7 @@ from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Un
 from ampsim.forecasting.making import Made, RunMaker
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule
+from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.progress import Tracker
@@ -105,10 +107,10 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
     """A forecast's runs with what the intervals of its devices do to each row."""
     by_label = {one.label: one for one in entries}
     runs = [end_runs(by_label[of[0].label], seed) for of in made.rows]
-    rated: dict[int, Rated] = {}
+    found: dict[int, Rated] = {}
 
     def keep(place: int, result: Result, failure: str | None) -> None:
-        rated[place] = (Throughputs(float(result.train_per_s), float(result.valid_per_s)), failure)
+        found[place] = rated(result, failure)
 
     try:
         maker.make_beside(tasks_of(runs), keep)
@@ -116,7 +118,8 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
         unknown = [None if of is None else Unspread(of.ends, "Ctrl-C came first") for of in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"
         return replace(made, spreads=tuple(unknown), interrupted=told)
-    return replace(made, spreads=tuple(gathered(runs, rated)))
+    every = [found.get(place) for place in range(len(tasks_of(runs)))]
+    return replace(made, spreads=tuple(gathered(runs, every)))
 
 
 def tasks_of(runs: Sequence[EndRuns | None]) -> list[Task]:
@@ -124,15 +127,15 @@ def tasks_of(runs: Sequence[EndRuns | None]) -> list[Task]:
     return [task for of in runs if of is not None for task in of.tasks]
 
 
-def gathered(runs: Sequence[EndRuns | None], made: Mapping[int, Rated]) -> list[Spreading]:
-    """What the runs of each row say, from what came of all tasks by their places in `tasks_of`."""
-    found: list[Spreading] = []
-    first = 0
-    for of in runs:
-        if of is None:
-            found.append(None)
-            continue
-        last = first + len(of.tasks)
-        found.append(of.spread([made.get(place) for place in range(first, last)]))
-        first = last
-    return found
+def rated(run: Result | Run, failure: str | None) -> Rated:
+    """Throughputs of a short run that was made, and why it ended early if it did."""
+    return Throughputs(float(run.train_per_s), float(run.valid_per_s)), failure
+
+
+def gathered(runs: Sequence[EndRuns | None], made: Sequence[Rated | None]) -> list[Spreading]:
+    """What the runs of each row say, from what came of each task of `tasks_of`."""
+    left = iter(made)
+    return [
+        None if of is None else of.spread(list(itertools.islice(left, len(of.tasks))))
+        for of in runs
+    ]

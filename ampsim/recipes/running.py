@@ -15,9 +15,9 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
-from ampsim.forecasting.intervals import Spreading, Throughputs
+from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import RunMaker
-from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, tasks_of
+from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
@@ -109,51 +109,6 @@ def read_trials(folder: Path, file: RecipeFile) -> pd.DataFrame:
         raise FileFormatError(f"{TRIALS} cannot be read; run it again") from error
 
 
-@dataclass(frozen=True, slots=True)
-class AtEnds:
-    """The short runs of all rows.
-
-    Args:
-        rows: ready to run, with the learning rates that they have.
-        runs: those of each; None of one on devices without intervals.
-        seed: of all of them.
-    """
-
-    rows: tuple[Row, ...]
-    runs: tuple[EndRuns | None, ...]
-    seed: int
-
-    @property
-    def tasks(self) -> list[Task]:
-        """The runs that are to be made."""
-        return tasks_of(self.runs)
-
-    def known(self, witnesses: Mapping[str, Witness]) -> list[Known]:
-        """What each of them is kept under; `witnesses` are of the rows, by their labels."""
-        return [
-            one
-            for row, of in zip(self.rows, self.runs, strict=True)
-            for task in (() if of is None else of.tasks)
-            for one in known_by(
-                replace(row, plan=task.plan), [self.seed], witnesses[row.label],
-                leading=of.leading if of else (),
-            )
-        ]  # fmt: skip
-
-    def spreads(self, made: Sequence[Run]) -> list[Spreading]:
-        """What they say of each row; `made` has what came of each task."""
-        rated = {
-            place: (Throughputs(float(run.train_per_s), float(run.valid_per_s)), run.failure)
-            for place, run in enumerate(made)
-        }
-        return gathered(self.runs, rated)
-
-
-def at_ends(rows: Sequence[Row], seed: int) -> AtEnds:
-    """The short runs of rows that are ready to run, with one seed."""
-    return AtEnds(tuple(rows), tuple(end_runs(one, seed) for one in rows), seed)
-
-
 KIND: Final = "report"
 FORMAT: Final = 1
 
@@ -232,7 +187,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         raise SimulationError(lost[min(lost)])
     try:
         tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
-        short = at_ends(tuned.rows.rows, seeds[0])
+        short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
@@ -242,14 +197,33 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         for repeat, seed in enumerate(seeds, 1)
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    known += short.known(witnesses)
-    made = _make_all([*tasks, *short.tasks], known, keeping, options)
+    known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
+    made = _make_all([*tasks, *tasks_of(short)], known, keeping, options)
     runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
-    spreads = short.spreads([made[place] for place in range(len(tasks), len(made))])
+    at_ends = (made[place] for place in range(len(tasks), len(made)))
+    spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
     if advice is not None:
         findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
     return findings
+
+
+def _known_at_ends(
+    rows: Sequence[Row],
+    short: Sequence[EndRuns | None],
+    seed: int,
+    witnesses: Mapping[str, Witness],
+) -> list[Known]:
+    """What each short run at the ends of intervals is kept under; `witnesses` are by label."""
+    return [
+        one
+        for row, of in zip(rows, short, strict=True)
+        if of is not None
+        for task in of.tasks
+        for one in known_by(
+            replace(row, plan=task.plan), [seed], witnesses[row.label], leading=of.leading
+        )
+    ]
 
 
 def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
