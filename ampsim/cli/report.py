@@ -256,21 +256,19 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
     from ampsim.recipes.checking import check_report
-    from ampsim.recipes.page import Drawing
 
-    return _say(recipe, folder, check_report(recipe, folder, Drawing()), how)
+    return _say(recipe, folder, check_report(recipe, folder), how)
 
 
 def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
     from ampsim.recipes.checking import check_again
-    from ampsim.recipes.page import Drawing
 
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
         if findings is None:
             how.note(recipe, folder, "interrupted")
             return Code.INTERRUPTED
-        verdict = check_again(recipe, folder, findings, Drawing())
+        verdict = check_again(recipe, folder, findings)
     return _say(recipe, folder, verdict, how)
 
 

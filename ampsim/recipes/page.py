@@ -168,40 +168,28 @@ def _write_manifest(results: Results, files: Mapping[str, str], place: Path) -> 
     write_text(place / MANIFEST, to_toml(manifest))
 
 
-class Drawing:
-    """Draws reports into folders, for those who compare them."""
+def draw_again(
+    results: Results, file: RecipeFile, folder: Path, traced: Results | None
+) -> set[str]:
+    """Writes what follows from results into a folder; gives the names of all files of a report.
 
-    @property
-    def drawn_with(self) -> str:
-        """The libraries and the processor that decide the bytes of a picture."""
-        return drawn_with()
+    These are also witnesses, outlines, and a chart that cannot be drawn.
 
-    def write(self, findings: Findings, file: RecipeFile, folder: Path) -> list[Path]:
-        """As `write_report`."""
-        return write_report(findings, file, folder)
-
-    def redraw(
-        self, results: Results, file: RecipeFile, folder: Path, traced: Results | None
-    ) -> set[str]:
-        """Writes what follows from results into a folder; gives the names of all files of a report.
-
-        These are also witnesses, outlines, and a chart that cannot be drawn.
-
-        Args:
-            results: what the report was made of; its runs have no spans.
-            file: the recipe's.
-            folder: an empty one.
-            traced: the same with runs that have spans, for the Gantt chart.
-        """
-        written = _write_tables(results, folder)
-        figures = _figures(results, file)
-        charts = [TOGETHER] if _shows_gantt(results, file) else []
-        if traced is not None and charts:
-            figures += gantt_together(traced, runs_by_row(traced))
-            charts = []
-        written += _write_page(results, file, folder, figures, charts)
-        names = {path.name for path in written} | {picture.file for picture in charts}
-        return names | {WITNESS, OUTLINES}
+    Args:
+        results: what the report was made of; its runs have no spans.
+        file: the recipe's.
+        folder: an empty one.
+        traced: the same with runs that have spans, for the Gantt chart.
+    """
+    written = _write_tables(results, folder)
+    figures = _figures(results, file)
+    charts = [TOGETHER] if _shows_gantt(results, file) else []
+    if traced is not None and charts:
+        figures += gantt_together(traced, runs_by_row(traced))
+        charts = []
+    written += _write_page(results, file, folder, figures, charts)
+    names = {path.name for path in written} | {picture.file for picture in charts}
+    return names | {WITNESS, OUTLINES}
 
 
 def _copy(path: Path, digest: str, place: Path) -> None:

@@ -322,7 +322,7 @@ def check_program(program: ReportProgram, folder: Path) -> Verdict:
             written = write_program_report(program, program.tables(), temporary)
             names = {path.name for path in written}
             drawn = Drawn(names, Path(temporary), f"what {PROGRAM} gives")
-            skipped = skipped_pictures(manifest, drawn_with())
+            skipped = skipped_pictures(manifest)
             faults = tuple(differences(folder, manifest, drawn, skipped))
     except AmpsimError as error:
         return Verdict((str(error),))

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from ampsim.recipes.checking import check_again
-from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
@@ -102,8 +101,8 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
     said: list[str] = []
     taken = run_recipe(recipe, folder, RecipeOptions(say=said.append))
     assert len(said) == 4
-    assert not check_again(recipe, folder, taken, Drawing()).follows
+    assert not check_again(recipe, folder, taken).follows
     said.clear()
     again = run_recipe(recipe, folder, RecipeOptions(is_fresh=True, say=said.append))
     assert said == []
-    assert check_again(recipe, folder, again, Drawing()).follows
+    assert check_again(recipe, folder, again).follows
