@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -19,9 +20,12 @@ from ampsim.files import expanded
 from ampsim.units import format_seconds
 
 if TYPE_CHECKING:
+    from ampsim.model_parallel import Schedule
+    from ampsim.report.frames import DataFrame
     from ampsim.report.gantt.boxes import ChartRun, Choice
     from ampsim.report.perfetto.trace import Trace
-
+    from ampsim.runs import LoadedRun
+    from ampsim.study import Result
 
 Window: TypeAlias = "Choice | None"
 
@@ -117,15 +121,14 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt.boxes import choose_window, chosen_window, instances_of, whole_window
+    from ampsim.report.gantt.boxes import chosen_window, first_window, whole_window
     from ampsim.report.gantt.chart import gantt, gantt_comparison
     from ampsim.report.saving import save
 
     charted = shown.charted()
     spans = {name: one.spans for name, one in charted.items()}
     whole_s = whole_window(spans.values())
-    count = instances_of(one.outages for one in charted.values())
-    window_s = choose_window(spans, count) if window is None else chosen_window(window, spans)
+    window_s = first_window(charted) if window is None else chosen_window(window, spans)
     same: dict[str, Any] = {
         "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
     }  # fmt: skip
@@ -237,8 +240,6 @@ def gantt(
 
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
-    from ampsim.report.gantt.boxes import outages_of
-    from ampsim.report.perfetto.trace import Trace
     from ampsim.runs.loaded_run import load_run
 
     kept = load_run(folder)
@@ -248,25 +249,37 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
                 f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
                 f"{folder} is a run; leave it out"
             )
-    trace = Trace(
-        kept.schedule,
-        kept.workers,
-        lambda: kept.chunks("spans"),
-        lambda: kept.chunks("updates"),
-        kept.table("epochs"),
-        lambda: kept.chunks("stashes"),
-        lambda: kept.chunks("transfers"),
-        kept.devices,
-        outages_of(kept),
-        kept.table("memory"),
+    return Shown(
+        f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.devices)]
     )
-    return Shown(f"{kept.model} on {kept.cluster}", [trace])
+
+
+def _trace(
+    run: Result | LoadedRun,
+    chunks: Callable[[str], Iterable[DataFrame]],
+    name: str,
+    devices: Sequence[str],
+) -> Trace:
+    """A run as a trace; `chunks` gives the rows of a table."""
+    from ampsim.report.gantt.boxes import outages_of
+    from ampsim.report.perfetto.trace import Trace
+
+    return Trace(
+        name,
+        run.workers,
+        partial(chunks, "spans"),
+        partial(chunks, "updates"),
+        run.epochs,
+        partial(chunks, "stashes"),
+        partial(chunks, "transfers"),
+        devices,
+        outages_of(run),
+        run.memory,
+    )
 
 
 def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
-    from ampsim.report.gantt.boxes import outages_of
-    from ampsim.report.perfetto.trace import Trace
-    from ampsim.study import Result, simulate
+    from ampsim.study import simulate
     from ampsim.study.schedule_names import labels_of
 
     model = options.make_model(source, given["set"], given["data"])
@@ -280,23 +293,11 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
         "instances": instances,
         "placement": given["placement"],
     }
+    devices = [device.name for device in cluster.devices]
 
-    def trace(result: Result, label: str) -> Trace:
-        return Trace(
-            label,
-            result.workers,
-            lambda: [result.spans],
-            lambda: [result.updates],
-            result.epochs,
-            lambda: [result.stashes],
-            lambda: [result.transfers],
-            [device.name for device in cluster.devices],
-            outages_of(result),
-            result.memory,
-        )
+    def trace(schedule: Schedule, label: str) -> Trace:
+        result = simulate(model, cluster, schedule, **settled)
+        return _trace(result, lambda table: [getattr(result, table)], label, devices)
 
-    traces = [
-        trace(simulate(model, cluster, schedule, **settled), label)
-        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
-    ]
+    traces = list(map(trace, schedules, labels_of(schedules)))
     return Shown(f"{model.name} on {cluster.name}", traces)

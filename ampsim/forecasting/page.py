@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.report.frames import devices_of, runs_by_row
-from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of
+from ampsim.report.gantt.boxes import ChartRun, first_window
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.figures import (
-    INSTANCES_SHOWN,
     gantt_together,
     narrow_figures,
     result_figures,
@@ -88,9 +87,7 @@ def _gantt_each(forecast: RunTable, shown: dict[str, ChartRun]) -> list[tuple[Pi
         chart = gantt(
             one,
             workers=forecast.workers,
-            window_s=choose_window(
-                {name: one.spans}, max(INSTANCES_SHOWN, instances_of([one.outages]))
-            ),
+            window_s=first_window({name: one}),
             title=name,
             devices=devices,
         )
