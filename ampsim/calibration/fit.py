@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-import numpy as np
+import pandas as pd
 
 from ampsim.calibration.least_squares import SingularFit, Solution, least_squares, student_quantile
 from ampsim.calibration.table_file import (
@@ -261,7 +261,10 @@ def rank_correlation(points: Sequence[Point]) -> float:
     """Spearman's rank correlation of published and simulated; NaN of fewer than two points."""
     if len(points) < 2:
         return math.nan
-    both = [_ranks([getattr(one, key) for one in points]) for key in ("published", "simulated")]
+    both = [
+        pd.Series([getattr(one, key) for one in points]).rank().to_numpy()
+        for key in ("published", "simulated")
+    ]
     first, second = (ranks - ranks.mean() for ranks in both)
     size = math.sqrt(float(first @ first) * float(second @ second))
     return float(first @ second) / size if size else math.nan
@@ -343,11 +346,3 @@ def _fitted(table: Table, solution: Solution, place: int) -> Fitted:
 def _exp(logarithm: float) -> float:
     """The exponential; infinite where it does not fit into a float."""
     return math.inf if logarithm > 700 else math.exp(logarithm)
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """Ranks from 1, the mean rank for equal values."""
-    ordered = np.array(values, float)
-    below = (ordered[None, :] < ordered[:, None]).sum(axis=1)
-    equal = (ordered[None, :] == ordered[:, None]).sum(axis=1)
-    return below + (equal + 1) / 2

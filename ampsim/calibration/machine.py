@@ -234,22 +234,13 @@ def _light(shape: tuple[int, int]) -> _Turn:
         ("concat", joined, lambda x, y: np.concatenate([x, y], axis=1)),
     ]
     for node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
-        cases.append((node.name, node.work(there, shape), _unary(node.value)))
+        cases.append((node.name, node.work(there, shape), lambda x, _y, of=node.value: of(x)))
         cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
     before, weight = _filled(rows, width), _filled(width, width)
     return _Turn(
         [_Case("light", what, shape, work, _on_turns(call, xs, ys)) for what, work, call in cases],
         lambda: before @ weight,
     )
-
-
-def _unary(
-    function: Callable[[np.ndarray], object],
-) -> Callable[[np.ndarray, np.ndarray], object]:
-    def call(x: np.ndarray, _y: np.ndarray) -> object:
-        return function(x)
-
-    return call
 
 
 def _on_turns(
@@ -331,14 +322,11 @@ def fit_grid(products: Sequence[Rated]) -> RateGrid:
         fitted_s = overhead_s + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
+        step: np.ndarray = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
+        logs += np.clip(step, -STEP_MAX, STEP_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)
     return RateGrid([(*place, rate) for place, rate in zip(places, rated, strict=True)])
-
-
-def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 
 def _spread(one: Rated, rows: list[int], elements: list[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ampsim.report.words import plain
 from ampsim.runs.run import Run, RunTable
+from ampsim.study.bound_words import fitting
 from ampsim.trace import COMPUTE_LANE, LANES
 from ampsim.units import format_seconds
 
@@ -314,16 +315,13 @@ def _computed(spans: DataFrame) -> DataFrame:
     return spans[~is_host] if bool(is_host.any()) else spans
 
 
-def some_of(nodes: Sequence[str], longest: int = 28) -> str:
-    """As many of the names as fit, at least the first, and the count of the others.
+_NODES_LONGEST: Final = 28
 
-    >>> some_of(["linear-1", "relu-1", "loss"]), some_of(["linear-1", "relu-1", "loss"], 16)
-    ('linear-1, relu-1, loss', 'linear-1 +2')
+
+def some_of(nodes: Sequence[str]) -> str:
+    """As many names of nodes as fit beside a row's, and the count of the others.
+
+    >>> some_of(["linear-1", "relu-1", "loss"])
+    'linear-1, relu-1, loss'
     """
-    names = [plain(node, longest) for node in nodes]
-    for count in range(len(names), 0, -1):
-        more = f" +{len(names) - count}" if count < len(names) else ""
-        said = ", ".join(names[:count]) + more
-        if len(said) <= longest or count == 1:
-            return said
-    return ""
+    return fitting([plain(node, _NODES_LONGEST) for node in nodes], _NODES_LONGEST)
