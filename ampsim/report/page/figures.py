@@ -18,13 +18,20 @@ from ampsim.report.frames import (
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.text import Picture
-from ampsim.report.plot.bounds import bounds, has_bounds
+from ampsim.report.plot.bars import (
+    bounds,
+    has_bounds,
+    has_lines,
+    has_peaks,
+    memory_over_time,
+    peak_memory,
+    throughput,
+    throughput_over_mak,
+    utilisation,
+)
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
-from ampsim.report.plot.memory import has_peaks, memory_over_time, peak_memory
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.report.plot.staleness import staleness_histogram
-from ampsim.report.plot.throughput import has_lines, throughput, throughput_over_mak
-from ampsim.report.plot.utilisation import utilisation
 from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
 

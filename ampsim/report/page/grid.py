@@ -24,8 +24,7 @@ from ampsim.report.grid import (
     value_words,
 )
 from ampsim.report.page.text import Picture
-from ampsim.report.plot.grid_cost import grid_cost
-from ampsim.report.plot.heat_map import heat_map
+from ampsim.report.plot.grid import grid_cost, heat_map
 from ampsim.report.table import format_count, format_ratio
 from ampsim.units import UNKNOWN
 

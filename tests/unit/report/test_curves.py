@@ -11,16 +11,15 @@ from matplotlib.colors import to_hex
 
 from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
+from ampsim.report.plot import bars, staleness
 from ampsim.report.plot import convergence as convergence_figure
-from ampsim.report.plot import staleness
-from ampsim.report.plot import throughput as throughput_figure
 from ampsim.report.plot.convergence import has_scores, is_blind
 from ampsim.report.plot.staleness import staleness_counts
 from ampsim.report.style import line_styles
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 convergence: Any = convergence_figure.convergence
-throughput: Any = throughput_figure.throughput
+throughput: Any = bars.throughput
 staleness_histogram: Any = staleness.staleness_histogram
 
 SCHEDULES = ("sequential", "pipeline", "amp")
