@@ -10,9 +10,8 @@ from typing import Final
 import pandas as pd
 
 from ampsim.calibration import texts as machine_text
-from ampsim.calibration.fit import Calibration, Fitted, Point, median_error, rank_correlation
+from ampsim.calibration.fit import Calibration, Fitted, Point, Table, median_error, rank_correlation
 from ampsim.calibration.machine import MachineFit
-from ampsim.calibration.table_file import Table
 from ampsim.calibration.texts import device_text, this_machine
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, OutputFolder, staged
