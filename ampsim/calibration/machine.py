@@ -322,7 +322,7 @@ def fit_grid(products: Sequence[Rated]) -> RateGrid:
         fitted_s = overhead_s + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        step: np.ndarray = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
+        step: Any = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
         logs += np.clip(step, -STEP_MAX, STEP_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)

@@ -91,17 +91,15 @@ def end_with_parent() -> None:
     """
     parent = multiprocessing.parent_process()
     assert parent is not None, "nobody has started this process"
-    sentinel, parent_id = parent.sentinel, parent.pid
-    assert isinstance(sentinel, int)
 
-    def watch() -> None:
-        wait([sentinel])
+    def watch(join: Callable[[], None] = parent.join) -> None:
+        join()
         os._exit(1)
 
     threading.Thread(target=watch, name="ampsim-watch", daemon=True).start()
     if sys.platform == "linux":
         _ask_kernel_to_kill()
-        if os.getppid() != parent_id:  # it was gone before the system was asked
+        if os.getppid() != parent.pid:  # it was gone before the system was asked
             os._exit(1)
 
 
