@@ -322,11 +322,14 @@ def fit_grid(products: Sequence[Rated]) -> RateGrid:
         fitted_s = overhead_s + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        step: Any = np.linalg.lstsq(slopes, -residuals, rcond=None)[0]
-        logs += np.clip(step, -STEP_MAX, STEP_MAX)
+        logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)
     return RateGrid([(*place, rate) for place, rate in zip(places, rated, strict=True)])
+
+
+def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 
 def _spread(one: Rated, rows: list[int], elements: list[int]) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +36,13 @@ from ampsim.report.page.text import (
     tables_of,
 )
 from ampsim.report.saving import drawn_with, save
-from ampsim.report.table import format_count, format_ratio, to_csv
+from ampsim.report.table import cell_text, format_ratio, to_csv
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import escape, paragraph
 from ampsim.text import to_toml
-from ampsim.units import format_percent, format_rate, format_seconds
 
 PUBLISHED = "published.csv"
 
-_SHOW: dict[str, Callable[[float | None], str]] = {
-    "train_per_s": format_rate,
-    "valid_per_s": format_rate,
-    "time_to_target_s": format_seconds,
-    "best_accuracy": format_percent,
-}
 _WORDS = {
     "train_per_s": "training",
     "valid_per_s": "validation",
@@ -81,12 +74,14 @@ def published_parts(comparison: DataFrame) -> list[str]:
 
 def _line(record: Row) -> list[str]:
     quantity = text(record, "quantity")
-    show = _SHOW.get(quantity, format_count)
+    found, made = (
+        cell_text(quantity, {quantity: record[name]}) for name in ("published", "simulated")
+    )
     return [
         text(record, "schedule"),
         _WORDS.get(quantity, quantity),
-        show(number(record, "published")),
-        show(number(record, "simulated")),
+        found,
+        made,
         format_ratio(number(record, "simulated_per_published")),
         format_ratio(number(record, "published_ratio")),
         format_ratio(number(record, "simulated_ratio")),

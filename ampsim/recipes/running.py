@@ -16,8 +16,7 @@ import pandas as pd
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading
-from ampsim.forecasting.making import RunMaker
-from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, rated, tasks_of
+from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile

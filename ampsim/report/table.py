@@ -156,15 +156,6 @@ def _have_rates_alone(records: Records) -> bool:
     return len(records) > 1 and not _have_speed_up(records)
 
 
-def bound_cell(row: Row) -> str:
-    """What bounds the row, with its share of the time; empty where it is unknown.
-
-    >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
-    'worker 3 (92.0 %)'
-    """
-    return bound_words(plain(bound_name(row)), _at(row), bound_share(row))
-
-
 def bound_name(row: Row) -> str:
     """What has the largest of the shares; empty where it is unknown."""
     return text(row, "bound_largest") or text(row, "bound_by")
@@ -331,7 +322,7 @@ def column_cells(table: DataFrame, names: Sequence[str]) -> list[list[str]]:
     """Columns by their names: the rows' labels, then a line for each column."""
     records = labelled_rows(table)
     labels = [plain(text(row, "schedule"), 32) for row in records]
-    lines = [[name, *(_text_of(name, row) for row in records)] for name in names]
+    lines = [[name, *(cell_text(name, row) for row in records)] for name in names]
     return [["column", *labels], *(line for line in lines if line[0] != "schedule")]
 
 
@@ -367,7 +358,8 @@ def columns_to_rich(table: DataFrame, names: Sequence[str], *, width: int) -> li
 _PERCENT = ("_share", "utilisation", "_probability", "_coverage", "_accuracy")
 
 
-def _text_of(name: str, row: Row) -> str:
+def cell_text(name: str, row: Row) -> str:
+    """A value of a row in words, by the name of its column."""
     value, said = number(row, name), text(row, name)
     if name in TEXTS:
         return plain(said, 400)
