@@ -20,7 +20,7 @@ from ampsim.report.page.figures import (
     shown_schedules,
 )
 from ampsim.report.page.html import html_page
-from ampsim.report.page.tables import write_epochs, write_trials
+from ampsim.report.page.tables import write_tables
 from ampsim.report.page.text import Picture, page
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv
@@ -62,7 +62,7 @@ def write_forecast(forecast: RunTable, folder: str | os.PathLike[str]) -> list[P
 def _write(forecast: RunTable, place: Path) -> list[Path]:
     """Write everything but the manifest."""
     write_text(place / TABLE, to_csv(forecast.table))
-    written = [place / TABLE, *write_epochs(forecast, place), *write_trials(forecast, place)]
+    written = [place / TABLE, *write_tables(forecast, place)]
     runs = runs_by_row(forecast)
     learning = list(result_figures(forecast))
     for_phone = narrow_figures(forecast)

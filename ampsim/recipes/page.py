@@ -21,7 +21,7 @@ from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
-from ampsim.report.page.tables import LEFT, tuning_tables, write_epochs, write_trials
+from ampsim.report.page.tables import LEFT, tuning_tables, write_tables
 from ampsim.report.page.text import (
     Picture,
     answer_parts,
@@ -194,7 +194,7 @@ def _copy(path: Path, digest: str, place: Path) -> None:
 
 
 def _write_tables(results: Results, place: Path) -> list[Path]:
-    written = [place / TABLE, *write_epochs(results, place), *write_trials(results, place)]
+    written = [place / TABLE, *write_tables(results, place)]
     write_text(place / TABLE, to_csv(results.table))
     if len(results.comparison):
         written.append(place / PUBLISHED)

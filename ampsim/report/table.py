@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pandas import Series
@@ -16,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.errors import UnknownNameError, one_of
-from ampsim.files import write_text
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
 from ampsim.report.frames import DataFrame, Row, labelled, labelled_rows, number, rows, text
@@ -465,18 +463,6 @@ def to_csv(table: DataFrame) -> str:
         if any(isinstance(cell, str) for cell in cells):
             untyped[name] = Series(cells, index=table.index, dtype=object)
     return str(untyped.to_csv(index=False, lineterminator="\n"))
-
-
-def write_csv(table: DataFrame | None, place: Path) -> list[Path]:
-    """Write a table as `to_csv` gives it; give its place in a list, which is empty without one.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    if table is None:
-        return []
-    write_text(place, to_csv(table))
-    return [place]
 
 
 def _cells(columns: Sequence[Column], records: Records) -> list[list[str]]:
