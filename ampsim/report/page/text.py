@@ -295,13 +295,8 @@ def _names(names: Sequence[str]) -> str:
     return listed([plain(name, 32) for name in names])
 
 
-_FLAGS: Final = frozenset(
-    {
-        "--quiet", "-q", "--tune", "--traceback", "--vertical-sync", "--overlap",
-        "--staleness-rate", "--swap-memory",
-    }
-)  # fmt: skip
-"""Options that take no value; a test compares them with those of the command line."""
+_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback"})
+"""Those of the options below that take no value; a test compares them with the command line's."""
 
 _OF_FORECAST: Final = frozenset(
     {
