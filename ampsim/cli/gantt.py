@@ -67,17 +67,11 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
     Raises:
         OptionError: no file of that suffix is written.
     """
-    from ampsim.report.saving import KNOWN_SUFFIXES
+    from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
     ways = {**dict.fromkeys(KNOWN_SUFFIXES, _write_picture), ".html": _write_page}
     ways[".json"] = _write_trace
-    suffix = out.suffix.lower()
-    if suffix not in ways:
-        raise OptionError(
-            f"cannot write a Gantt chart to {str(out)!r}: its suffix must be one of "
-            f"{', '.join(ways)}, got {suffix or 'none'!r}"
-        )
-    return ways[suffix]
+    return ways[check_suffix(out, ways, "a Gantt chart")]
 
 
 def require_no_window(out: Path, window: str | None) -> None:

@@ -56,7 +56,7 @@ USED = {
     "local-sgd": {"data_parallel/solvers/diloco.py"},
     "dataflow": {"study/checking.py"},
 }  # fmt: skip
-"""Where a method is used by others: as what stands where none is named, or as what it is made of."""
+"""Where others use a method: as what stands where none is named, or as what they are made of."""
 
 
 @pytest.mark.parametrize("name", METHODS)
