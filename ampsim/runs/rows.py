@@ -14,7 +14,7 @@ together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -167,6 +167,7 @@ TEXTS: Final = (
     "schedule", "bound_by", "note", "bound_at", "items", "bound_largest", "learning_rate_rule",
     "standing",
 )  # fmt: skip
+_OF_FIRST: Final = ("max_active_keys", "min_update_interval", "replicas", "workers")
 SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
@@ -184,27 +185,24 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
     reached = [_reached(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
-    train_per_s = _median(runs, lambda run: run.train_per_s)
-    valid_per_s = _median(runs, lambda run: run.valid_per_s)
+    train_per_s = _median(runs, "train_per_s")
+    valid_per_s = _median(runs, "valid_per_s")
     return {
         "schedule": schedule,
-        "max_active_keys": runs[0].max_active_keys,
-        "min_update_interval": runs[0].min_update_interval,
-        "replicas": runs[0].replicas,
-        "workers": runs[0].workers,
+        **{name: getattr(runs[0], name) for name in _OF_FIRST},
         "train_per_s": train_per_s,
         "valid_per_s": valid_per_s,
         "epochs_to_target": epochs.middle,
         "time_to_target_s": time_s.middle,
         "time_to_target_low_s": time_s.low,
         "time_to_target_high_s": time_s.high,
-        "utilisation": _median(runs, lambda run: run.utilisation),
-        "staleness_mean": _median(runs, lambda run: run.staleness_mean),
+        "utilisation": _median(runs, "utilisation"),
+        "staleness_mean": _median(runs, "staleness_mean"),
         "staleness_max": max(
             (run.staleness_max for run in runs if run.staleness_max is not None), default=None
         ),
         "messages": round(median(run.messages for run in runs)),
-        "makespan_s": _median(runs, lambda run: run.makespan_s),
+        "makespan_s": _median(runs, "makespan_s"),
         "time_to_target_formula_s": _formula(runs, epochs.middle, train_per_s, valid_per_s),
         "best_accuracy": _best(Metric("accuracy"), runs),
         "best_error": _best(Metric("error"), runs),
@@ -245,10 +243,10 @@ def _upkeep(runs: Sequence[Run], time_to_target_s: float | None) -> dict[str, fl
     These are the run's times its median time to target over its median makespan: what a run takes
     after it has reached the target, such as the rest of its last epoch, is left out evenly.
     """
-    makespan_s = _median(runs, lambda run: run.makespan_s)
+    makespan_s = _median(runs, "makespan_s")
     share = time_to_target_s / makespan_s if makespan_s and time_to_target_s is not None else None
-    energy_j = _median(runs, lambda run: run.energy_j)
-    cost_usd = _median(runs, lambda run: run.cost_usd)
+    energy_j = _median(runs, "energy_j")
+    cost_usd = _median(runs, "cost_usd")
     return {
         "energy_j": energy_j,
         "energy_to_target_j": _times(energy_j, share),
@@ -342,8 +340,8 @@ def _reached(goal: Goal, run: Run) -> tuple[float, float]:
     return float(looks["epoch"].iloc[index]), float(looks["time_s"].iloc[index])
 
 
-def _median(runs: Sequence[Run], of: Callable[[Run], float]) -> float | None:
-    values = [value for value in map(of, runs) if math.isfinite(value)]
+def _median(runs: Sequence[Run], name: str) -> float | None:
+    values = [value for run in runs if math.isfinite(value := getattr(run, name))]
     return float(median(values)) if values else None
 
 
