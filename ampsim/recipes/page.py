@@ -220,16 +220,16 @@ def page(findings: Results, file: RecipeFile, pictures: list[Picture]) -> str:
     """The page in Markdown; the recipe's own text is taken as it is."""
     model, cluster = escape(findings.model), escape(findings.cluster)
     compared = published_parts(findings.comparison)
-    of_grid = grid_parts(findings, file)
-    ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
+    said, of_grid = grid_parts(findings, file)
+    ruled = said or verdict(_judged(findings), findings.target, findings.metric)
     parts = [
         f"# {escape(file.title)}",
         file.text.strip(),
         f"**{paragraph(ruled)}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         *(
-            [*of_grid.tables, bullets(shared_notes(findings))]
-            if of_grid.tables
+            [*of_grid, bullets(shared_notes(findings))]
+            if of_grid
             else answer_parts(findings, called_rows(findings.table))
         ),
         *compared,
@@ -237,7 +237,7 @@ def page(findings: Results, file: RecipeFile, pictures: list[Picture]) -> str:
         *tables_of(tuning_tables(findings), LEFT),
         *commands(next_of_report(str(findings.manifest["command"][-1]))),
         *assumptions(findings.manifest),
-        *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
+        *origin(without_rows(findings.manifest) if of_grid else findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
