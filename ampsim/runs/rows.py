@@ -24,7 +24,7 @@ import pandas as pd
 from ampsim.data_parallel import Solver
 from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
-from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
+from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, finite, rank
 from ampsim.runs.run import Run
 from ampsim.study.bound_words import bound_by
 from ampsim.study.learning_rates import is_fair
@@ -67,22 +67,18 @@ def median_interval(values: Sequence[float], wanted: float = 0.9) -> Interval:
     if not values:
         return Interval(None, None, None, 0.0)
     ordered = sorted(values)
-    middle = _finite(median(ordered))
+    middle = finite(median(ordered))
     if len(ordered) == 1:
         return Interval(middle, None, None, 0.0)
     ranks = range(1, len(ordered) // 2 + 1)
     rank = max((k for k in ranks if _coverage(len(ordered), k) >= wanted), default=1)
     low, high = ordered[rank - 1], ordered[-rank]
-    return Interval(middle, _finite(low), _finite(high), _coverage(len(ordered), rank))
+    return Interval(middle, finite(low), finite(high), _coverage(len(ordered), rank))
 
 
 def _coverage(count: int, rank: int) -> float:
     outside = sum(math.comb(count, below) for below in range(rank)) / 2**count
     return 1.0 - 2.0 * outside
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def time_by_formula(epochs: float, train: tuple[int, float], valid: tuple[int, float]) -> float:
@@ -209,7 +205,7 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
         "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
-        **{name: _finite(getattr(runs[0], name)) for name in SHARES},
+        **{name: finite(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs),
         "bound_at": runs[0].bound_at,
         "time_to_target_coverage": time_s.coverage or None,
