@@ -6,7 +6,6 @@ which `save` writes as PNG, SVG or PDF.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,15 +16,15 @@ from ampsim.arguments import checked
 from ampsim.dependency import EngineResult
 from ampsim.errors import OptionError
 from ampsim.forecasting import Forecast
-from ampsim.report.frames import DataFrame, distinct, kept_of
-from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of, outages_of
+from ampsim.report.frames import DataFrame, distinct
+from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt as gantt_of_one
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.figures import result_figures
 from ampsim.report.perfetto.trace import Trace, write_perfetto
+from ampsim.report.plot.bars import utilisation as utilisation_of_each
 from ampsim.report.plot.queues import queues_drawing
 from ampsim.report.plot.staleness import staleness_histogram
-from ampsim.report.plot.utilisation import utilisation as utilisation_of_each
 from ampsim.report.saving import save
 from ampsim.runs import LoadedRun
 from ampsim.study import Result
@@ -148,14 +147,8 @@ def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float]
     if len(counts) > 1:
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
     workers = results[0].workers
-    drawn = {
-        name: ChartRun(one.spans, [one.transfers], kept_of(one), outages_of(one))
-        for name, one in named.items()
-    }
-    if window_s is None:
-        known_s = min((one.kept.until_s for one in drawn.values() if one.kept), default=math.inf)
-        count = instances_of(one.outages for one in drawn.values())
-        window_s = choose_window({name: one.spans for name, one in drawn.items()}, count, known_s)
+    drawn = {name: chart_of(one) for name, one in named.items()}
+    window_s = window_s or first_window(drawn)
     if len(drawn) > 1:
         return gantt_comparison(drawn, workers=workers, window_s=window_s)
     ((name, only),) = drawn.items()

@@ -112,15 +112,6 @@ def to_cell(text: str) -> str:
     return MARK + text if text.startswith((*_FIRST, MARK)) else text
 
 
-def from_cell(cell: str) -> str:
-    """The text that `to_cell` made a cell of.
-
-    >>> from_cell("'=1+1"), from_cell("rnn"), from_cell("''a")
-    ('=1+1', 'rnn', "'a")
-    """
-    return cell.removeprefix(MARK)
-
-
 def finite(value: Any) -> Any:
     """The same value with None for numbers that JSON does not know, and text for keys.
 

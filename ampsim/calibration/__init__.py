@@ -1,6 +1,5 @@
 """Numbers of a device, found where its file has none: from published rows, or from a machine."""
 
-from ampsim.calibration.fit import Calibration, Point, calibrate
-from ampsim.calibration.table_file import Table, read_table_file
+from ampsim.calibration.fit import Calibration, Point, Table, calibrate, read_table_file
 
 __all__ = ["Calibration", "Point", "Table", "calibrate", "read_table_file"]

@@ -88,7 +88,8 @@ def least_squares(
     found: np.ndarray = np.array(residuals(at.tolist()))
     damping = 1e-3
     slopes = _slopes(residuals, at, found, law)
-    _require_regular(slopes)
+    if (place := _singular(slopes)) != _REGULAR:
+        raise SingularFit(place)
     for _ in range(ITERATIONS_MAX):
         normal = slopes.T @ slopes
         free = _free(at, low, high, slopes.T @ found)
@@ -148,12 +149,6 @@ def _slopes(
     if law is not None:
         slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))
     return slopes
-
-
-def _require_regular(slopes: np.ndarray) -> None:
-    place = _singular(slopes)
-    if place != _REGULAR:
-        raise SingularFit(place)
 
 
 def _singular(slopes: np.ndarray) -> int | None:

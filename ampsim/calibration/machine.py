@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -234,22 +234,13 @@ def _light(shape: tuple[int, int]) -> _Turn:
         ("concat", joined, lambda x, y: np.concatenate([x, y], axis=1)),
     ]
     for node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
-        cases.append((node.name, node.work(there, shape), _unary(node.value)))
+        cases.append((node.name, node.work(there, shape), lambda x, _y, of=node.value: of(x)))
         cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
     before, weight = _filled(rows, width), _filled(width, width)
     return _Turn(
         [_Case("light", what, shape, work, _on_turns(call, xs, ys)) for what, work, call in cases],
         lambda: before @ weight,
     )
-
-
-def _unary(
-    function: Callable[[np.ndarray], object],
-) -> Callable[[np.ndarray, np.ndarray], object]:
-    def call(x: np.ndarray, _y: np.ndarray) -> object:
-        return function(x)
-
-    return call
 
 
 def _on_turns(
@@ -294,59 +285,38 @@ STEP_MAX: Final = 1.0
 """Of a logarithm in one step (chosen: far away a derivative says little)."""
 
 
-class Rated(NamedTuple):
-    """A product: its shape, its FLOP, and how long it took, of which so much was overhead."""
-
-    rows: int
-    elements: int
-    flop: int
-    seconds: float
-    overhead_s: float
-
-
-class RateGrid(NamedTuple):
-    """Rates on a grid, (rows, elements, FLOP per second), rows ascending, elements within them."""
-
-    points: list[tuple[int, int, float]]
-
-    def fractions(self, of_flop_per_s: float) -> list[tuple[int, int, float]]:
-        """The same as fractions of a rate, in four digits, and at most all of it."""
-        return [
-            (rows, elements, round(min(rate / of_flop_per_s, 1.0), 4))
-            for rows, elements, rate in self.points
-        ]
-
-
-def fit_grid(products: Sequence[Rated]) -> RateGrid:
-    """Fit rates to products."""
-    rows = _places([one.rows for one in products], ROW_PLACES)
-    elements = _places([one.elements for one in products], ELEMENT_PLACES)
-    parts = np.array([_spread(one, rows, elements) for one in products])
-    flop, seconds, overhead_s = np.array([one[2:] for one in products], float).T
+def rate_grid(points: Sequence[MachinePoint], overhead_s: float) -> list[tuple[int, int, float]]:
+    """Fit rates to products: (rows, elements, FLOP per second), rows ascending, elements within."""
+    shapes = [(one.shape[0], one.shape[1] * one.shape[2]) for one in points]
+    rows = _places([one for one, _ in shapes], ROW_PLACES)
+    elements = _places([one for _, one in shapes], ELEMENT_PLACES)
+    parts = np.array([_spread(shape, rows, elements) for shape in shapes])
+    told = [(one.work.flop, one.seconds, one.work.operations * overhead_s) for one in points]
+    flop, seconds, overhead_s_of = np.array(told, float).T
     bends = STIFFNESS * _bends(np.log(rows), np.log(elements))
-    rates = flop / np.maximum(seconds - overhead_s, COMPUTE_MIN * seconds)
+    rates = flop / np.maximum(seconds - overhead_s_of, COMPUTE_MIN * seconds)
     logs = np.full(parts.shape[1], -math.log(float(np.median(rates))))
     for _ in range(ITERATIONS):
         compute_s = flop[:, None] * parts * np.exp(logs)
-        fitted_s = overhead_s + compute_s.sum(axis=1)
+        fitted_s = overhead_s_of + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
         logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)
-    return RateGrid([(*place, rate) for place, rate in zip(places, rated, strict=True)])
+    return [(*place, rate) for place, rate in zip(places, rated, strict=True)]
 
 
 def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(matrix, values, rcond=None)[0]
 
 
-def _spread(one: Rated, rows: list[int], elements: list[int]) -> np.ndarray:
+def _spread(shape: tuple[int, int], rows: list[int], elements: list[int]) -> np.ndarray:
     """The parts of a product's time that the points of the grid decide, flat."""
     by_rows, by_elements = np.zeros(len(rows)), np.zeros(len(elements))
-    for row, part in row_parts(set(rows), one.rows):
+    for row, part in row_parts(set(rows), shape[0]):
         by_rows[rows.index(row)] = part
-    for element, part in element_parts(set(elements), one.elements):
+    for element, part in element_parts(set(elements), shape[1]):
         by_elements[elements.index(element)] = part
     return np.outer(by_rows, by_elements).reshape(-1)
 
@@ -458,21 +428,13 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
 
 def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str, float]]:
     """The numbers `PASSED`, and the ends of a 95 % interval as a factor on each."""
-    operations, moved, functions, logs = (
-        np.array(values, float)
-        for values in zip(
-            *(
-                (
-                    one.work.operations,
-                    one.work.pass_bytes or one.work.bytes,
-                    one.work.functions,
-                    math.log(one.seconds),
-                )
-                for one in points
-            ),
-            strict=True,
-        )
+    works = [one.work for one in points]
+    operations, functions = (
+        np.array([getattr(one, name) for one in works], float)
+        for name in ("operations", "functions")
     )
+    moved = np.array([one.pass_bytes or one.bytes for one in works], float)
+    logs = np.array([math.log(one.seconds) for one in points])
 
     def residuals(at: Sequence[float]) -> np.ndarray:
         overhead, bandwidth, rate = map(math.exp, at)
@@ -498,24 +460,14 @@ def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
     Raises:
         OptionError: all products are of one way.
     """
-    grids: list[RateGrid] = []
+    fastest = max(one.work.flop / one.seconds for one in points)
+    fractions: dict[str, list[tuple[int, int, float]]] = {}
     for way in WAYS:
-        products = [
-            Rated(
-                one.shape[0],
-                one.shape[1] * one.shape[2],
-                one.work.flop,
-                one.seconds,
-                one.work.operations * overhead_s,
-            )
-            for one in points
-            if one.what == way
-        ]
+        products = [one for one in points if one.what == way]
         if not products:
             raise OptionError(f"a machine's device takes products {way}, got none; measure some")
-        grids.append(fit_grid(products))
-    fastest = max(one.work.flop / one.seconds for one in points)
-    fractions = {
-        f"{way}_efficiency": grid.fractions(fastest) for way, grid in zip(WAYS, grids, strict=True)
-    }
+        fractions[f"{way}_efficiency"] = [
+            (rows, elements, round(min(rate / fastest, 1.0), 4))
+            for rows, elements, rate in rate_grid(products, overhead_s)
+        ]
     return {"flop_per_s": fastest, **fractions}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,18 +10,18 @@ from typing import Final
 import pandas as pd
 
 from ampsim.calibration import texts as machine_text
-from ampsim.calibration.fit import Calibration, Fitted, Point, median_error, rank_correlation
+from ampsim.calibration.fit import Calibration, Fitted, Point, Table, median_error, rank_correlation
 from ampsim.calibration.machine import MachineFit
-from ampsim.calibration.table_file import Table
 from ampsim.calibration.texts import device_text, this_machine
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, OutputFolder, staged
 from ampsim.report import words as markdown
 from ampsim.report.plot.predicted import Series, predicted
 from ampsim.report.saving import save
+from ampsim.report.table import to_csv
 from ampsim.report.words import listed, slug
 from ampsim.study.provenance import software
-from ampsim.text import to_cell, to_toml
+from ampsim.text import to_toml
 from ampsim.units import format_rate
 
 PAGE: Final = "report.md"
@@ -86,13 +85,8 @@ def device_file(table: Table) -> str:
 def points_text(found: Calibration) -> str:
     """Every point with every digit, as CSV."""
     columns = ("label", "quantity", "published", "simulated", "error", "is_fitted", "bound")
-    records = [
-        {key: to_cell(v) if isinstance(v := getattr(one, key), str) else v for key in columns}
-        for one in found.points
-    ]
-    text = io.StringIO()
-    pd.DataFrame(records, columns=list(columns)).to_csv(text, index=False, lineterminator="\n")
-    return text.getvalue()
+    records = [[getattr(one, key) for key in columns] for one in found.points]
+    return to_csv(pd.DataFrame(records, columns=list(columns)))
 
 
 def series_of(found: Calibration) -> list[Series]:

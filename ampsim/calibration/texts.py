@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import platform
 import statistics
@@ -203,9 +202,7 @@ def points_text(fit: MachineFit) -> str:
         }
         for point, residual in zip(fit.points, fit.residuals, strict=True)
     ]
-    text = io.StringIO()
-    pd.DataFrame(records).to_csv(text, index=False, lineterminator="\n")
-    return text.getvalue()
+    return pd.DataFrame(records).to_csv(index=False, lineterminator="\n")
 
 
 def summary(fit: MachineFit) -> str:

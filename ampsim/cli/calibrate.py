@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, complain, hold, object_of, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, complain, hold, object_of, prepare_json
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.calibration import Calibration
+    from ampsim.output_folder import OutputFolder
 
 SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
 
@@ -105,11 +106,7 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
     place = hold(taken(folder, "calibration", (*FILES, device_file(table))))
     found = fit(table, None if is_quiet else _teller())
     written = write_calibration(found, place)
-    if json is not None:
-        write_json(_as_json(found), json)
-    if json != "-":
-        write(verdict(found))
-        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+    answer(json, lambda: _as_json(found), lambda: f"{verdict(found)}\n{_wrote(place, written)}")
     return Code.FINE
 
 
@@ -128,20 +125,23 @@ def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet
     place = hold(taken(folder, "calibration", names))
     fit = fit_machine(measure(rounds=count, on_point=None if is_quiet else _teller()))
     written = write_machine(NAME, fit, place)
-    if json is not None:
+
+    def content() -> str:
         pairs = zip(fit.points, fit.residuals, strict=True)
-        content = object_of(
+        return object_of(
             device=NAME,
             fitted=[{"key": key, "value": value} for key, value in fit.numbers.items()],
             points=[{**dataclasses.asdict(one), "error": rest} for one, rest in pairs],
             median_error=None,
             rank_correlation=None,
         )
-        write_json(content, json)
-    if json != "-":
-        write(summary(fit))
-        write(f"wrote {place.path}: {', '.join(path.name for path in written)}")
+
+    answer(json, content, lambda: f"{summary(fit)}\n{_wrote(place, written)}")
     return Code.FINE
+
+
+def _wrote(folder: OutputFolder, files: list[Path]) -> str:
+    return f"wrote {folder.path}: {', '.join(path.name for path in files)}"
 
 
 def _teller() -> Callable[[str], None]:

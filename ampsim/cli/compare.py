@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, object_of, prepare_json
 
 _HELP = "A folder of `ampsim run`."
 
@@ -26,14 +26,11 @@ def compare(
     tables.
     """
     from ampsim.report.compare_text import to_text
-    from ampsim.runs.compare import compare_runs, to_json
+    from ampsim.runs.compare import compare_runs, to_plain
     from ampsim.runs.loaded_run import load_run
 
     a, b = load_run(run_a), load_run(run_b)
     prepare_json(json)
     comparison = compare_runs(a, b)
-    if json is not None:
-        write_json(to_json(a, b, comparison), json)
-    if json != "-":
-        write(to_text(a, b, comparison))
+    answer(json, lambda: object_of(**to_plain(a, b, comparison)), lambda: to_text(a, b, comparison))
     return Code.FINE

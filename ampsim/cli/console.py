@@ -102,6 +102,20 @@ def write_json(text: str, json: str) -> None:
         write_text(json, text)
 
 
+def answer(json: str | None, content: Callable[[], str], text: Callable[[], str]) -> None:
+    """Write a command's answer as JSON, if that is wanted, and as text.
+
+    Args:
+        json: the file of --json; "-" for standard output, on which the JSON then stands alone.
+        content: gives the JSON text.
+        text: gives the lines for a person.
+    """
+    if json is not None:
+        write_json(content(), json)
+    if json != "-":
+        write(text())
+
+
 def object_of(**content: Any) -> str:
     """The JSON text of an object of these keys, after `ampsim`, the version."""
     import ampsim

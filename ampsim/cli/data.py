@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import (
-    Code,
-    complain,
-    in_columns,
-    object_of,
-    prepare_json,
-    write,
-    write_json,
-)
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
 
@@ -55,10 +47,7 @@ def data(
     names = list(DATASETS) if name is None else [source_named(name).name]
     code = _download(names, data) if download else Code.FINE
     files, folder = survey(data, name), data_folder(data)
-    if json is not None:
-        write_json(_as_json(folder, files), json)
-    if json != "-":
-        write(_as_text(folder, names, files))
+    answer(json, lambda: _as_json(folder, files), lambda: _as_text(folder, names, files))
     for problem in (file.problem for file in files if file.problem):
         complain(problem)
         code = Code.FAILED

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import (
-    Code,
-    complain,
-    in_columns,
-    object_of,
-    prepare_json,
-    write,
-    write_json,
-)
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
 from ampsim.errors import OptionError, OutputError
 from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
 
@@ -124,17 +116,12 @@ def devices(
     prepare_json(json)
     if name == IMPORT and file is not None:
         return _import(file, out or Path(), json)
-    if json is not None:
-        shown = [
-            _plain(load(each)) for each in (assets.names("devices") if name is None else [name])
-        ]
-        write_json(object_of(devices=shown), json)
-    if json == "-":
-        return Code.FINE
-    if name is None:
-        write(in_columns(_row(each) for each in assets.names("devices")))
-    else:
-        write(text_of(load(name)))
+    names = assets.names("devices") if name is None else [name]
+    answer(
+        json,
+        lambda: object_of(devices=[_plain(load(each)) for each in names]),
+        lambda: in_columns(map(_row, names)) if name is None else text_of(load(name)),
+    )
     return Code.FINE
 
 
@@ -161,10 +148,11 @@ def _import(file: str, out: Path, json: str | None) -> Code:
         write_text(target, device_toml(imported.device))
     for sentence in imported.left_out:
         complain(f"note: {file}: not carried over: {sentence}")
-    if json is not None:
-        write_json(object_of(devices=[_plain(imported.device)]), json)
-    if json != "-":
-        write(f"{target}: device {imported.device.name}, {summary(imported.device)}")
+    answer(
+        json,
+        lambda: object_of(devices=[_plain(imported.device)]),
+        lambda: f"{target}: device {imported.device.name}, {summary(imported.device)}",
+    )
     return Code.FINE
 
 

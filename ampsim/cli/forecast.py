@@ -21,8 +21,7 @@ from ampsim.cli.console import (
     write,
     write_json,
 )
-from ampsim.cli.options import ValidateEveryOption, optional
-from ampsim.cli.tuning import Tuning
+from ampsim.cli.options import Tuning, ValidateEveryOption, optional
 
 if TYPE_CHECKING:
     from ampsim.forecasting import Forecast

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import (
-    Code,
-    hold,
-    object_of,
-    prepare_json,
-    write,
-    write_json,
-)
-from ampsim.cli.tuning import Tuning
+from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.cli.options import Tuning, optional
 from ampsim.errors import OptionError
 from ampsim.files import expanded
 from ampsim.units import format_seconds
 
 if TYPE_CHECKING:
+    from ampsim.model_parallel import Schedule
+    from ampsim.report.frames import DataFrame
     from ampsim.report.gantt.boxes import ChartRun, Choice
     from ampsim.report.perfetto.trace import Trace
-
+    from ampsim.runs import LoadedRun
+    from ampsim.study import Result
 
 Window: TypeAlias = "Choice | None"
 
@@ -70,17 +67,11 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
     Raises:
         OptionError: no file of that suffix is written.
     """
-    from ampsim.report.saving import KNOWN_SUFFIXES
+    from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
     ways = {**dict.fromkeys(KNOWN_SUFFIXES, _write_picture), ".html": _write_page}
     ways[".json"] = _write_trace
-    suffix = out.suffix.lower()
-    if suffix not in ways:
-        raise OptionError(
-            f"cannot write a Gantt chart to {str(out)!r}: its suffix must be one of "
-            f"{', '.join(ways)}, got {suffix or 'none'!r}"
-        )
-    return ways[suffix]
+    return ways[check_suffix(out, ways, "a Gantt chart")]
 
 
 def require_no_window(out: Path, window: str | None) -> None:
@@ -124,15 +115,14 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt.boxes import choose_window, chosen_window, instances_of, whole_window
+    from ampsim.report.gantt.boxes import chosen_window, first_window, whole_window
     from ampsim.report.gantt.chart import gantt, gantt_comparison
     from ampsim.report.saving import save
 
     charted = shown.charted()
     spans = {name: one.spans for name, one in charted.items()}
     whole_s = whole_window(spans.values())
-    count = instances_of(one.outages for one in charted.values())
-    window_s = choose_window(spans, count) if window is None else chosen_window(window, spans)
+    window_s = first_window(charted) if window is None else chosen_window(window, spans)
     same: dict[str, Any] = {
         "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
     }  # fmt: skip
@@ -174,21 +164,18 @@ def gantt(
     ],
     window: Annotated[
         str | None,
-        typer.Option(
-            metavar="START:END|instance:N[-N]",
-            show_default=False,
-            help="What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
+        optional(
+            "START:END|instance:N[-N]",
+            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
             "some instances take, such as instance:3-7.  [default: the first few instances]",
         ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(
-            "--schedule",
+        optional(
+            "NAME,...",
+            f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
             autocompletion=completion.several_of(*completion.SCHEDULES),
-            metavar="NAME,...",
-            show_default=False,
-            help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
         ),
     ] = None,
     transfers: Annotated[
@@ -203,24 +190,14 @@ def gantt(
     tuning: Tuning,
     placement: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            show_default=False,
-            autocompletion=completion.placements,
-            help="As in forecast.",
-        ),
+        optional("NAME|FILE", "As in forecast.", autocompletion=completion.placements),
     ] = None,
     instances: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", show_default=False, help=f"Training items to use.  [default: {_INSTANCES}]"
-        ),
+        int | None, optional("N", f"Training items to use.  [default: {_INSTANCES}]")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Of everything.  [default: 0]")
-    ] = None,
+    seed: Annotated[int | None, optional("N", "Of everything.  [default: 0]")] = None,
     mode: Annotated[
-        options.ModeName | None, typer.Option(help="As in forecast.  [default: numeric]")
+        options.ModeName | None, optional(None, "As in forecast.  [default: numeric]")
     ] = None,
     json: options.JsonOption = None,
 ) -> Code:
@@ -250,18 +227,13 @@ def gantt(
     is_kept = os.path.isdir(expanded(source))
     shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
     said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
-    if json is not None:
-        names = [trace.name for trace in shown.traces]
-        about = {"title": shown.title, "workers": shown.workers, "schedules": names}
-        write_json(object_of(file=str(out), **about, text=said), json)
-    if json != "-":
-        write(said)
+    names = [trace.name for trace in shown.traces]
+    about = {"title": shown.title, "workers": shown.workers, "schedules": names}
+    answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
     return Code.FINE
 
 
 def _kept(folder: str, given: dict[str, Any]) -> Shown:
-    from ampsim.report.gantt.boxes import outages_of
-    from ampsim.report.perfetto.trace import Trace
     from ampsim.runs.loaded_run import load_run
 
     kept = load_run(folder)
@@ -271,25 +243,37 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
                 f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
                 f"{folder} is a run; leave it out"
             )
-    trace = Trace(
-        kept.schedule,
-        kept.workers,
-        lambda: kept.chunks("spans"),
-        lambda: kept.chunks("updates"),
-        kept.table("epochs"),
-        lambda: kept.chunks("stashes"),
-        lambda: kept.chunks("transfers"),
-        kept.devices,
-        outages_of(kept),
-        kept.table("memory"),
+    return Shown(
+        f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.devices)]
     )
-    return Shown(f"{kept.model} on {kept.cluster}", [trace])
+
+
+def _trace(
+    run: Result | LoadedRun,
+    chunks: Callable[[str], Iterable[DataFrame]],
+    name: str,
+    devices: Sequence[str],
+) -> Trace:
+    """A run as a trace; `chunks` gives the rows of a table."""
+    from ampsim.report.gantt.boxes import outages_of
+    from ampsim.report.perfetto.trace import Trace
+
+    return Trace(
+        name,
+        run.workers,
+        partial(chunks, "spans"),
+        partial(chunks, "updates"),
+        run.epochs,
+        partial(chunks, "stashes"),
+        partial(chunks, "transfers"),
+        devices,
+        outages_of(run),
+        run.memory,
+    )
 
 
 def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
-    from ampsim.report.gantt.boxes import outages_of
-    from ampsim.report.perfetto.trace import Trace
-    from ampsim.study import Result, simulate
+    from ampsim.study import simulate
     from ampsim.study.schedule_names import labels_of
 
     model = options.make_model(source, given["set"], given["data"])
@@ -303,23 +287,11 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
         "instances": instances,
         "placement": given["placement"],
     }
+    devices = [device.name for device in cluster.devices]
 
-    def trace(result: Result, label: str) -> Trace:
-        return Trace(
-            label,
-            result.workers,
-            lambda: [result.spans],
-            lambda: [result.updates],
-            result.epochs,
-            lambda: [result.stashes],
-            lambda: [result.transfers],
-            [device.name for device in cluster.devices],
-            outages_of(result),
-            result.memory,
-        )
+    def trace(schedule: Schedule, label: str) -> Trace:
+        result = simulate(model, cluster, schedule, **settled)
+        return _trace(result, lambda table: [getattr(result, table)], label, devices)
 
-    traces = [
-        trace(simulate(model, cluster, schedule, **settled), label)
-        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
-    ]
+    traces = list(map(trace, schedules, labels_of(schedules)))
     return Shown(f"{model.name} on {cluster.name}", traces)

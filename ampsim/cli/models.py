@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import Code, hold, in_columns, object_of, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ def models(
     if name is None:
         if graph is not None or settings:
             raise OptionError("--graph and --set belong to one model; name it, as in: models rnn")
-        if json is not None:
-            write_json(object_of(models=[_plain(*row) for row in _rows()]), json)
-        if json != "-":
-            write(in_columns(_rows()))
+        rows = _rows()
+        answer(
+            json,
+            lambda: object_of(models=[_plain(*row) for row in rows]),
+            lambda: in_columns(rows),
+        )
         return Code.FINE
     if graph is not None:
         _prepare(graph)
@@ -58,10 +60,11 @@ def models(
     built = model.graph()
     if graph is not None:
         _save(built, graph)
-    if json is not None:
-        write_json(object_of(models=[_plain(name, _first_line(name), model, built)]), json)
-    if json != "-":
-        write(_text(name, model, built) if graph is None else f"wrote {graph}")
+    answer(
+        json,
+        lambda: object_of(models=[_plain(name, _first_line(name), model, built)]),
+        lambda: _text(name, model, built) if graph is None else f"wrote {graph}",
+    )
     return Code.FINE
 
 

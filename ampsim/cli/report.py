@@ -237,9 +237,8 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
     from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
-    from ampsim.recipes.manifest import files_of, read_manifest
     from ampsim.recipes.page import FILES, redraw_report
-    from ampsim.recipes.redrawing import read_results
+    from ampsim.recipes.redrawing import files_of, read_manifest, read_results
 
     try:
         results = read_results(recipe, folder)
@@ -257,21 +256,19 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
     from ampsim.recipes.checking import check_report
-    from ampsim.recipes.page import Drawing
 
-    return _say(recipe, folder, check_report(recipe, folder, Drawing()), how)
+    return _say(recipe, folder, check_report(recipe, folder), how)
 
 
 def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
     from ampsim.recipes.checking import check_again
-    from ampsim.recipes.page import Drawing
 
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
         if findings is None:
             how.note(recipe, folder, "interrupted")
             return Code.INTERRUPTED
-        verdict = check_again(recipe, folder, findings, Drawing())
+        verdict = check_again(recipe, folder, findings)
     return _say(recipe, folder, verdict, how)
 
 

@@ -21,8 +21,8 @@ from ampsim.cli.console import (
     write,
     write_json,
 )
+from ampsim.cli.options import Tuning
 from ampsim.cli.progress import Show, is_drawn_on, shown, title_of
-from ampsim.cli.tuning import Tuning
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
@@ -170,12 +170,12 @@ ClockOption = Annotated[
 ]
 StretchOption = Annotated[
     float | None,
-    typer.Option(
-        "--stretch", metavar="X", show_default=False,
-        help="Wall seconds for each virtual second, with --clock wall; "
-        "1000 makes a microsecond a millisecond.  [default: 1]",
+    options.optional(
+        "X",
+        "Wall seconds for each virtual second, with --clock wall; 1000 makes a microsecond a "
+        "millisecond.  [default: 1]",
     ),
-]  # fmt: skip
+]
 
 
 def run(
@@ -196,8 +196,7 @@ def run(
     placement: options.PlacementOption = None,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
     target: Annotated[
-        float | None,
-        typer.Option(metavar="X", show_default=False, help="End after the epoch that reaches it."),
+        float | None, options.optional("X", "End after the epoch that reaches it.")
     ] = None,
     validate_every: options.ValidateEveryOption = None,
     data: options.DataOption = None,

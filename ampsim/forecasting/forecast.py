@@ -38,8 +38,8 @@ from ampsim.forecasting.making import (
     note_validation,
     require_fit,
     run_rows,
+    with_spreads,
 )
-from ampsim.forecasting.short_runs import with_spreads
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal

@@ -2,7 +2,7 @@
 
 A device file may have, with the source of a number, the ends of its 95 % interval. Each row is then
 run again at both ends of each such number, all others as they are, in mode "sleep" on its leading
-instances (`ampsim.forecasting.short_runs`). Only the ratios to the same short run at the numbers
+instances (`ampsim.forecasting.making`). Only the ratios to the same short run at the numbers
 themselves are taken: they multiply the row's throughputs, and its time to the target by
 
     (n_train / r_train' + n_valid / r_valid') / (n_train / r_train + n_valid / r_valid).

@@ -11,17 +11,16 @@ from matplotlib.figure import Figure
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.report.frames import devices_of, runs_by_row
-from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of
+from ampsim.report.gantt.boxes import ChartRun, first_window
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.figures import (
-    INSTANCES_SHOWN,
     gantt_together,
     narrow_figures,
     result_figures,
     shown_schedules,
 )
 from ampsim.report.page.html import html_page
-from ampsim.report.page.tables import write_epochs, write_trials
+from ampsim.report.page.tables import write_tables
 from ampsim.report.page.text import Picture, page
 from ampsim.report.saving import save
 from ampsim.report.table import to_csv
@@ -63,7 +62,7 @@ def write_forecast(forecast: RunTable, folder: str | os.PathLike[str]) -> list[P
 def _write(forecast: RunTable, place: Path) -> list[Path]:
     """Write everything but the manifest."""
     write_text(place / TABLE, to_csv(forecast.table))
-    written = [place / TABLE, *write_epochs(forecast, place), *write_trials(forecast, place)]
+    written = [place / TABLE, *write_tables(forecast, place)]
     runs = runs_by_row(forecast)
     learning = list(result_figures(forecast))
     for_phone = narrow_figures(forecast)
@@ -88,9 +87,7 @@ def _gantt_each(forecast: RunTable, shown: dict[str, ChartRun]) -> list[tuple[Pi
         chart = gantt(
             one,
             workers=forecast.workers,
-            window_s=choose_window(
-                {name: one.spans}, max(INSTANCES_SHOWN, instances_of([one.outages]))
-            ),
+            window_s=first_window({name: one}),
             title=name,
             devices=devices,
         )

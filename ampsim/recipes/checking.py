@@ -24,14 +24,13 @@ from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
 from ampsim.recipes.beside import read_witnesses
-from ampsim.recipes.manifest import edits_of, files_of, read_manifest
-from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, Drawing
+from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, draw_again, write_report
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
 from ampsim.recipes.results import Results
 from ampsim.recipes.rows import cluster_of, make_rows
 from ampsim.recipes.running import Findings
-from ampsim.report.saving import look_alike
+from ampsim.report.saving import drawn_with, look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.witness import ROUNDING, Witness, tiny_run, tiny_task
@@ -86,7 +85,7 @@ class Verdict:
         return not self.faults
 
 
-def check_report(recipe: Recipe, folder: Path, drawing: Drawing) -> Verdict:
+def check_report(recipe: Recipe, folder: Path) -> Verdict:
     """Check a report without its runs: by hashes, by tiny runs, and by drawing it again.
 
     Hashes are of the recipe, the device files, the data files as far as they are here, and the
@@ -96,7 +95,6 @@ def check_report(recipe: Recipe, folder: Path, drawing: Drawing) -> Verdict:
     Args:
         recipe: what the report was made from.
         folder: where it lies; nothing is written there.
-        drawing: draws it.
     """
     try:
         manifest = read_manifest(folder)
@@ -111,13 +109,13 @@ def check_report(recipe: Recipe, folder: Path, drawing: Drawing) -> Verdict:
         return Verdict((str(error),))
     tolerance = ROUNDING if _other_kernels(recipe, manifest) else WITNESS_TOLERANCE
     tiny = _tiny_runs(recipe, witnesses, tolerance)
-    drawn = _redrawn(recipe, folder, drawing, results, tiny)
+    drawn = _redrawn(recipe, folder, results, tiny)
     if changed and tiny.are_all:
         notes = (f"{changed}, its behaviour has not", *absent)
     return Verdict((*tiny.faults, *drawn.faults), (*notes, *tiny.notes, *drawn.notes))
 
 
-def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: Drawing) -> Verdict:
+def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
     """Compare a report with one that is drawn of runs made now: page, tables, figures, outlines.
 
     What the manifest says of code and files only becomes a note: the runs decide. Of a report that
@@ -129,7 +127,6 @@ def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: Drawing)
         recipe: what the report was made from.
         folder: where it lies; nothing is written there.
         again: what the recipe gives now.
-        drawing: draws it.
     """
     try:
         manifest = read_manifest(folder)
@@ -141,7 +138,7 @@ def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: Drawing)
         notes = tuple(_changed_code(recipe, manifest))
         notes += tuple(_changes(recipe, manifest))
     else:
-        checked = check_report(recipe, folder, drawing)
+        checked = check_report(recipe, folder)
         faults, notes = (
             checked.faults,
             (*checked.notes, f"what it learned is not compared: {other}"),
@@ -150,12 +147,12 @@ def check_again(recipe: Recipe, folder: Path, again: Findings, drawing: Drawing)
         return Verdict(faults, notes)
     with tempfile.TemporaryDirectory() as temporary:
         now = Path(temporary)
-        names = {one.name for one in drawing.write(_as_before(again, manifest), recipe.file, now)}
+        names = {one.name for one in write_report(_as_before(again, manifest), recipe.file, now)}
         if other is not None:
             exact = TIMED if recipe.file.max_epochs is None else FIXED
             before, made = _text(folder / TABLE), _text(now / TABLE)
             return Verdict(tuple(_columns_that_differ(before, made, exact)), notes)
-        skipped = skipped_pictures(manifest, drawing.drawn_with)
+        skipped = skipped_pictures(manifest)
         files = Drawn(names, now, "what its runs give", TOLERANCE, is_masked=True)
         faults = tuple(differences(folder, manifest, files, skipped))
     return Verdict(faults, (*notes, *_told(skipped)))
@@ -320,15 +317,13 @@ def _text(path: Path) -> str:
     return read_regular(path, path.name).decode("utf-8", "backslashreplace").replace("\0", "?")
 
 
-def _redrawn(
-    recipe: Recipe, folder: Path, drawing: Drawing, results: Results, tiny: _TinyRuns
-) -> Verdict:
+def _redrawn(recipe: Recipe, folder: Path, results: Results, tiny: _TinyRuns) -> Verdict:
     """Draw a report from its outlines and the tiny runs, and compare.
 
     A Gantt chart whose window is longer than the tiny runs is drawn again of longer ones.
     """
     traced = replace(results, runs=tiny.runs) if tiny.are_all else None
-    verdict = _drawn_once(recipe, folder, drawing, results, traced)
+    verdict = _drawn_once(recipe, folder, results, traced)
     if traced is None or not any(one.startswith(f"{CHART} is not") for one in verdict.faults):
         return verdict
     seed = recipe.file.seeds[0]
@@ -336,17 +331,15 @@ def _redrawn(
     runs = tuple(
         run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
     )
-    return _drawn_once(recipe, folder, drawing, results, replace(results, runs=runs))
+    return _drawn_once(recipe, folder, results, replace(results, runs=runs))
 
 
-def _drawn_once(
-    recipe: Recipe, folder: Path, drawing: Drawing, results: Results, traced: Results | None
-) -> Verdict:
+def _drawn_once(recipe: Recipe, folder: Path, results: Results, traced: Results | None) -> Verdict:
     manifest = read_manifest(folder)
-    skipped = skipped_pictures(manifest, drawing.drawn_with)
+    skipped = skipped_pictures(manifest)
     with tempfile.TemporaryDirectory() as temporary:
         try:
-            names = drawing.redraw(results, recipe.file, Path(temporary), traced)
+            names = draw_again(results, recipe.file, Path(temporary), traced)
         except OUT_OF_SHAPE as error:
             return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
         drawn = Drawn(names, Path(temporary), f"what {OUTLINES} draws to")
@@ -363,9 +356,9 @@ OUT_OF_SHAPE: Final = (
 """What drawing raises where numbers of a file are not what they must be to each other."""
 
 
-def skipped_pictures(manifest: Mapping[str, Any], here: str) -> str | None:
+def skipped_pictures(manifest: Mapping[str, Any]) -> str | None:
     """Why pictures cannot be compared; None where they can."""
-    was, now = manifest[DRAWN_WITH], here
+    was, now = manifest[DRAWN_WITH], drawn_with()
     if was == now:
         return None
     return f"pictures are not compared: they were drawn with {was}, and here is {now}"

@@ -22,8 +22,8 @@ from ampsim.errors import one_of
 from ampsim.hardware import Cluster, Device
 from ampsim.options import Count
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
+from ampsim.report.grid import SHOW_AXIS
 from ampsim.toml_file import Record, Text
-from ampsim.units import format_bytes, format_seconds
 
 Axis: TypeAlias = Literal["cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology"]
 MapAxis: TypeAlias = Literal[
@@ -140,12 +140,8 @@ def value_words(key: str, value: Any) -> str:
     >>> value_words("bandwidth_bytes_per_s", 1e9), value_words("workers", 1)
     ('1.00 GB/s', '1 worker')
     """
-    if key == "workers":
-        return f"{value} worker{'s' * (value != 1)}"
-    if key == "latency_s":
-        return format_seconds(value)
-    if key == "bandwidth_bytes_per_s":
-        return f"{format_bytes(value)}/s"
+    if key in SHOW_AXIS:
+        return SHOW_AXIS[key](value)
     return PurePath(value).stem if str(value).endswith(".toml") else str(value)
 
 

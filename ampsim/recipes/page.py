@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
 from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
-from ampsim.report.page.tables import LEFT, tuning_tables, write_epochs, write_trials
+from ampsim.report.page.tables import LEFT, tuning_tables, write_tables
 from ampsim.report.page.text import (
     Picture,
     answer_parts,
@@ -36,20 +36,13 @@ from ampsim.report.page.text import (
     tables_of,
 )
 from ampsim.report.saving import drawn_with, save
-from ampsim.report.table import format_count, format_ratio, to_csv
+from ampsim.report.table import cell_text, format_ratio, to_csv
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import escape, paragraph
 from ampsim.text import to_toml
-from ampsim.units import format_percent, format_rate, format_seconds
 
 PUBLISHED = "published.csv"
 
-_SHOW: dict[str, Callable[[float | None], str]] = {
-    "train_per_s": format_rate,
-    "valid_per_s": format_rate,
-    "time_to_target_s": format_seconds,
-    "best_accuracy": format_percent,
-}
 _WORDS = {
     "train_per_s": "training",
     "valid_per_s": "validation",
@@ -81,12 +74,14 @@ def published_parts(comparison: DataFrame) -> list[str]:
 
 def _line(record: Row) -> list[str]:
     quantity = text(record, "quantity")
-    show = _SHOW.get(quantity, format_count)
+    found, made = (
+        cell_text(quantity, {quantity: record[name]}) for name in ("published", "simulated")
+    )
     return [
         text(record, "schedule"),
         _WORDS.get(quantity, quantity),
-        show(number(record, "published")),
-        show(number(record, "simulated")),
+        found,
+        made,
         format_ratio(number(record, "simulated_per_published")),
         format_ratio(number(record, "published_ratio")),
         format_ratio(number(record, "simulated_ratio")),
@@ -168,40 +163,28 @@ def _write_manifest(results: Results, files: Mapping[str, str], place: Path) -> 
     write_text(place / MANIFEST, to_toml(manifest))
 
 
-class Drawing:
-    """Draws reports into folders, for those who compare them."""
+def draw_again(
+    results: Results, file: RecipeFile, folder: Path, traced: Results | None
+) -> set[str]:
+    """Writes what follows from results into a folder; gives the names of all files of a report.
 
-    @property
-    def drawn_with(self) -> str:
-        """The libraries and the processor that decide the bytes of a picture."""
-        return drawn_with()
+    These are also witnesses, outlines, and a chart that cannot be drawn.
 
-    def write(self, findings: Findings, file: RecipeFile, folder: Path) -> list[Path]:
-        """As `write_report`."""
-        return write_report(findings, file, folder)
-
-    def redraw(
-        self, results: Results, file: RecipeFile, folder: Path, traced: Results | None
-    ) -> set[str]:
-        """Writes what follows from results into a folder; gives the names of all files of a report.
-
-        These are also witnesses, outlines, and a chart that cannot be drawn.
-
-        Args:
-            results: what the report was made of; its runs have no spans.
-            file: the recipe's.
-            folder: an empty one.
-            traced: the same with runs that have spans, for the Gantt chart.
-        """
-        written = _write_tables(results, folder)
-        figures = _figures(results, file)
-        charts = [TOGETHER] if _shows_gantt(results, file) else []
-        if traced is not None and charts:
-            figures += gantt_together(traced, runs_by_row(traced))
-            charts = []
-        written += _write_page(results, file, folder, figures, charts)
-        names = {path.name for path in written} | {picture.file for picture in charts}
-        return names | {WITNESS, OUTLINES}
+    Args:
+        results: what the report was made of; its runs have no spans.
+        file: the recipe's.
+        folder: an empty one.
+        traced: the same with runs that have spans, for the Gantt chart.
+    """
+    written = _write_tables(results, folder)
+    figures = _figures(results, file)
+    charts = [TOGETHER] if _shows_gantt(results, file) else []
+    if traced is not None and charts:
+        figures += gantt_together(traced, runs_by_row(traced))
+        charts = []
+    written += _write_page(results, file, folder, figures, charts)
+    names = {path.name for path in written} | {picture.file for picture in charts}
+    return names | {WITNESS, OUTLINES}
 
 
 def _copy(path: Path, digest: str, place: Path) -> None:
@@ -211,7 +194,7 @@ def _copy(path: Path, digest: str, place: Path) -> None:
 
 
 def _write_tables(results: Results, place: Path) -> list[Path]:
-    written = [place / TABLE, *write_epochs(results, place), *write_trials(results, place)]
+    written = [place / TABLE, *write_tables(results, place)]
     write_text(place / TABLE, to_csv(results.table))
     if len(results.comparison):
         written.append(place / PUBLISHED)
@@ -237,16 +220,16 @@ def page(findings: Results, file: RecipeFile, pictures: list[Picture]) -> str:
     """The page in Markdown; the recipe's own text is taken as it is."""
     model, cluster = escape(findings.model), escape(findings.cluster)
     compared = published_parts(findings.comparison)
-    of_grid = grid_parts(findings, file)
-    ruled = of_grid.verdict or verdict(_judged(findings), findings.target, findings.metric)
+    said, of_grid = grid_parts(findings, file)
+    ruled = said or verdict(_judged(findings), findings.target, findings.metric)
     parts = [
         f"# {escape(file.title)}",
         file.text.strip(),
         f"**{paragraph(ruled)}**",
         f"{model} on {cluster}: {with_all_workers(setting(findings), findings.table)}",
         *(
-            [*of_grid.tables, bullets(shared_notes(findings))]
-            if of_grid.tables
+            [*of_grid, bullets(shared_notes(findings))]
+            if of_grid
             else answer_parts(findings, called_rows(findings.table))
         ),
         *compared,
@@ -254,7 +237,7 @@ def page(findings: Results, file: RecipeFile, pictures: list[Picture]) -> str:
         *tables_of(tuning_tables(findings), LEFT),
         *commands(next_of_report(str(findings.manifest["command"][-1]))),
         *assumptions(findings.manifest),
-        *origin(without_rows(findings.manifest) if of_grid.tables else findings.manifest, TABLE),
+        *origin(without_rows(findings.manifest) if of_grid else findings.manifest, TABLE),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

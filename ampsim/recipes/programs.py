@@ -24,12 +24,12 @@ from ampsim.errors import AmpsimError, FileFormatError, one_of
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
-from ampsim.recipes.manifest import edits_of, read_manifest
 from ampsim.recipes.recipe import PROGRAM
+from ampsim.recipes.redrawing import edits_of, read_manifest
 from ampsim.recipes.running import FORMAT, KIND
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
-from ampsim.report.plot.curves import curves
+from ampsim.report.plot.curves import Curves, draw_curves
 from ampsim.report.saving import drawn_with, save
 from ampsim.study.provenance import source_digest
 from ampsim.text import mapping, short, to_toml
@@ -50,7 +50,9 @@ def write_program_report(
             written.append(place / f"{name}.csv")
             write_text(written[-1], str(table.to_csv(index=False)))
         for figure in program.curves:
-            written.append(save(curves(tables[figure.table], figure), place / f"{figure.name}.png"))
+            written.append(
+                save(draw_curves(tables[figure.table], figure), place / f"{figure.name}.png")
+            )
         written.append(place / PAGE)
         write_text(written[-1], page(program, tables))
         files = {path.name: sha256_of(path) for path in written}
@@ -63,7 +65,7 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     """The page in Markdown; the program's own text is taken as it is."""
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
     for figure in program.curves:
-        parts.append(f"![{markdown.escape(figure.words[0])}]({figure.name}.png)")
+        parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
     for name, table in tables.items():
         columns = [str(one) for one in table.columns]
         lines = [[_cell(one) for one in row] for row in table.itertuples(index=False)]
@@ -87,46 +89,6 @@ _A_NAME: Final = "must be up to 60 letters, digits, - and _, and be given once"
 _LARGEST: Final = 1e100  # chosen: beyond, an axis has no ticks
 
 _NAMES: Final = ("TITLE", "TEXT", "CURVES", "tables")
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """A figure of a table: one curve for each value of a column.
-
-    Args:
-        name: of the figure's file, without its suffix.
-        title: its heading.
-        table: name of the table.
-        x, y, by: columns of it; `by` tells the curves apart.
-        x_label, y_label: of the axes.
-        is_log_x, is_log_y: whether an axis is logarithmic.
-    """
-
-    name: str
-    title: str
-    table: str
-    x: str
-    y: str
-    by: str
-    x_label: str
-    y_label: str
-    is_log_x: bool = False
-    is_log_y: bool = False
-
-    @property
-    def columns(self) -> tuple[str, str, str]:
-        """Columns of x and y, and the one that tells curves apart."""
-        return self.x, self.y, self.by
-
-    @property
-    def words(self) -> tuple[str, str, str]:
-        """Title, and labels of x and y."""
-        return self.title, self.x_label, self.y_label
-
-    @property
-    def are_logarithmic(self) -> tuple[bool, bool]:
-        """Whether x is, and y."""
-        return self.is_log_x, self.is_log_y
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,11 +234,11 @@ def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str
         yield f"{where}: {one_of('table', curves.table, tables)}"
         return
     table = tables[curves.table]
-    for column in curves.columns:
+    for column in (curves.x, curves.y, curves.by):
         if column not in table:
             yield f"{where}: {one_of('column', column, table.columns.tolist())}"
             return
-    for column, is_log in zip(curves.columns, curves.are_logarithmic, strict=False):
+    for column, is_log in ((curves.x, curves.is_log_x), (curves.y, curves.is_log_y)):
         cells: list[Any] = table[column].tolist()
         for row, cell in enumerate(cells, 1):
             is_number = _is_number(cell) and not isinstance(cell, bool) and not abs(cell) > _LARGEST
@@ -322,7 +284,7 @@ def check_program(program: ReportProgram, folder: Path) -> Verdict:
             written = write_program_report(program, program.tables(), temporary)
             names = {path.name for path in written}
             drawn = Drawn(names, Path(temporary), f"what {PROGRAM} gives")
-            skipped = skipped_pictures(manifest, drawn_with())
+            skipped = skipped_pictures(manifest)
             faults = tuple(differences(folder, manifest, drawn, skipped))
     except AmpsimError as error:
         return Verdict((str(error),))

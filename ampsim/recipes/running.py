@@ -1,4 +1,8 @@
-"""The runs of a recipe, made or kept, and those at the ends of its devices' intervals."""
+"""The runs of a recipe, made or kept, with the learning rates that its rows have.
+
+Learning rates are by rule or by trial; page and manifest say which. Short runs are made at the ends
+of the intervals of devices' numbers.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +11,101 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.errors import SimulationError
+import pandas as pd
+
+from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
-from ampsim.forecasting.intervals import Spreading, Throughputs
-from ampsim.forecasting.short_runs import EndRuns, end_runs, gathered, tasks_of
+from ampsim.forecasting.intervals import Spreading
+from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
+from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
-from ampsim.recipes.recipe import RECIPE, Recipe
+from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
-from ampsim.recipes.tuned import TunedRows, origin_of, rates_of, tuned_rows
 from ampsim.runs.run import Run
 from ampsim.runs.store import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness
+from ampsim.study.learning_rates import COLUMNS
 from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
 
+TRIALS: Final = "trials.csv"
+
 
 @dataclass(frozen=True, slots=True)
-class AtEnds:
-    """The short runs of all rows.
+class TunedRows:
+    """Rows with the learning rates that they run with.
 
-    Args:
-        rows: ready to run, with the learning rates that they have.
-        runs: those of each; None of one on devices without intervals.
-        seed: of all of them.
+    `trials` are as `Forecast.trials`; `unreached` has labels of rows of which no trial reached the
+    target.
     """
 
-    rows: tuple[Row, ...]
-    runs: tuple[EndRuns | None, ...]
-    seed: int
-
-    @property
-    def tasks(self) -> list[Task]:
-        """The runs that are to be made."""
-        return tasks_of(self.runs)
-
-    def known(self, witnesses: Mapping[str, Witness]) -> list[Known]:
-        """What each of them is kept under; `witnesses` are of the rows, by their labels."""
-        return [
-            one
-            for row, of in zip(self.rows, self.runs, strict=True)
-            for task in (() if of is None else of.tasks)
-            for one in known_by(
-                replace(row, plan=task.plan), [self.seed], witnesses[row.label],
-                leading=of.leading if of else (),
-            )
-        ]  # fmt: skip
-
-    def spreads(self, made: Sequence[Run]) -> list[Spreading]:
-        """What they say of each row; `made` has what came of each task."""
-        rated = {
-            place: (Throughputs(float(run.train_per_s), float(run.valid_per_s)), run.failure)
-            for place, run in enumerate(made)
-        }
-        return gathered(self.runs, rated)
+    rows: Rows
+    trials: pd.DataFrame
+    unreached: tuple[str, ...] = ()
 
 
-def at_ends(rows: Sequence[Row], seed: int) -> AtEnds:
-    """The short runs of rows that are ready to run, with one seed."""
-    return AtEnds(tuple(rows), tuple(end_runs(one, seed) for one in rows), seed)
+def tuned_rows(
+    recipe: Recipe, rows: Rows, jobs: int, on_progress: OnProgress | None, keeping: Keeping
+) -> TunedRows:
+    """Try learning rates for each row, if the recipe says so, `jobs` at a time; `keeping` has them.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; what finished is kept.
+        SimulationError: the process of a trial died; what finished is kept.
+    """
+    if recipe.file.tune is None:
+        return TunedRows(rows, no_trials())
+    maker = RunMaker(jobs, on_progress, keeping)
+    tuned = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker).tune(recipe.file.tune)
+    if tuned.interrupted is not None:
+        raise KeyboardInterrupt(tuned.interrupted)
+    if tuned.lost:
+        raise SimulationError(f"{tuned.lost[0]}; run again to go on")
+    return TunedRows(replace(rows, rows=tuned.entries), tuned.trials, tuple(tuned.untuned))
+
+
+def has_rates(file: RecipeFile) -> bool:
+    """Whether rows may have other learning rates than their models."""
+    return file.tune is not None or file.scale_rate != "none"
+
+
+def rates_of(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
+    """Columns of each row's learning rate; empty ones where all have their model's."""
+    if not has_rates(file):
+        return [{} for _row in rows.rows]
+    return [row.plan.rate.columns(row.plan.model) for row in rows.rows]
+
+
+def rates_in(origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same, from what a manifest says of the rows."""
+    return [{name: one[name] for name in COLUMNS if name in one} for one in origins]
+
+
+def origin_of(file: RecipeFile, tuned: TunedRows) -> dict[str, Any]:
+    """What a manifest says of how rows are compared, none of it where nothing was asked for."""
+    asked: dict[str, Any] = {"validate_every": file.validate_every, "tune": file.tune}
+    if has_rates(file):
+        asked["scale_rate"] = file.scale_rate
+    found = {key: value for key, value in asked.items() if value is not None}
+    return {**found, **({"unreached": list(tuned.unreached)} if tuned.unreached else {})}
+
+
+def read_trials(folder: Path, file: RecipeFile) -> pd.DataFrame:
+    """The trials beside a report.
+
+    Raises:
+        FileFormatError: there should be some, and are none.
+    """
+    if file.tune is None:
+        return no_trials()
+    try:
+        return pd.read_csv(folder / TRIALS)
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"{TRIALS} cannot be read; run it again") from error
 
 
 KIND: Final = "report"
@@ -149,7 +186,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         raise SimulationError(lost[min(lost)])
     try:
         tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
-        short = at_ends(tuned.rows.rows, seeds[0])
+        short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
@@ -159,14 +196,33 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         for repeat, seed in enumerate(seeds, 1)
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    known += short.known(witnesses)
-    made = _make_all([*tasks, *short.tasks], known, keeping, options)
+    known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
+    made = _make_all([*tasks, *tasks_of(short)], known, keeping, options)
     runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
-    spreads = short.spreads([made[place] for place in range(len(tasks), len(made))])
+    at_ends = (made[place] for place in range(len(tasks), len(made)))
+    spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
     if advice is not None:
         findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
     return findings
+
+
+def _known_at_ends(
+    rows: Sequence[Row],
+    short: Sequence[EndRuns | None],
+    seed: int,
+    witnesses: Mapping[str, Witness],
+) -> list[Known]:
+    """What each short run at the ends of intervals is kept under; `witnesses` are by label."""
+    return [
+        one
+        for row, of in zip(rows, short, strict=True)
+        if of is not None
+        for task in of.tasks
+        for one in known_by(
+            replace(row, plan=task.plan), [seed], witnesses[row.label], leading=of.leading
+        )
+    ]
 
 
 def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ampsim.report.words import plain
 from ampsim.runs.run import Run, RunTable
+from ampsim.study.bound_words import fitting
 from ampsim.trace import COMPUTE_LANE, LANES
 from ampsim.units import format_seconds
 
@@ -195,17 +196,6 @@ def devices_of(forecast: RunTable) -> list[str]:
     return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
 
 
-def known_until_s(runs: Iterable[AnyRun]) -> float:
-    """Time until which the spans of all these runs were kept; infinity where all were."""
-    ends = [kept.until_s for run in runs if (kept := kept_of(run)) is not None]
-    return min(ends, default=math.inf)
-
-
-def transfers_of(run: Run) -> list[DataFrame]:
-    """The leading transfers of a run, in a list, which is empty where the run has none."""
-    return [run.transfers] if len(run.transfers) else []
-
-
 def runs_by_row(forecast: RunTable) -> dict[str, list[Run]]:
     """The runs of each row of the table under the row's label (`row_labels`)."""
     groups: list[list[Run]] = []
@@ -260,20 +250,19 @@ def is_worker(row: int) -> bool:
     return 0 <= row < LANE_STEP - 1
 
 
-def row_name(row: int, names: Sequence[str] = ()) -> str:
-    """What the row of another lane, or of the host, is called; `names` are those of the workers."""
-    return "host" if row < 0 else thread_name(row, names)
+def row_name(row: int) -> str:
+    """What the row of another lane, or of the host, is called."""
+    return "host" if row < 0 else thread_name(row)
 
 
-def thread_name(row: int, names: Sequence[str] = ()) -> str:
+def thread_name(row: int) -> str:
     """What a row is called whose lane is told in any case.
 
     >>> thread_name(-1), thread_name(2)
     ('host: compute', 'worker 2: compute')
     """
     worker = owner_of(row)
-    owner = "host" if worker < 0 else plain(names[worker], 24) if names else f"worker {worker}"
-    return f"{owner}: {_lane_of(row)}"
+    return f"{'host' if worker < 0 else f'worker {worker}'}: {_lane_of(row)}"
 
 
 def short_name(row: int) -> int | str:
@@ -326,16 +315,13 @@ def _computed(spans: DataFrame) -> DataFrame:
     return spans[~is_host] if bool(is_host.any()) else spans
 
 
-def some_of(nodes: Sequence[str], longest: int = 28) -> str:
-    """As many of the names as fit, at least the first, and the count of the others.
+_NODES_LONGEST: Final = 28
 
-    >>> some_of(["linear-1", "relu-1", "loss"]), some_of(["linear-1", "relu-1", "loss"], 16)
-    ('linear-1, relu-1, loss', 'linear-1 +2')
+
+def some_of(nodes: Sequence[str]) -> str:
+    """As many names of nodes as fit beside a row's, and the count of the others.
+
+    >>> some_of(["linear-1", "relu-1", "loss"])
+    'linear-1, relu-1, loss'
     """
-    names = [plain(node, longest) for node in nodes]
-    for count in range(len(names), 0, -1):
-        more = f" +{len(names) - count}" if count < len(names) else ""
-        said = ", ".join(names[:count]) + more
-        if len(said) <= longest or count == 1:
-            return said
-    return ""
+    return fitting([plain(node, _NODES_LONGEST) for node in nodes], _NODES_LONGEST)

@@ -227,12 +227,13 @@ def words(point: Mapping[str, Any]) -> str:
     return ", ".join(axis_words(key, value) for key, value in point.items() if value is not None)
 
 
-_SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
+SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
     FLOP_RATE: lambda value: f"{format_flop(value)}/s",
     "latency_s": format_seconds,
     "bandwidth_bytes_per_s": lambda value: f"{format_bytes(value)}/s",
     "workers": lambda value: f"{value} worker{'s' * (value != 1)}",
 }
+"""How a value of each key of a grid is written that is a number."""
 
 
 def axis_words(key: str, value: Any) -> str:
@@ -241,8 +242,8 @@ def axis_words(key: str, value: Any) -> str:
     >>> axis_words("flop_per_s", 1e12), axis_words("workers", 4), axis_words("cluster", "./a.toml")
     ('1.00 TFLOP/s', '4 workers', 'a')
     """
-    if key in _SHOW_AXIS:
-        return _SHOW_AXIS[key](value)
+    if key in SHOW_AXIS:
+        return SHOW_AXIS[key](value)
     return plain(str(value).rpartition("/")[2].removesuffix(".toml"), 32)
 
 

@@ -11,6 +11,7 @@ import io
 import json
 import platform
 import re
+from collections.abc import Collection
 from functools import cache
 from html import escape
 from importlib.metadata import version
@@ -62,17 +63,19 @@ def look_alike(before: bytes, now: bytes) -> bool:
     return old.shape == new.shape and bool(np.abs(old - new).max() <= SHADES)
 
 
-def check_suffix(path: Path) -> str:
-    """The lower-case suffix of a picture's path.
+def check_suffix(
+    path: Path, known: Collection[str] = KNOWN_SUFFIXES, what: str = "a figure"
+) -> str:
+    """The lower-case suffix of the path that something is to be written to.
 
     Raises:
-        OptionError: not a format that figures are written in.
+        OptionError: not a format that it is written in.
     """
     suffix = path.suffix.lower()
-    if suffix not in _METADATA:
+    if suffix not in known:
         raise OptionError(
-            f"cannot write a figure to {str(path)!r}: its suffix must be one of "
-            f"{', '.join(KNOWN_SUFFIXES)}, got {suffix or 'none'!r}"
+            f"cannot write {what} to {str(path)!r}: its suffix must be one of "
+            f"{', '.join(known)}, got {suffix or 'none'!r}"
         )
     return suffix
 

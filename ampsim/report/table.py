@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pandas import Series
@@ -16,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.errors import UnknownNameError, one_of
-from ampsim.files import write_text
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
 from ampsim.report.frames import DataFrame, Row, labelled, labelled_rows, number, rows, text
@@ -154,15 +152,6 @@ def _have_speed_up(records: Records) -> bool:
 
 def _have_rates_alone(records: Records) -> bool:
     return len(records) > 1 and not _have_speed_up(records)
-
-
-def bound_cell(row: Row) -> str:
-    """What bounds the row, with its share of the time; empty where it is unknown.
-
-    >>> bound_cell({"bound_by": "worker 3", "worker_share": 0.92, "path_share": 0.1})
-    'worker 3 (92.0 %)'
-    """
-    return bound_words(plain(bound_name(row)), _at(row), bound_share(row))
 
 
 def bound_name(row: Row) -> str:
@@ -331,7 +320,7 @@ def column_cells(table: DataFrame, names: Sequence[str]) -> list[list[str]]:
     """Columns by their names: the rows' labels, then a line for each column."""
     records = labelled_rows(table)
     labels = [plain(text(row, "schedule"), 32) for row in records]
-    lines = [[name, *(_text_of(name, row) for row in records)] for name in names]
+    lines = [[name, *(cell_text(name, row) for row in records)] for name in names]
     return [["column", *labels], *(line for line in lines if line[0] != "schedule")]
 
 
@@ -367,7 +356,8 @@ def columns_to_rich(table: DataFrame, names: Sequence[str], *, width: int) -> li
 _PERCENT = ("_share", "utilisation", "_probability", "_coverage", "_accuracy")
 
 
-def _text_of(name: str, row: Row) -> str:
+def cell_text(name: str, row: Row) -> str:
+    """A value of a row in words, by the name of its column."""
     value, said = number(row, name), text(row, name)
     if name in TEXTS:
         return plain(said, 400)
@@ -473,18 +463,6 @@ def to_csv(table: DataFrame) -> str:
         if any(isinstance(cell, str) for cell in cells):
             untyped[name] = Series(cells, index=table.index, dtype=object)
     return str(untyped.to_csv(index=False, lineterminator="\n"))
-
-
-def write_csv(table: DataFrame | None, place: Path) -> list[Path]:
-    """Write a table as `to_csv` gives it; give its place in a list, which is empty without one.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    if table is None:
-        return []
-    write_text(place, to_csv(table))
-    return [place]
 
 
 def _cells(columns: Sequence[Column], records: Records) -> list[list[str]]:

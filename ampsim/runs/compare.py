@@ -8,7 +8,6 @@ what losses and accuracies say.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,9 +20,8 @@ import pandas as pd
 
 from ampsim.runs.folder import TABLES
 from ampsim.runs.loaded_run import LoadedRun
-from ampsim.study.provenance import own_version
 from ampsim.study.read_off import rate_of
-from ampsim.text import finite, mapping
+from ampsim.text import mapping
 
 T = TypeVar("T")
 
@@ -301,10 +299,9 @@ def _plain(cell: Any) -> Any:
     return None if value != value else value  # NaN is the one that is not itself
 
 
-def to_json(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> str:
-    """Return the comparison as JSON text that ends with a newline."""
-    content = {
-        "ampsim": own_version(),
+def to_plain(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> dict[str, Any]:
+    """The comparison as JSON can hold it."""
+    return {
         "a": _run(a),
         "b": _run(b),
         "is_identical": comparison.is_identical,
@@ -315,7 +312,6 @@ def to_json(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> str:
         ],
         "tables": [dataclasses.asdict(one) for one in comparison.tables],
     }
-    return json.dumps(finite(content), indent=2, allow_nan=False) + "\n"
 
 
 def _run(run: LoadedRun) -> dict[str, Any]:

@@ -291,10 +291,10 @@ def _columns(ranking: Ranking, place: int) -> dict[str, Any]:
     return {
         "order_flip_probability": None if pair is None else pair.flip,
         "is_tied_with_best": None if standing == "not compared" else standing == "tie",
-        "speed_up_low": None if ends is None else _finite(ends[0]),
-        "speed_up_high": None if ends is None else _finite(ends[1]),
+        "speed_up_low": None if ends is None else finite(ends[0]),
+        "speed_up_high": None if ends is None else finite(ends[1]),
         "standing": standing,
-        **dict(zip(COLUMNS[5:8], map(_finite, ratio), strict=True)),
+        **dict(zip(COLUMNS[5:8], map(finite, ratio), strict=True)),
         "seeds_needed": ranking.seeds_needed,
     }
 
@@ -378,5 +378,6 @@ def _interval(
     return draws.interval(np.where(np.isnan(ratio), 1.0, ratio), covered)
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """The value; None where it is unknown or infinite."""
     return value if value is not None and math.isfinite(value) else None

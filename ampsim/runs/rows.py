@@ -14,7 +14,7 @@ together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -24,7 +24,7 @@ import pandas as pd
 from ampsim.data_parallel import Solver
 from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
-from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
+from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, finite, rank
 from ampsim.runs.run import Run
 from ampsim.study.bound_words import bound_by
 from ampsim.study.learning_rates import is_fair
@@ -67,22 +67,18 @@ def median_interval(values: Sequence[float], wanted: float = 0.9) -> Interval:
     if not values:
         return Interval(None, None, None, 0.0)
     ordered = sorted(values)
-    middle = _finite(median(ordered))
+    middle = finite(median(ordered))
     if len(ordered) == 1:
         return Interval(middle, None, None, 0.0)
     ranks = range(1, len(ordered) // 2 + 1)
     rank = max((k for k in ranks if _coverage(len(ordered), k) >= wanted), default=1)
     low, high = ordered[rank - 1], ordered[-rank]
-    return Interval(middle, _finite(low), _finite(high), _coverage(len(ordered), rank))
+    return Interval(middle, finite(low), finite(high), _coverage(len(ordered), rank))
 
 
 def _coverage(count: int, rank: int) -> float:
     outside = sum(math.comb(count, below) for below in range(rank)) / 2**count
     return 1.0 - 2.0 * outside
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def time_by_formula(epochs: float, train: tuple[int, float], valid: tuple[int, float]) -> float:
@@ -167,6 +163,7 @@ TEXTS: Final = (
     "schedule", "bound_by", "note", "bound_at", "items", "bound_largest", "learning_rate_rule",
     "standing",
 )  # fmt: skip
+_OF_FIRST: Final = ("max_active_keys", "min_update_interval", "replicas", "workers")
 SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
@@ -184,34 +181,31 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
     reached = [_reached(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
-    train_per_s = _median(runs, lambda run: run.train_per_s)
-    valid_per_s = _median(runs, lambda run: run.valid_per_s)
+    train_per_s = _median(runs, "train_per_s")
+    valid_per_s = _median(runs, "valid_per_s")
     return {
         "schedule": schedule,
-        "max_active_keys": runs[0].max_active_keys,
-        "min_update_interval": runs[0].min_update_interval,
-        "replicas": runs[0].replicas,
-        "workers": runs[0].workers,
+        **{name: getattr(runs[0], name) for name in _OF_FIRST},
         "train_per_s": train_per_s,
         "valid_per_s": valid_per_s,
         "epochs_to_target": epochs.middle,
         "time_to_target_s": time_s.middle,
         "time_to_target_low_s": time_s.low,
         "time_to_target_high_s": time_s.high,
-        "utilisation": _median(runs, lambda run: run.utilisation),
-        "staleness_mean": _median(runs, lambda run: run.staleness_mean),
+        "utilisation": _median(runs, "utilisation"),
+        "staleness_mean": _median(runs, "staleness_mean"),
         "staleness_max": max(
             (run.staleness_max for run in runs if run.staleness_max is not None), default=None
         ),
         "messages": round(median(run.messages for run in runs)),
-        "makespan_s": _median(runs, lambda run: run.makespan_s),
+        "makespan_s": _median(runs, "makespan_s"),
         "time_to_target_formula_s": _formula(runs, epochs.middle, train_per_s, valid_per_s),
         "best_accuracy": _best(Metric("accuracy"), runs),
         "best_error": _best(Metric("error"), runs),
         "repeats": len(runs),
         "repeats_reached": sum(math.isfinite(epoch) for epoch, _time_s in reached),
         "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
-        **{name: _finite(getattr(runs[0], name)) for name in SHARES},
+        **{name: finite(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs),
         "bound_at": runs[0].bound_at,
         "time_to_target_coverage": time_s.coverage or None,
@@ -245,10 +239,10 @@ def _upkeep(runs: Sequence[Run], time_to_target_s: float | None) -> dict[str, fl
     These are the run's times its median time to target over its median makespan: what a run takes
     after it has reached the target, such as the rest of its last epoch, is left out evenly.
     """
-    makespan_s = _median(runs, lambda run: run.makespan_s)
+    makespan_s = _median(runs, "makespan_s")
     share = time_to_target_s / makespan_s if makespan_s and time_to_target_s is not None else None
-    energy_j = _median(runs, lambda run: run.energy_j)
-    cost_usd = _median(runs, lambda run: run.cost_usd)
+    energy_j = _median(runs, "energy_j")
+    cost_usd = _median(runs, "cost_usd")
     return {
         "energy_j": energy_j,
         "energy_to_target_j": _times(energy_j, share),
@@ -342,8 +336,8 @@ def _reached(goal: Goal, run: Run) -> tuple[float, float]:
     return float(looks["epoch"].iloc[index]), float(looks["time_s"].iloc[index])
 
 
-def _median(runs: Sequence[Run], of: Callable[[Run], float]) -> float | None:
-    values = [value for value in map(of, runs) if math.isfinite(value)]
+def _median(runs: Sequence[Run], name: str) -> float | None:
+    values = [value for run in runs if math.isfinite(value := getattr(run, name))]
     return float(median(values)) if values else None
 
 

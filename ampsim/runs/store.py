@@ -49,20 +49,6 @@ _UNREADABLE: Final = (
 )  # fmt: skip
 
 
-def keys_of(what: Mapping[str, Any], witness: Witness | None, seeds: Iterable[int]) -> list[str]:
-    """The names under which runs lie: SHA-256 over everything that decides them.
-
-    Args:
-        what: everything but the seed and ampsim itself.
-        witness: which stands for ampsim itself; None for its code and what computes for it.
-        seeds: of the runs.
-    """
-    code = {"code": code_digest(), "linear_algebra": linear_algebra()}
-    itself = code if witness is None else {"witness": witness.digest}
-    row = _hash({"inputs": what, **itself, "numbers": NUMBER_FIELDS, "tables": TABLE_FIELDS})
-    return [hashlib.sha256(f"{row}, seed {seed}".encode()).hexdigest() for seed in seeds]
-
-
 @dataclass(frozen=True, slots=True)
 class RunStore:
     """Runs in a folder, which is made when the first is kept."""
@@ -158,11 +144,8 @@ def _table(place: Path, name: str, content: dict[str, Any]) -> pd.DataFrame:
 
 
 def _hash(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_canonical(content).encode()).hexdigest()
-
-
-def _canonical(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 OnRun: TypeAlias = Callable[[int, Run], None]
@@ -262,8 +245,20 @@ def witnesses_of(
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
 ) -> list[Known]:
-    """What the runs of a row are known by, one for each seed: its witness, or ampsim's code."""
-    return [Known(key, witness) for key in keys_of({**row.decided_by, **more}, witness, seeds)]
+    """What the runs of a row are known by, one for each seed: SHA-256 over all that decides them.
+
+    Args:
+        row: whose runs they are.
+        seeds: of the runs.
+        witness: which stands for ampsim itself; None for its code and what computes for it.
+        more: what decides them besides.
+    """
+    code = {"code": code_digest(), "linear_algebra": linear_algebra()}
+    itself = code if witness is None else {"witness": witness.digest}
+    what = {"inputs": {**row.decided_by, **more}, **itself}
+    digest = _hash({**what, "numbers": NUMBER_FIELDS, "tables": TABLE_FIELDS})
+    keys = (hashlib.sha256(f"{digest}, seed {seed}".encode()).hexdigest() for seed in seeds)
+    return [Known(key, witness) for key in keys]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import pandas as pd
+from pydantic import TypeAdapter
 
 from ampsim.data import Dataset, Split
 from ampsim.errors import FileFormatError
@@ -142,6 +143,9 @@ class Witness:
         return {"tables": tables, "numbers": numbers, "failure": self.failure}
 
 
+_WITNESS: Final = TypeAdapter(Witness)
+
+
 def condense(frame: pd.DataFrame, columns: Sequence[str] | None = None) -> Records:
     """Condense a table of a trace; all of its columns unless told."""
     names = tuple(map(str, frame.columns if columns is None else columns))
@@ -167,22 +171,13 @@ def witness_from_plain(plain: Any) -> Witness:
         FileFormatError: it is none.
     """
     try:
-        tables = {
-            str(name): Records(
-                tuple(map(str, one["columns"])),
-                int(one["count"]),
-                str(one["sha256"]),
-                str(one["tags"]),
-                tuple(tuple(record) for record in one["head"]),
-            )
-            for name, one in plain["tables"].items()
-        }
-        if any(len(record) != len(one.columns) for one in tables.values() for record in one.head):
+        told = _WITNESS.validate_python(plain)
+        tables = told.tables.values()
+        if any(len(record) != len(one.columns) for one in tables for record in one.head):
             raise ValueError
-        numbers = {str(name): _number(value) for name, value in plain["numbers"].items()}
-        return Witness(tables, numbers, plain["failure"])
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise FileFormatError(f"expected a witness, got {str(plain)[:40]!r}") from error
+    return replace(told, numbers={key: _number(one) for key, one in told.numbers.items()})
 
 
 def agree(first: Witness, second: Witness) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ampsim.units import format_percent
 
@@ -35,13 +35,21 @@ def some_nodes(at: str, longest: int = _LONGEST) -> str:
     ends = at.split(" to ")
     if len(ends) > 1:
         return " to ".join(some_nodes(end, longest // len(ends)) for end in ends)
-    names = at.split(", ")
+    return fitting(at.split(", "), longest)
+
+
+def fitting(names: Sequence[str], longest: int) -> str:
+    """As many of the names as fit, at least the first, and the count of the others.
+
+    >>> fitting(["linear-1", "relu-1", "loss"], 28), fitting(["linear-1", "relu-1", "loss"], 16)
+    ('linear-1, relu-1, loss', 'linear-1 +2')
+    """
     for count in range(len(names), 0, -1):
         more = f" +{len(names) - count}" if count < len(names) else ""
         said = ", ".join(names[:count]) + more
         if len(said) <= longest or count == 1:
             return said
-    return at
+    return ""
 
 
 def named(name: str, at: str) -> str:

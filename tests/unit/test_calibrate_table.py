@@ -13,9 +13,17 @@ import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.calibration import Calibration, calibrate, read_table_file
-from ampsim.calibration.fit import Measured, Point, make_rows, median_error, rank_correlation
+from ampsim.calibration.fit import (
+    SIGNS,
+    TIMELESS,
+    Measured,
+    Point,
+    bound,
+    make_rows,
+    median_error,
+    rank_correlation,
+)
 from ampsim.calibration.page import page, verdict
-from ampsim.calibration.table_file import SIGNS, TIMELESS, bound
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device, load_device
 from ampsim.hardware.device import NUMBERS

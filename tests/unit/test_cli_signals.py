@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import pytest
 
 import ampsim
-from ampsim.cli import signals
-from ampsim.cli import signals as standard_output
-from ampsim.cli.signals import UnwritableOutput
+from ampsim.cli import start as signals
+from ampsim.cli.start import UnwritableOutput
 
 
 @pytest.mark.parametrize("name", [*signals.ENDING, "SIGINT"])
@@ -32,7 +31,7 @@ def test_a_signal_interrupts_and_decides_the_code(name):
 
 def test_several_signals_at_once_are_one_interruption(monkeypatch):
     now_s = 100.0
-    monkeypatch.setattr("ampsim.cli.signals.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("ampsim.cli.start.time.monotonic", lambda: now_s)
     with signals.interrupting() as received:
         for number in (signal.SIGTERM, signal.SIGINT):
             with pytest.raises(KeyboardInterrupt):
@@ -158,7 +157,7 @@ def test_these_tests_pass_where_the_signal_is_ignored_from_the_start(name):
 
 @pytest.mark.parametrize("kind", [OSError, ConnectionError, BrokenPipeError, ConnectionResetError])
 def test_an_error_of_another_is_none_of_standard_output(kind):
-    with pytest.raises(kind), standard_output.watched():
+    with pytest.raises(kind), signals.watched():
         raise kind("of a data function")
 
 
@@ -171,7 +170,7 @@ def test_an_error_of_standard_output_is_known_as_such(how, monkeypatch):
         write = writelines = flush = fail
 
     monkeypatch.setattr(sys, "stdout", Full())
-    with pytest.raises(UnwritableOutput) as caught, standard_output.watched():
+    with pytest.raises(UnwritableOutput) as caught, signals.watched():
         getattr(sys.stdout, how)(*["x"] * (how != "flush"))
     assert caught.value.reason == "No space left on device"
     assert isinstance(sys.stdout, Full)
@@ -260,7 +259,7 @@ class Later:
 
 
 def test_an_interruption_is_not_repeated_once_the_program_is_over(monkeypatch):
-    monkeypatch.setattr("ampsim.cli.signals.threading.Timer", Later)
+    monkeypatch.setattr("ampsim.cli.start.threading.Timer", Later)
     with signals.interrupting() as received:
         Deleted(None)
     (interrupt,) = Later.waiting

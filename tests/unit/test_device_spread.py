@@ -11,7 +11,7 @@ import pytest
 import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
-from ampsim.forecasting.short_runs import trained
+from ampsim.forecasting.making import trained
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5

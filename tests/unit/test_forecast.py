@@ -24,7 +24,7 @@ from ampsim.errors import OptionError
 from ampsim.forecasting.forecast import row_values
 from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
-from ampsim.report.table import bound_cell, to_csv
+from ampsim.report.table import bound_line, to_csv
 from ampsim.runs.rows import TEXTS, row_of, table_of
 
 HEAVY = ((10, 20, 5),) * 2
@@ -163,9 +163,9 @@ def test_below_a_half_no_single_thing_bounds_a_row_wherever_it_is_written(
     assert (row["bound_by"], row["bound_largest"]) == (said, largest)
     cells = next(csv.DictReader(to_csv(table).splitlines()))
     assert (cells["bound_by"], cells["bound_largest"]) == (said or "", largest or "")
-    assert ("no single thing" in bound_cell(row)) == (said == "no single thing")
+    assert ("no single thing" in bound_line(row)) == (said == "no single thing")
     named = known.bound_at if largest == "worker 3" else largest or ""  # a worker by its nodes
-    assert named in bound_cell(row)
+    assert named in bound_line(row)
 
 
 def test_a_run_of_a_forecast_is_a_run_of_its_own(model, cluster):

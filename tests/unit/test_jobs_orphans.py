@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.runs import job_process
+from ampsim.runs import jobs
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="this system has no /proc to look for processes in"
@@ -138,4 +138,4 @@ def test_further_signals_leave_nobody_waiting_for_a_process_that_sends(interrupt
 
 def test_a_process_that_nobody_started_cannot_end_with_its_parent():
     with pytest.raises(AssertionError, match="nobody has started this process"):
-        job_process.end_with_parent()
+        jobs.end_with_parent()

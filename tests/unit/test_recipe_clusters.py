@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_manifest
 
 SLOW = """
 flop_per_s = 5e11
@@ -28,7 +27,7 @@ def folder(tmp_path, small_recipe) -> Path:
 
 
 def faults(folder: Path) -> tuple[str, ...]:
-    return check_report(read_recipe(folder), folder, Drawing()).faults
+    return check_report(read_recipe(folder), folder).faults
 
 
 def test_a_row_runs_on_its_own_cluster_and_the_manifest_says_so(folder, make_report):

@@ -9,9 +9,8 @@ import pytest
 
 from ampsim.errors import FileFormatError
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.rows import make_rows
 
 HEAD = """
@@ -204,4 +203,4 @@ def test_a_report_over_a_grid_is_written_follows_and_is_drawn_again(write, make_
     assert (folder / "heat-map.png").is_file()
     manifest = read_manifest(folder)
     assert manifest["schedules"][6]["cluster"]["workers"] == 3
-    assert check_report(read_recipe(folder), folder, Drawing()).faults == ()
+    assert check_report(read_recipe(folder), folder).faults == ()

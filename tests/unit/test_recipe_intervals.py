@@ -13,9 +13,8 @@ import pytest
 import ampsim
 from ampsim.forecasting.intervals import COLUMNS, Spread, Unspread
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
-from ampsim.recipes.manifest import read_manifest
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import run_recipe
 from ampsim.units import format_seconds
 

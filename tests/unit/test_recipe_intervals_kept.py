@@ -11,10 +11,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing, redraw_report
+from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 
 RECIPE = """
@@ -92,8 +91,8 @@ def test_a_report_is_redrawn_and_checked_with_its_intervals(report):
     recipe = read_recipe(report)
     redraw_report(read_results(recipe, report), recipe.file, report, read_manifest(report)["files"])
     assert {name: (report / name).read_bytes() for name in names} == before
-    assert check_report(recipe, report, Drawing()).follows
-    assert check_again(recipe, report, run_recipe(recipe, report), Drawing()).follows
+    assert check_report(recipe, report).follows
+    assert check_again(recipe, report, run_recipe(recipe, report)).follows
 
 
 def test_what_is_no_spread_is_refused_with_its_file(report, tmp_path):

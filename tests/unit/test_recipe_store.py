@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 
 from ampsim.recipes.checking import check_again
-from ampsim.recipes.page import Drawing
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
-from ampsim.runs.store import RunStore, keys_of
+from ampsim.runs.store import RunStore, known_by
 from ampsim.runs.witness import tiny_run
 
 RECIPE = """
@@ -95,15 +94,15 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
     for row in make_rows(recipe).rows:
         witness = tiny_run(row, make_rows(recipe).goal, 0).witness
         for seed in (0, 1):
-            (key,) = keys_of(row.decided_by, witness, [seed])
+            key = known_by(row, [seed], witness)[0].key
             kept = store.get(key, witness) or pytest.fail("it is not kept")
             lies = kept.epochs.assign(accuracy=0.99, train_s=kept.epochs["train_s"] / 1000)
             store.put(key, dataclasses.replace(kept, epochs=lies), witness)
     said: list[str] = []
     taken = run_recipe(recipe, folder, RecipeOptions(say=said.append))
     assert len(said) == 4
-    assert not check_again(recipe, folder, taken, Drawing()).follows
+    assert not check_again(recipe, folder, taken).follows
     said.clear()
     again = run_recipe(recipe, folder, RecipeOptions(is_fresh=True, say=said.append))
     assert said == []
-    assert check_again(recipe, folder, again, Drawing()).follows
+    assert check_again(recipe, folder, again).follows

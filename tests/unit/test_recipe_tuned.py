@@ -12,10 +12,9 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.tuning import trials_of
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing, redraw_report
+from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.text import mapping
@@ -95,7 +94,7 @@ def test_page_and_manifest_say_what_was_tried(report):
 @pytest.mark.slow
 def test_a_tuned_report_follows_and_is_redrawn_to_the_byte(report):
     recipe = read_recipe(report)
-    assert check_report(recipe, report, Drawing()).faults == ()
+    assert check_report(recipe, report).faults == ()
     before = {path.name: path.read_bytes() for path in report.iterdir() if path.is_file()}
     hashes = dict(mapping(read_manifest(report)["files"]))
     redraw_report(read_results(recipe, report), recipe.file, report, hashes)

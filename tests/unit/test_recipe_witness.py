@@ -16,7 +16,7 @@ from ampsim.nodes.linear import MatrixNode
 from ampsim.recipes import checking, running
 from ampsim.recipes.beside import WITNESS_FILE, read_witnesses, witnesses_to_text
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.page import Drawing, write_report
+from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
@@ -91,7 +91,7 @@ def make_dearer(monkeypatch, node: type[MatrixNode]) -> None:
 
 
 def verdict(folder: Path):
-    return check_report(read_recipe(folder), folder, Drawing())
+    return check_report(read_recipe(folder), folder)
 
 
 @pytest.fixture

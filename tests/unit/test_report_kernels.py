@@ -11,10 +11,9 @@ import pytest
 from ampsim.recipes import checking, running
 from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import files_of, read_manifest
-from ampsim.recipes.page import Drawing, redraw_report
+from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import files_of, read_manifest, read_results
 from ampsim.runs.witness import witness_from_plain
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -27,7 +26,7 @@ def folder(tmp_path, small_recipe) -> Path:
 
 
 def faults(folder: Path) -> tuple[str, ...]:
-    return check_report(read_recipe(folder), folder, Drawing()).faults
+    return check_report(read_recipe(folder), folder).faults
 
 
 @pytest.mark.slow
@@ -44,18 +43,18 @@ def test_other_kernels_of_linear_algebra_leave_out_what_was_learned(
 
     table = findings.table
     learned = running.Findings(**{**vars(findings), "table": table.assign(makespan_s=1.0)})
-    verdict = check_again(recipe, folder, learned, Drawing())
+    verdict = check_again(recipe, folder, learned)
     assert verdict.follows
     assert any("made with another, and here is" in note for note in verdict.notes)
     timed = running.Findings(**{**vars(findings), "table": table.assign(train_per_s=1.0)})
-    assert len(check_again(recipe, folder, timed, Drawing()).faults) == 1
+    assert len(check_again(recipe, folder, timed).faults) == 1
 
     monkeypatch.setattr(checking, "source_digest", lambda: "other")
     witness = folder / "witness.json"
     text = witness.read_text()
     witness.write_text(bend(text, 1 + 1e-4))
     change_hash(manifest, text, witness.read_text())
-    assert check_report(recipe, folder, Drawing()).follows
+    assert check_report(recipe, folder).follows
     relabel(folder, 'linear_algebra = "another"', made_with)
     assert "loss of epoch 1 was" in faults(folder)[0]
     relabel(folder, made_with, 'linear_algebra = "another"')
@@ -96,5 +95,5 @@ def test_where_nothing_was_learned_kernels_do_not_matter(tmp_path, small_recipe,
     manifest.write_text(manifest.read_text().replace(made_with, "another"))
     table = findings.table.assign(makespan_s=1.0)
     again = running.Findings(**{**vars(findings), "table": table})
-    fault, *_ = check_again(read_recipe(tmp_path), tmp_path, again, Drawing()).faults
+    fault, *_ = check_again(read_recipe(tmp_path), tmp_path, again).faults
     assert "report.csv is not what its runs give: makespan_s of sequential is " in fault

@@ -20,10 +20,9 @@ from ampsim.metric import Metric
 from ampsim.recipes import rows, running
 from ampsim.recipes.beside import OUTLINES_FILE, outlines_to_text, read_outlines
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing, redraw_report
+from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.report.page import text as page_text
 from ampsim.runs import store as kept_runs
 from ampsim.runs.run import (
@@ -196,7 +195,7 @@ def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, mo
     changed = {name for name, digest in after["files"].items() if digest != before["files"][name]}
     assert changed == {"report.md"}
     assert {**after, "files": 0} == {**before, "files": 0}
-    assert check_report(read_recipe(report), report, Drawing()).follows
+    assert check_report(read_recipe(report), report).follows
 
 
 @pytest.mark.slow
@@ -211,7 +210,7 @@ def test_the_gantt_chart_stays_as_it_is_on_disk_and_on_the_page(report):
     redraw(report)
     assert (report / "gantt.png").read_bytes() == b"mine"
     assert read_manifest(report)["files"]["gantt.png"] == digest
-    faults = check_report(read_recipe(report), report, Drawing()).faults
+    faults = check_report(read_recipe(report), report).faults
     assert faults == ("gantt.png is not as it was written",)
 
 
@@ -221,7 +220,7 @@ def test_outlines_that_were_edited_or_are_of_other_runs_are_refused(report):
     before = (report / OUTLINES_FILE).read_text()
     (report / OUTLINES_FILE).write_text(before.replace('"seed":1', '"seed":2'))
     said = "outlines.json is not as it was written"
-    assert check_report(recipe, report, Drawing()).faults == (said,)
+    assert check_report(recipe, report).faults == (said,)
     with pytest.raises(FileFormatError, match=f"^{said}; run it again$"):
         read_results(recipe, report)
     list_anew(report, OUTLINES_FILE)
@@ -239,12 +238,12 @@ def test_title_and_text_may_change_before_a_report_is_redrawn(report):
     said = RECIPE.replace('title = "A *small* test"', 'title = "Another"\ntext = "In other words."')
     (report / "recipe.toml").write_text(said)
     recipe = read_recipe(report)
-    assert check_report(recipe, report, Drawing()).faults == ("the recipe has changed",)
+    assert check_report(recipe, report).faults == ("the recipe has changed",)
     results = read_results(recipe, report)
     redraw_report(results, recipe.file, report, read_manifest(report)["files"])
     page = (report / "report.md").read_text()
     assert page.startswith("# Another\n\nIn other words.\n")
-    assert check_report(recipe, report, Drawing()).faults == ()
+    assert check_report(recipe, report).faults == ()
 
 
 @pytest.mark.slow
@@ -256,7 +255,7 @@ def test_a_report_without_outlines_does_not_follow_and_is_not_redrawn(made, tmp_
         "".join(one for one in manifest if OUTLINES_FILE not in one)
     )
     recipe = read_recipe(report)
-    faults = check_report(recipe, report, Drawing()).faults
+    faults = check_report(recipe, report).faults
     assert faults == (f"manifest.toml does not list {OUTLINES_FILE}",)
     with pytest.raises(FileFormatError, match=r"^it has no outlines\.json to redraw it from; run"):
         read_results(recipe, report)

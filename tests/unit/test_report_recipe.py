@@ -11,9 +11,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.manifest import read_manifest
-from ampsim.recipes.page import Drawing, line_names
+from ampsim.recipes.page import line_names
 from ampsim.recipes.recipe import Published, read_recipe
+from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.results import compare
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.study.provenance import meaning_of, source_digest
@@ -58,7 +58,7 @@ def refuse(progress) -> None:
 
 
 def faults(folder: Path) -> tuple[str, ...]:
-    return check_report(read_recipe(folder), folder, Drawing()).faults
+    return check_report(read_recipe(folder), folder).faults
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_a_report_is_page_tables_figures_and_a_manifest_of_their_hashes(folder, 
         assert said in page
     assert findings.table["repeats"].tolist() == [2, 2]
     assert (folder / ".runs" / ".gitignore").read_text() == "*\n"
-    assert check_report(read_recipe(folder), folder, Drawing()).follows
+    assert check_report(read_recipe(folder), folder).follows
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
     monkeypatch.setattr(checking, "source_digest", lambda: "0" * 64)
     monkeypatch.setattr(running, "source_digest", lambda: "0" * 64)
     recipe = read_recipe(folder)
-    verdict = check_again(recipe, folder, run_recipe(recipe, folder), Drawing())
+    verdict = check_again(recipe, folder, run_recipe(recipe, folder))
     assert (verdict.faults, verdict.notes) == ((), ("ampsim's code has changed",))
 
 
@@ -177,22 +177,20 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
 def test_numbers_that_differ_are_named(folder, make_report):
     findings = make_report(folder)
     recipe = read_recipe(folder)
-    assert check_again(recipe, folder, findings, Drawing()).follows
+    assert check_again(recipe, folder, findings).follows
     changed = findings.table.assign(
         train_per_s=findings.table["train_per_s"] * 1.001,
         makespan_s=findings.table["makespan_s"] * 1.001,
     )
     again = running.Findings(**{**vars(findings), "table": changed})
-    said = check_again(recipe, folder, again, Drawing()).faults
+    said = check_again(recipe, folder, again).faults
     assert said[0].startswith("report.csv is not what its runs give: train_per_s of amp, mak 1 is ")
     assert any(one.startswith("report.md is not what its runs give: line ") for one in said)
     fewer = running.Findings(**{**vars(findings), "table": findings.table.iloc[:1]})
-    (fault, *_) = check_again(recipe, folder, fewer, Drawing()).faults
+    (fault, *_) = check_again(recipe, folder, fewer).faults
     assert fault == "report.csv is not what its runs give: line 3 has '\"amp, mak ' in place of ''"
     (folder / "report.csv").write_text("mine")
-    assert check_again(recipe, folder, findings, Drawing()).faults == (
-        "report.csv is not as it was written",
-    )
+    assert check_again(recipe, folder, findings).faults == ("report.csv is not as it was written",)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ AFTER = {
     "Summary": "trace/summary.py",
     "Result": "study/result.py",
     "Outcome": "runs/folder.py",
-    "Carried": "runs/job_process.py",
+    "Carried": "runs/jobs.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
     "Known": "runs/store.py",

@@ -11,7 +11,7 @@ import pytest
 
 import ampsim
 from ampsim.cli.methods import OPTIONS, SEVERAL
-from ampsim.cli.tuning import Tuning
+from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError, UnknownNameError
 from ampsim.forecasting import Forecast
 from ampsim.forecasting.forecast import KEYS, to_json

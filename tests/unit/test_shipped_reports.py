@@ -18,10 +18,10 @@ import pytest
 from ampsim.files import sha256_of
 from ampsim.recipes import checking
 from ampsim.recipes.checking import Verdict, check_report
-from ampsim.recipes.manifest import files_of, read_manifest
-from ampsim.recipes.page import Drawing
+from ampsim.recipes.page import draw_again
 from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import files_of, read_manifest
 from ampsim.recipes.rows import make_rows
 from ampsim.runs.witness import tiny_run
 
@@ -32,19 +32,19 @@ RECIPES = ("figure-1", "paper-table-1", "what-hardware-rnn", "solvers-mnist")
 PROGRAMS = ("engine-workspace",)
 
 
-class Kept(Drawing):
+class Kept:
     """Draws a report once, and copies it from then on, unless it is drawn of something else."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names: dict[tuple[str, bool], set[str]] = {}
 
-    def redraw(self, results: Any, file: Any, folder: Path, traced: Any) -> set[str]:
+    def draw_again(self, results: Any, file: Any, folder: Path, traced: Any) -> set[str]:
         key = str(results.table.to_csv()) + str(results.manifest), traced is not None
         place = self.folder / str(len(self.names))
         if key not in self.names:
             place.mkdir()
-            self.names[key] = super().redraw(results, file, place, traced)
+            self.names[key] = draw_again(results, file, place, traced)
         place = self.folder / str(list(self.names).index(key))
         shutil.copytree(place, folder, dirs_exist_ok=True)
         return self.names[key]
@@ -66,7 +66,8 @@ def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
         patch.setattr(checking, "make_rows", lambda recipe: rows_of(recipe.name))
         patch.setattr(checking, "tiny_run", tiny_once)
         patch.setattr(checking, "LONGER", 1)
-        yield lambda folder: check_report(read_recipe(folder), folder, drawing)
+        patch.setattr(checking, "draw_again", drawing.draw_again)
+        yield lambda folder: check_report(read_recipe(folder), folder)
 
 
 def edited(name: str, content: bytes) -> bytes:

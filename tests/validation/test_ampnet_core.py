@@ -12,7 +12,7 @@ import pytest
 
 from ampsim import Amp, load_cluster, load_model, simulate
 from ampsim.calibration import read_table_file
-from ampsim.calibration.table_file import published
+from ampsim.calibration.fit import published
 from ampsim.hardware import load_device
 from ampsim.runs.witness import leading
 

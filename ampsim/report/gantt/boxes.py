@@ -26,6 +26,7 @@ from ampsim.report.frames import (
     is_of_operations,
     is_worker,
     joined,
+    kept_of,
     owner_of,
     row_name,
     row_numbers,
@@ -49,17 +50,12 @@ class WorkerRows:
 
     Attributes:
         count: number of workers of the cluster.
-        names: a name per worker; "worker 0", "worker 1", ... where not given.
-        hide_idle: one line in place of the workers that are never busy in the window; otherwise
-            each keeps a dimmed row.
         devices: a device's name per worker, by which rows are grouped; empty where unknown.
         hosts: the nodes of each worker, named after its number.
         has_threads: whether each row is named after its lane, as of operations.
     """
 
     count: int
-    names: Sequence[str] | None = None
-    hide_idle: bool = True
     devices: Sequence[str] = ()
     hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
     has_threads: bool = False
@@ -67,11 +63,9 @@ class WorkerRows:
     def name(self, worker: int) -> str:
         """Name of the row of `worker`, or of another row by its number."""
         if self.has_threads:
-            return thread_name(worker, self.names or ())
+            return thread_name(worker)
         if not is_worker(worker):
-            return row_name(worker, self.names or ())
-        if self.names is not None:
-            return plain(self.names[worker], 24)
+            return row_name(worker)
         nodes = some_of(self.hosts.get(worker, ()))
         return f"worker {worker} ({nodes})" if nodes else f"worker {worker}"
 
@@ -163,8 +157,7 @@ def lanes_for(
     everyone = [number for number in lanes if of[number] < 0]
     for worker in rows.in_order():
         everyone += [worker, *(number for number in lanes if of[number] == worker)]
-    is_all = not rows.hide_idle or not busy
-    shown = [number for number in everyone if is_all or number in busy or number in joined]
+    shown = [number for number in everyone if not busy or number in busy or number in joined]
     hidden = set(everyone) - set(shown)
     free = len(hidden & present)
     parts = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
@@ -348,6 +341,19 @@ class ChartRun:
         if self.dependencies is None:
             return arrows_in(self.transfers, window_s)
         return dependencies_in(self.spans, self.dependencies, boxes, window_s)
+
+
+def chart_of(run: AnyRun) -> ChartRun:
+    """What a chart draws of a run: its spans and transfers, outages and waits."""
+    transfers = [run.transfers] if len(run.transfers) else []
+    return ChartRun(run.spans, transfers, kept_of(run), outages_of(run))
+
+
+def first_window(runs: Mapping[str, ChartRun]) -> Window:
+    """The window of a few instances of each run, as far as all of them were kept."""
+    known_s = min((one.kept.until_s for one in runs.values() if one.kept), default=math.inf)
+    count = instances_of(one.outages for one in runs.values())
+    return choose_window({name: one.spans for name, one in runs.items()}, count, known_s)
 
 
 Charted: TypeAlias = Mapping[str, "DataFrame | ChartRun"]

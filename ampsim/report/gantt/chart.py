@@ -57,8 +57,6 @@ def gantt(
     workers: int,
     window_s: Window | None = None,
     title: str = "",
-    worker_names: Sequence[str] | None = None,
-    hide_idle: bool = True,
     devices: Sequence[str] = (),
 ) -> Figure:
     """One schedule's Gantt chart, worker 0 on top.
@@ -68,16 +66,12 @@ def gantt(
         workers: how many workers the cluster has.
         window_s: start and end of the time shown; the whole of the spans if not given.
         title: heading, a user's text.
-        worker_names: a name per worker; "worker 0" with the nodes that it hosts, ... if not given.
-        hide_idle: draw one line in place of the workers that are never busy in the window;
-            otherwise each keeps a dimmed row.
         devices: a device's name per worker; where they differ, rows are grouped by them.
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle, devices)
-    return _stack({title: run}, rows, window_s, numbered=False)
+    return _stack({title: run}, WorkerRows(workers, devices), window_s, numbered=False)
 
 
 def gantt_comparison(
@@ -85,8 +79,6 @@ def gantt_comparison(
     *,
     workers: int,
     window_s: Window | None = None,
-    worker_names: Sequence[str] | None = None,
-    hide_idle: bool = True,
     devices: Sequence[str] = (),
 ) -> Figure:
     """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
@@ -96,8 +88,7 @@ def gantt_comparison(
     Raises:
         OptionError: the window is empty or reversed.
     """
-    rows = WorkerRows(workers, worker_names, hide_idle, devices)
-    return _stack(schedules, rows, window_s, numbered=True)
+    return _stack(schedules, WorkerRows(workers, devices), window_s, numbered=True)
 
 
 @styled

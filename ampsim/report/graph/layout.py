@@ -105,29 +105,23 @@ def back_edges(
 def _loops(nodes: Sequence[str], edges: Sequence[Edge]) -> list[set[str]]:
     """Strongly connected components of two nodes and more."""
     networkx: Any = nx
+    components = networkx.strongly_connected_components(_graph_of(nodes, edges))
+    return [{str(node) for node in component} for component in components if len(component) > 1]
+
+
+def _graph_of(nodes: Sequence[str], edges: Sequence[Edge]) -> Any:
+    networkx: Any = nx
     graph = networkx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(edges)
-    components = networkx.strongly_connected_components(graph)
-    return [{str(node) for node in component} for component in components if len(component) > 1]
+    return graph
 
 
 def _depths(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     """Longest way from a start to each node; `edges` has no loops."""
-    depth, missing = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
-    after: dict[str, list[str]] = {node: [] for node in nodes}
-    for source, target in edges:
-        after[source].append(target)
-        missing[target] += 1
-    ready = [node for node in nodes if not missing[node]]
-    for node in ready:  # grows while it is walked
-        for target in after[node]:
-            depth[target] = max(depth[target], depth[node] + 1)
-            missing[target] -= 1
-            if not missing[target]:
-                ready.append(target)
-    assert len(ready) == len(nodes), "a loop was left in the edges"
-    return depth
+    networkx: Any = nx
+    generations = networkx.topological_generations(_graph_of(nodes, edges))
+    return {str(node): depth for depth, of in enumerate(generations) for node in of}
 
 
 def _neighbours(paths: Sequence[Sequence[Cell]]) -> tuple[Neighbours, Neighbours]:

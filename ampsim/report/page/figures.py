@@ -13,21 +13,25 @@ from ampsim.report.frames import (
     devices_of,
     floats,
     joined,
-    kept_of,
-    known_until_s,
     runs_by_row,
-    transfers_of,
 )
-from ampsim.report.gantt.boxes import ChartRun, choose_window, instances_of, outages_of
+from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.text import Picture
-from ampsim.report.plot.bounds import bounds, has_bounds
+from ampsim.report.plot.bars import (
+    bounds,
+    has_bounds,
+    has_lines,
+    has_peaks,
+    memory_over_time,
+    peak_memory,
+    throughput,
+    throughput_over_mak,
+    utilisation,
+)
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
-from ampsim.report.plot.memory import has_peaks, memory_over_time, peak_memory
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.report.plot.staleness import staleness_histogram
-from ampsim.report.plot.throughput import has_lines, throughput, throughput_over_mak
-from ampsim.report.plot.utilisation import utilisation
 from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
 
@@ -202,7 +206,6 @@ TOGETHER: Final = Picture(
     "number the instance.",
 )
 """The one figure of a report that spans are needed for."""
-INSTANCES_SHOWN = 4  # as in the paper's Figure 1
 
 
 def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple[Picture, Figure]]:
@@ -210,12 +213,10 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
     shown = shown_schedules(runs)
     if not shown:
         return []
-    until_s = known_until_s(repeats[0] for repeats in runs.values())
-    count = max(INSTANCES_SHOWN, instances_of(one.outages for one in shown.values()))
     together = gantt_comparison(
         shown,
         workers=forecast.workers,
-        window_s=choose_window(spans_of(shown), count, until_s),
+        window_s=first_window(shown),
         devices=devices_of(forecast),
     )
     return [(TOGETHER, together)]
@@ -223,18 +224,4 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
 
 def shown_schedules(runs: dict[str, list[Run]]) -> dict[str, ChartRun]:
     """The first repeat of each row that has spans."""
-    return {
-        name: ChartRun(
-            repeats[0].spans,
-            transfers_of(repeats[0]),
-            kept_of(repeats[0]),
-            outages_of(repeats[0]),
-        )
-        for name, repeats in runs.items()
-        if len(repeats[0].spans)
-    }
-
-
-def spans_of(shown: dict[str, ChartRun]) -> dict[str, DataFrame]:
-    """Spans of each schedule, by its label."""
-    return {name: one.spans for name, one in shown.items()}
+    return {name: chart_of(repeats[0]) for name, repeats in runs.items() if len(repeats[0].spans)}

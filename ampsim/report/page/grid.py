@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -24,8 +23,7 @@ from ampsim.report.grid import (
     value_words,
 )
 from ampsim.report.page.text import Picture
-from ampsim.report.plot.grid_cost import grid_cost
-from ampsim.report.plot.heat_map import heat_map
+from ampsim.report.plot.grid import grid_cost, heat_map
 from ampsim.report.table import format_count, format_ratio
 from ampsim.units import UNKNOWN
 
@@ -49,28 +47,15 @@ _COST = Picture(
 _DRAWN = ("train_per_s", "time_to_target_s", "energy_to_target_j")
 
 
-@dataclass(frozen=True, slots=True)
-class GridParts:
-    """The parts of a page over a grid; all empty where there is none.
-
-    Attributes:
-        verdict: sentences of plain text.
-        tables: headings, tables and legends in Markdown.
-    """
-
-    verdict: str = ""
-    tables: list[str] = field(default_factory=list[str])
-
-
-def grid_parts(findings: Any, file: Any) -> GridParts:
-    """Verdict and tables of a recipe with a grid."""
+def grid_parts(findings: Any, file: Any) -> tuple[str, list[str]]:
+    """Verdict in plain text, and tables and legends in Markdown; both empty without a grid."""
     if getattr(file, "grid", None) is None:
-        return GridParts()
+        return "", []
     found = _contest(findings, file)
     if found is not None:
-        return GridParts(contest_verdict(found), _point_table(found, findings, file))
+        return contest_verdict(found), _point_table(found, findings, file)
     costs = grid_costs(findings.table, findings.cells)
-    return GridParts(costs_verdict(costs), [*_costs(costs), _PLACE])
+    return costs_verdict(costs), [*_costs(costs), _PLACE]
 
 
 def with_all_workers(said: str, table: DataFrame) -> str:

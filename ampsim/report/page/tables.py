@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from ampsim.files import write_text
 from ampsim.report.frames import (
     DataFrame,
     Row,
@@ -17,7 +18,7 @@ from ampsim.report.frames import (
     runs_by_row,
     text,
 )
-from ampsim.report.table import format_count, write_csv
+from ampsim.report.table import format_count, to_csv
 from ampsim.report.words import plain
 from ampsim.runs.run import RunTable
 from ampsim.text import mapping
@@ -122,22 +123,10 @@ def _path(records: list[Row]) -> list[list[str]]:
     return lines
 
 
-TRIALS: Final = "trials.csv"
-HEADING: Final = "Learning rates that were tried"
-
-
-def trials_of(forecast: RunTable) -> DataFrame | None:
-    """The table of trials; None of a forecast that tuned nothing."""
-    return forecast.trials if len(forecast.trials) else None
-
-
 def tuning_tables(forecast: RunTable) -> list[NamedTable]:
     """One table, a line for each rate of each row; none of a forecast that tuned nothing."""
-    trials = trials_of(forecast)
-    if trials is None:
-        return []
     groups: dict[tuple[str, float], list[Row]] = {}
-    for row in rows(trials):
+    for row in rows(forecast.trials):
         key = (text(row, "schedule"), number(row, "learning_rate"))
         groups.setdefault(key, []).append(row)
     lines = [
@@ -151,38 +140,12 @@ def tuning_tables(forecast: RunTable) -> list[NamedTable]:
         for (name, rate), of in groups.items()
     ]
     headings = ["what", "learning rate", "chosen", "epochs of each seed", "time of each seed"]
-    return [(HEADING, [headings, *lines])]
-
-
-def write_trials(forecast: RunTable, place: Path) -> list[Path]:
-    """Write trials.csv into `place`; give it in a list, which is empty without a trial.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    return write_csv(trials_of(forecast), place / TRIALS)
+    return [("Learning rates that were tried", [headings, *lines])] if lines else []
 
 
 def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
     values = [number(row, name) for row in of]
     return ", ".join("not reached" if math.isnan(one) else show(one) for one in values)
-
-
-EPOCHS: Final = "epochs.csv"
-VALIDATIONS: Final = "validations.csv"
-
-
-def epochs_of(forecast: RunTable) -> DataFrame | None:
-    """A row for each epoch of each run, with its schedule's label and repeat; None without a run.
-
-    The label is that of the legends: the schedule, and what sets it apart from its namesakes.
-    """
-    return _of_runs(forecast, "epochs")
-
-
-def validations_of(forecast: RunTable) -> DataFrame | None:
-    """The same of each validation; None where none is within an epoch."""
-    return _of_runs(forecast, "validations")
 
 
 def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
@@ -198,13 +161,20 @@ def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
     return joined(frames) if frames else None
 
 
-def write_epochs(forecast: RunTable, place: Path) -> list[Path]:
-    """Writes epochs.csv and validations.csv into `place`; gives those that there are data for.
+def write_tables(forecast: RunTable, place: Path) -> list[Path]:
+    """Writes epochs.csv, validations.csv and trials.csv into `place`; gives those with data.
+
+    The first two have a row for each epoch, or validation within one, of each run, with its label,
+    which is that of the legends, and its repeat.
 
     Raises:
         OutputError: one cannot be written.
     """
-    return [
-        *write_csv(epochs_of(forecast), place / EPOCHS),
-        *write_csv(validations_of(forecast), place / VALIDATIONS),
-    ]
+    tables = {name: _of_runs(forecast, name) for name in ("epochs", "validations")}
+    tables["trials"] = forecast.trials if len(forecast.trials) else None
+    written: list[Path] = []
+    for name, table in tables.items():
+        if table is not None:
+            written.append(place / f"{name}.csv")
+            write_text(written[-1], to_csv(table))
+    return written

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ampsim.metric import Goal
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
-from ampsim.report.page.tables import LEFT, NamedTable, node_tables, trials_of, tuning_tables
+from ampsim.report.page.tables import LEFT, NamedTable, node_tables, tuning_tables
 from ampsim.report.table import columns_folded, format_count, notes, to_markdown
 from ampsim.report.verdict import called_rows, leading_row, verdict
 from ampsim.report.words import listed, plain
@@ -269,11 +269,8 @@ def _first_look(forecast: RunTable) -> str:
 
 
 def _ends_of_rates(forecast: RunTable) -> str:
-    trials = trials_of(forecast)
-    if trials is None:
-        return ""
     by_row: dict[str, list[Row]] = {}
-    for row in rows(trials):
+    for row in rows(forecast.trials):
         by_row.setdefault(text(row, "schedule"), []).append(row)
     ends: dict[str, list[str]] = {"lowest": [], "highest": []}
     for name, of in by_row.items():
@@ -298,13 +295,8 @@ def _names(names: Sequence[str]) -> str:
     return listed([plain(name, 32) for name in names])
 
 
-_FLAGS: Final = frozenset(
-    {
-        "--quiet", "-q", "--tune", "--traceback", "--vertical-sync", "--overlap",
-        "--staleness-rate", "--swap-memory",
-    }
-)  # fmt: skip
-"""Options that take no value; a test compares them with those of the command line."""
+_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback"})
+"""Those of the options below that take no value; a test compares them with the command line's."""
 
 _OF_FORECAST: Final = frozenset(
     {
@@ -334,10 +326,9 @@ def rates_words(forecast: RunTable) -> str:
     is_blind = all(math.isnan(number(row, name)) for row in records for name in learned)
     if len(records) < 2 or forecast.target is None or is_blind:
         return ""
-    trials = trials_of(forecast)
-    if trials is not None:
-        chosen = {text(one, "schedule") for one in rows(trials) if number(one, "is_chosen") == 1}
-        made = Counter(text(one, "schedule") for one in rows(trials))
+    if trials := rows(forecast.trials):
+        chosen = {text(one, "schedule") for one in trials if number(one, "is_chosen") == 1}
+        made = Counter(text(one, "schedule") for one in trials)
         counts = {count for name, count in made.items() if name in chosen}
         if not counts:
             return "learning rates: no row was tuned, as no trial reached the target"
@@ -381,7 +372,7 @@ def next_steps(forecast: RunTable) -> list[str]:
         each = max(int(max(counts)) // LOOKS, 1)
         surer = [*_without(surer, {"--validate-every"}), "--validate-every", str(each)]
     tuned = [*_without(words, {"--tune", "--trials"}), "--tune"]
-    if trials_of(forecast) is not None:
+    if len(forecast.trials):
         tuned = [*_without(words, {"--trials"}), "--trials", "16"]
     name = text(best, "schedule").partition(",")[0]
     run = ["run", *_without(words[1:], _OF_FORECAST), "--schedule", name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from matplotlib.ticker import EngFormatter, NullFormatter
@@ -14,10 +15,35 @@ _LARGE: Final = 1e5
 """From here on ticks have a prefix, such as 200M (chosen)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """A figure of a table: one curve for each value of a column.
+
+    Args:
+        name: of the figure's file, without its suffix.
+        title: its heading.
+        table: name of the table.
+        x, y, by: columns of it; `by` tells the curves apart.
+        x_label, y_label: of the axes.
+        is_log_x, is_log_y: whether an axis is logarithmic.
+    """
+
+    name: str
+    title: str
+    table: str
+    x: str
+    y: str
+    by: str
+    x_label: str
+    y_label: str
+    is_log_x: bool = False
+    is_log_y: bool = False
+
+
 @styled
-def curves(table: Any, drawn: Any) -> Any:
-    """The figure of the columns that `drawn` names, as `ampsim.recipes.programs.Curves`."""
-    (x, y, by), (title, x_label, y_label) = drawn.columns, drawn.words
+def draw_curves(table: Any, drawn: Curves) -> Any:
+    """The figure of the columns that `drawn` names."""
+    x, y, by = drawn.x, drawn.y, drawn.by
     figure = new_figure(7.2, 4.0)
     axes: Any = figure.add_subplot()
     values: Sequence[Any] = list(dict.fromkeys(table[by]))
@@ -29,16 +55,16 @@ def curves(table: Any, drawn: Any) -> Any:
             rows[x], rows[y], label=label, linewidth=1.4, markersize=marker_pt(index) * 0.7,
             **line.drawn,
         )  # fmt: skip
-    for letter, column, is_logarithmic in zip("xy", (x, y), drawn.are_logarithmic, strict=True):
+    for letter, column, is_logarithmic in (("x", x, drawn.is_log_x), ("y", y, drawn.is_log_y)):
         axis: Any = getattr(axes, f"{letter}axis")
         if is_logarithmic:
             getattr(axes, f"set_{letter}scale")("log")
             axis.set_minor_formatter(NullFormatter())
         if is_logarithmic or float(max(table[column])) >= _LARGE:
             axis.set_major_formatter(EngFormatter(sep=""))
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.set_title(plain(title, 90))
+    axes.set_xlabel(drawn.x_label)
+    axes.set_ylabel(drawn.y_label)
+    axes.set_title(plain(drawn.title, 90))
     axes.grid(visible=True)
     figure.legend(loc="outside right upper")
     return figure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -37,18 +36,6 @@ class Histogram:
     def highest(self) -> int:
         """Largest staleness that occurred, 0 without gradients."""
         return int(np.max(self.value[self.count > 0], initial=0.0))
-
-
-def staleness_counts(spans: DataFrame) -> DataFrame:
-    """Gradients by node and staleness: columns node, staleness, count, sorted by the first two.
-
-    Spans with negative staleness have no gradient of a parameterized node and do not count.
-    """
-    value = integers(spans, "staleness")
-    nodes = np.asarray(texts(spans, "node"), dtype=object)[value >= 0]
-    pairs: Any = DataFrame({"node": nodes, "staleness": value[value >= 0]})
-    sizes = pairs.groupby(["node", "staleness"], sort=True, observed=True).size()
-    return sizes.rename("count").reset_index()
 
 
 @styled

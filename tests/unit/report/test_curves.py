@@ -11,16 +11,14 @@ from matplotlib.colors import to_hex
 
 from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
+from ampsim.report.plot import bars, staleness
 from ampsim.report.plot import convergence as convergence_figure
-from ampsim.report.plot import staleness
-from ampsim.report.plot import throughput as throughput_figure
 from ampsim.report.plot.convergence import has_scores, is_blind
-from ampsim.report.plot.staleness import staleness_counts
 from ampsim.report.style import line_styles
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 convergence: Any = convergence_figure.convergence
-throughput: Any = throughput_figure.throughput
+throughput: Any = bars.throughput
 staleness_histogram: Any = staleness.staleness_histogram
 
 SCHEDULES = ("sequential", "pipeline", "amp")
@@ -151,21 +149,6 @@ def test_rows_of_one_schedule_are_told_apart(make_table):
     table = make_table(schedule=["amp", "amp", "amp"], max_active_keys=[1, 4, 4])
     labels = [label.get_text() for label in throughput(table).axes[0].get_yticklabels()]
     assert labels == ["amp, 1 in flight", "amp, 4 in flight", "amp, 4 in flight (2)"]
-
-
-def test_gradients_are_counted_by_node_and_staleness_and_others_are_not(figure_1):
-    spans = figure_1["amp"]
-    counts = staleness_counts(spans)
-    gradients = spans[spans["staleness"] >= 0]
-    assert counts["count"].sum() == len(gradients) == 36
-    mean = (counts["staleness"] * counts["count"]).sum() / counts["count"].sum()
-    assert mean == pytest.approx(gradients["staleness"].mean())
-    assert list(counts.columns) == ["node", "staleness", "count"]
-
-
-def test_synchronous_schedules_of_figure_1_have_no_staleness(figure_1):
-    for schedule in ("sequential", "pipeline"):
-        assert set(staleness_counts(figure_1[schedule])["staleness"]) == {0}
 
 
 def test_a_histogram_tells_share_mean_and_maximum_of_each_node():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
@@ -15,9 +14,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.transforms import Bbox
 
 from ampsim.errors import OptionError
-from ampsim.report.frames import known_until_s
 from ampsim.report.gantt import chart as charts
-from ampsim.report.gantt.boxes import choose_window
+from ampsim.report.gantt.boxes import chart_of, choose_window, first_window
 from ampsim.report.style import DIRECTIONS
 from ampsim.runs.run import Run
 
@@ -142,30 +140,10 @@ def test_free_steps_are_not_drawn_and_their_workers_are_one_line(make_chain):
     assert lines == ["12 workers with only free steps, 1 worker with no steps"]
 
 
-def test_idle_workers_keep_a_dimmed_row_if_wanted(make_chain):
-    axes = gantt(make_chain(3, 6)["amp"], workers=6, hide_idle=False).axes[0]
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [
-        *(f"worker {n} (linear-{n})" for n in range(3)),
-        "worker 3",
-        "worker 4 (relu)",
-        "worker 5",
-    ]
-    ground = next(c for c in axes.collections if c.get_label() == "idle")
-    busy, dimmed = to_hex(ground.get_facecolor()[0]), to_hex(ground.get_facecolor()[5])
-    assert busy != dimmed
-
-
 def test_worker_0_is_on_top(figure_1):
     axes = gantt(figure_1["amp"], workers=3).axes[0]
     bottom, top = axes.get_ylim()
     assert top < 0 < 2 < bottom
-
-
-def test_workers_are_called_by_their_names(figure_1):
-    names = ["fpga a", "fpga b", "gpu"]
-    axes = gantt(figure_1["amp"], workers=3, worker_names=names).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == names
 
 
 @pytest.mark.parametrize(
@@ -240,8 +218,8 @@ def test_256_workers_and_many_boxes_stay_one_readable_page():
 
 
 def test_nothing_is_cut_off(make_chain):
-    names = [f"accelerator number {number} in rack 7" for number in range(6)]
-    figure = gantt_comparison(make_chain(4, 6), workers=6, worker_names=names)
+    devices = [f"accelerator {number // 3} in rack 7" for number in range(6)]
+    figure = gantt_comparison(make_chain(4, 6), workers=6, devices=devices)
     figure.draw_without_rendering()
     page = figure.bbox
     for axes in figure.axes:
@@ -283,8 +261,10 @@ def test_a_window_ends_where_the_spans_of_a_schedule_are_no_longer_known(figure_
         Run(spans=figure_1["sequential"]),
     ]
     known_s = figure_1["amp"]["end_s"].max()
-    assert known_until_s(runs) == known_s
-    assert known_until_s(runs[1:]) == math.inf
+    assert [one.kept and one.kept.until_s for one in map(chart_of, runs)] == [known_s, None, None]
+    few = figure_1["amp"].head(4)
+    charts = {"amp": chart_of(Run(spans=few, messages=5)), "sequential": chart_of(runs[1])}
+    assert first_window(charts) == (0.0, few["end_s"].max())
     assert choose_window(figure_1, 10_000, known_s) == pytest.approx((0.0, known_s))
 
 

@@ -9,19 +9,17 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
-from ampsim.report.plot import bounds as bounds_figure
+from ampsim.report.plot import bars
 from ampsim.report.plot import plane as plane_figure
-from ampsim.report.plot import throughput as lines_figure
-from ampsim.report.plot import utilisation as utilisation_figure
 from ampsim.report.plot.plane import has_points, iso_times
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.table import series
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 plane: Any = plane_figure.plane
-throughput_over_mak: Any = lines_figure.throughput_over_mak
-utilisation: Any = utilisation_figure.utilisation
-bounds: Any = bounds_figure.bounds
+throughput_over_mak: Any = bars.throughput_over_mak
+utilisation: Any = bars.utilisation
+bounds: Any = bars.bounds
 
 ITEMS = 100_000
 
@@ -101,10 +99,10 @@ def test_throughput_over_mak_has_a_line_a_schedule_and_a_second_axis_of_ratios(s
 
 
 def test_there_are_lines_only_where_a_schedule_was_tried_with_several(sweep, make_table):
-    assert lines_figure.has_lines(sweep)
-    assert not lines_figure.has_lines(make_table())
+    assert bars.has_lines(sweep)
+    assert not bars.has_lines(make_table())
     unknown = sweep.assign(train_per_s=[1e6, None, None, 2e6])
-    assert not lines_figure.has_lines(unknown)
+    assert not bars.has_lines(unknown)
 
 
 def test_an_unknown_throughput_leaves_a_gap_and_a_first_row_without_one_no_ratios(sweep):
@@ -228,7 +226,7 @@ def test_bounds_are_four_bars_a_row_and_the_largest_is_named(sweep):
 
 
 def test_rows_that_do_not_know_what_bounds_them_have_no_figure(sweep, make_table):
-    assert bounds_figure.has_bounds(sweep)
-    assert not bounds_figure.has_bounds(make_table())
+    assert bars.has_bounds(sweep)
+    assert not bars.has_bounds(make_table())
     partly = bounds(sweep.assign(link_share=float("nan")))
     assert words(partly.axes[0]).count("\N{EN DASH}") == 4

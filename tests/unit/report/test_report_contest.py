@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ampsim.report.grid import contest, contest_verdict
-from ampsim.report.plot.heat_map import heat_map, sign_of, winner_edges
+from ampsim.report.plot.grid import heat_map, sign_of, winner_edges
 from ampsim.runs.ranking import rank
 
 Plain: Any = SimpleNamespace

@@ -12,7 +12,7 @@ from PIL import Image
 
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.gantt.chart import gantt
-from ampsim.report.plot.throughput import throughput
+from ampsim.report.plot.bars import throughput
 from ampsim.report.saving import SHADES, look_alike, save
 
 

@@ -1,0 +1,449 @@
+"""Bars of each row: throughput, what bounds it, memory; of each worker, how busy it is.
+
+Throughput is drawn over instances in flight, too. What bounds a row are four shares: of the busiest
+worker, the critical path, the busiest link and the admission limit. Memory is that of the fullest
+worker, at its peak and over time, by category.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from ampsim.report.frames import (
+    DataFrame,
+    Floats,
+    Row,
+    floats,
+    integers,
+    number,
+    row_labels,
+    rows,
+    text,
+)
+from ampsim.report.style import (
+    DIRECTIONS,
+    FAINT_INK,
+    IDLE,
+    INK,
+    LINES,
+    Axes,
+    beside,
+    legend_on_top,
+    line_styles,
+    marker_pt,
+    name_rows,
+    new_figure,
+    rate_scale,
+    styled,
+    text_width_pt,
+    time_scale,
+)
+from ampsim.report.table import (
+    bound_name,
+    bound_share,
+    format_count,
+    format_ratio,
+    per_second,
+    series,
+)
+from ampsim.report.words import plain
+from ampsim.study.bound_words import BOUND_FROM, named
+from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate
+
+_WIDTH_IN = 8.0
+_BAR = 0.38  # chosen: height of a bar where rows are 1 apart
+_ROOM = 1.22  # chosen: the axis ends this far beyond the longest bar, for the value beside it
+
+
+@styled
+def throughput(table: DataFrame) -> Figure:
+    """Bars of `train_per_s` (full) and `valid_per_s` (hatched) per row, with their values.
+
+    Beside each training bar stands its ratio to the first row's. An unknown rate is a dash and has
+    no bar. Where no row has a validation throughput, there is one bar for each row.
+    """
+    names = row_labels(table)
+    train, valid = floats(table, "train_per_s"), floats(table, "valid_per_s")
+    highest = float(np.nanmax(np.concatenate([train, valid, [0.0]])))
+    scale = rate_scale(highest)
+    styles = line_styles(names)
+    colours = [styles[name].colour for name in names]
+    figure = new_figure(_WIDTH_IN, 1.15 + 0.62 * max(1, len(names)))
+    axes = figure.add_subplot(1, 1, 1)
+    row: Floats = np.arange(len(names), dtype=np.float64)
+    validates = not bool(np.isnan(valid).all())
+    shift = np.float64(_BAR / 2 if validates else 0.0)
+    _bars(axes, row - shift, train * scale.factor, colours, hatch="")
+    _values(axes, row - shift, train, scale.factor, with_ratio=True)
+    if validates:
+        _bars(axes, row + shift, valid * scale.factor, colours, hatch="////")
+        _values(axes, row + shift, valid, scale.factor, with_ratio=False)
+        handles = [
+            Patch(facecolor=FAINT_INK, edgecolor=FAINT_INK, label="training"),
+            Patch(facecolor="white", edgecolor=FAINT_INK, hatch="////", label="validation"),
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=beside(2))
+    name_rows(axes, names, ends=0.6)
+    axes.set_xlim(0.0, highest * scale.factor * _ROOM if highest > 0 else 1.0)
+    what = "" if validates else "training "
+    axes.set_xlabel(f"{what}{scale.label(per_second(rows(table)))}")
+    axes.grid(visible=True, axis="x")
+    return figure
+
+
+def _bars(axes: Axes, place: Floats, length: Floats, colours: list[str], *, hatch: str) -> None:
+    known = np.nan_to_num(length)
+    fills = ["white"] * len(colours) if hatch else colours
+    axes.barh(place, known, height=_BAR, color=fills, edgecolor=colours, hatch=hatch, linewidth=0.8)
+
+
+def _values(axes: Axes, place: Floats, rate: Floats, factor: float, *, with_ratio: bool) -> None:
+    first = float(rate[0]) if len(rate) else math.nan
+    for y, value in zip(place.tolist(), rate.tolist(), strict=True):
+        known = not math.isnan(value)
+        text = format_rate(value) if known else UNKNOWN
+        if with_ratio and known and first > 0 and y != place[0]:
+            text += f"  ({format_ratio(value / first)})"
+        axes.annotate(
+            text, (value * factor if known else 0.0, y), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=8,
+        )  # fmt: skip
+
+
+_LINES_WIDTH_IN = 7.0
+_TICKS = 12  # chosen: more numbers beside each other cannot be read
+
+
+def has_lines(table: DataFrame, names: Sequence[str] | None = None) -> bool:
+    """Whether some schedule has rows with different numbers of instances in flight."""
+    return any(len(_points(own)) > 1 for own in series(table, names).values())
+
+
+@styled
+def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) -> Figure:
+    """`train_per_s` over `max_active_keys`; on the right, how many times the first row's it is.
+
+    Args:
+        table: one row a schedule; unknown throughputs are left out.
+        names: the schedule of each row; the column `schedule` unless given.
+    """
+    rates = floats(table, "train_per_s")
+    highest = float(np.nanmax(np.append(rates, 0.0)))
+    scale = rate_scale(highest)
+    lines = {name: _points(own) for name, own in series(table, names).items()}
+    figure = new_figure(_LINES_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
+    axes = figure.add_subplot(1, 1, 1)
+    for index, (name, style) in enumerate(line_styles(lines).items()):
+        axes.plot(
+            [mak for mak, _rate in lines[name]],
+            [rate * scale.factor for _mak, rate in lines[name]],
+            **style.drawn, markersize=marker_pt(index), linewidth=1.8, label=plain(name, 40),
+        )  # fmt: skip
+    _limit(axes, [mak for own in lines.values() for mak, _rate in own])
+    axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
+    axes.set_xlabel("instances in flight, at most (max_active_keys)")
+    axes.set_ylabel(scale.label(f"training {per_second(rows(table))}"))
+    axes.grid(visible=True)
+    first = float(rates[0]) * scale.factor if len(rates) else 0.0
+    if first > 0:
+        _speed_up(axes, first)
+    figure.legend(loc="outside upper left", ncols=beside(2))
+    return figure
+
+
+def _points(own: Sequence[Row]) -> list[tuple[float, float]]:
+    """Instances in flight and rate of each row whose rate is known."""
+    found = [(number(row, "max_active_keys"), number(row, "train_per_s")) for row in own]
+    return [point for point in found if np.isfinite(point).all()]
+
+
+def _limit(axes: Axes, maks: list[float]) -> None:
+    """Powers of two at equal distances, a tick where there is a point."""
+    axes.set_xscale("log", base=2)
+    ticks = sorted(set(maks))
+    ticks = ticks[:: -(-len(ticks) // _TICKS)] if ticks else [1.0]
+    axes.set_xlim(min(maks, default=1.0) / 1.25, max(maks, default=2.0) * 1.25)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(_whole))
+
+
+def _whole(value: float, _place: Any) -> str:
+    return format_count(value)
+
+
+def _speed_up(axes: Axes, first: float) -> None:
+    """A second axis on the right: the same rates as multiples of the first row's."""
+
+    def ratio(rate: Any) -> Any:
+        return rate / first
+
+    def rate(ratio: Any) -> Any:
+        return ratio * first
+
+    right = axes.secondary_yaxis("right", functions=(ratio, rate))
+    right.spines["right"].set_visible(True)
+    right.set_ylabel("times the first row")
+    right.yaxis.set_major_formatter("{x:.3g}×")
+
+
+_SHARE_BAR = 0.2  # chosen: height of a bar where rows are 1 apart, four of them a row
+_SHARES = {  # column, words, hatch
+    "worker_share": ("busiest worker is busy", ""),
+    "path_share": ("critical path", "////"),
+    "link_share": ("busiest link is occupied", "...."),
+    "admission_share": ("admission limit holds up", "xxxx"),
+}
+_COLOURS = (LINES[1].colour, LINES[2].colour, LINES[3].colour, LINES[6].colour)
+
+
+def has_bounds(table: DataFrame) -> bool:
+    """Whether the bound of some row is known."""
+    return any(bound_name(row) for row in rows(table))
+
+
+@styled
+def bounds(table: DataFrame) -> Figure:
+    """Four bars a row, shares of the time of its first run, and the name of the largest."""
+    names, records = row_labels(table), rows(table)
+    figure = new_figure(_WIDTH_IN, 1.3 + 0.85 * max(1, len(records)))
+    axes = figure.add_subplot(1, 1, 1)
+    for place, row in enumerate(records):
+        _draw_shares(axes, place, row)
+    name_rows(axes, names)
+    axes.set_xlim(0.0, 100.0)
+    axes.set_xlabel("share of the run's virtual time (%)")
+    axes.grid(visible=True, axis="x")
+    if records:
+        legend_on_top(figure, axes, [words for words, _hatch in _SHARES.values()], beside(2))
+    return figure
+
+
+def _draw_shares(axes: Axes, place: int, row: Row) -> None:
+    largest = bound_share(row)
+    for index, (column, (words, hatch)) in enumerate(_SHARES.items()):
+        share = number(row, column)
+        y = place + (index - 1.5) * _SHARE_BAR
+        is_largest = share == largest
+        is_bound = is_largest and share >= BOUND_FROM
+        length = 0.0 if math.isnan(share) else 100.0 * share
+        axes.barh(
+            y, length, height=_SHARE_BAR * 0.9, facecolor=_COLOURS[index] if not hatch else "white",
+            edgecolor=_COLOURS[index], hatch=hatch, linewidth=0.8, label=words,
+        )  # fmt: skip
+        said = UNKNOWN if math.isnan(share) else format_percent(share)
+        is_path = column == "path_share"  # whose nodes would not fit beside a bar
+        at = "" if is_path else plain(text(row, "bound_at"), 400)
+        part = named(plain(bound_name(row), 32), at)
+        said += f"  {part}" if is_largest else ""
+        axes.annotate(
+            said, (length, y), xytext=(4, 0), textcoords="offset points",
+            va="center", fontsize=7.5, fontweight="bold" if is_bound else "normal",
+            color="#000000" if is_bound else FAINT_INK, annotation_clip=False,
+        )  # fmt: skip
+
+
+CATEGORIES: Final[Mapping[str, tuple[str, str]]] = {
+    "weights": (LINES[0].colour, ""),
+    "gradients": (LINES[7].colour, "////"),
+    "optimizer": (LINES[8].colour, "...."),
+    "stashes": (LINES[4].colour, "\\\\\\\\"),
+    "activations": (LINES[1].colour, ""),
+    "messages": (LINES[6].colour, "xxxx"),
+}
+"""Colour and hatch of each category, in the order in which they lie on each other."""
+
+_MEMORY_IN = 7.5
+_LINE_IN = 0.2
+_UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+
+
+def has_peaks(table: DataFrame) -> bool:
+    """Whether the peak of some row is known."""
+    return any(number(row, "peak_bytes") > 0 for row in rows(table))
+
+
+@styled
+def peak_memory(table: DataFrame) -> Figure:
+    """A bar a row: what lay in the fullest worker's memory at its peak, by category."""
+    names, records = row_labels(table), rows(table)
+    figure = new_figure(_MEMORY_IN, 1.0 + _legend_in() + 0.36 * max(1, len(records)))
+    axes = figure.add_subplot(1, 1, 1)
+    divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
+    for place, row in enumerate(records):
+        _draw_row(axes, place, row, divisor)
+    name_rows(axes, names)
+    axes.margins(x=0.14)
+    axes.set_xlim(left=0.0)
+    axes.set_xlabel(f"memory of the fullest worker at its peak ({unit})")
+    axes.grid(visible=True, axis="x")
+    legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
+    return figure
+
+
+def _draw_row(axes: Axes, place: int, row: Row, divisor: float) -> None:
+    """The bar of one row, and its length in words."""
+    begin = 0.0
+    for category, (colour, hatch) in CATEGORIES.items():
+        length = _known(number(row, f"peak_{category}_bytes")) / divisor
+        axes.barh(
+            place, length, left=begin, height=0.62, linewidth=0.0, label=category,
+            facecolor=colour, edgecolor="white", hatch=hatch,
+        )  # fmt: skip
+        begin += length
+    axes.annotate(
+        format_bytes(number(row, "peak_bytes")), (begin, place), xytext=(4, 0),
+        textcoords="offset points", va="center", fontsize=7.5, color=FAINT_INK,
+    )  # fmt: skip
+
+
+@styled
+def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
+    """A panel a schedule: what lies in the fullest worker's memory over virtual time.
+
+    Each step of a line is the fullest moment of a stretch of time.
+
+    Args:
+        memory_by_schedule: for each schedule the rows of `Result.memory`.
+    """
+    count = max(1, len(memory_by_schedule))
+    figure = new_figure(_MEMORY_IN, 0.6 + _legend_in() + 1.9 * count)
+    fullest = {name: _of_fullest(memory) for name, memory in memory_by_schedule.items()}
+    highest = max((float(floats(one, "bytes").max()) for _, one in fullest.values()), default=1.0)
+    end_s = max((float(floats(one, "time_s").max()) for _, one in fullest.values()), default=0.0)
+    (divisor, unit), scale = _unit(highest), time_scale(0.0, end_s)
+    for index, (name, (worker, memory)) in enumerate(fullest.items()):
+        axes = figure.add_subplot(count, 1, index + 1)
+        axes.set_title(f"{plain(name, 32)}, worker {worker}")
+        _draw_timeline(axes, memory, divisor, scale.factor)
+        axes.set_xlim(0.0, end_s * scale.factor or 1.0)
+        axes.set_ylim(0.0, 1.08 * highest / divisor or 1.0)
+        axes.set_ylabel(f"memory ({unit})")
+        if index + 1 == count:
+            axes.set_xlabel(scale.label("virtual time"))
+            legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
+    return figure
+
+
+def _of_fullest(memory: DataFrame) -> tuple[int, DataFrame]:
+    untyped: Any = memory
+    worker = int(integers(memory, "worker")[int(np.argmax(floats(memory, "bytes")))])
+    return worker, untyped[untyped["worker"] == worker]
+
+
+def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float) -> None:
+    """Areas on each other; the first moment stands for the time before it, too."""
+    times = np.append(0.0, floats(memory, "time_s") * factor)
+    layers = [floats(memory, category) / divisor for category in CATEGORIES]
+    layers = [np.append(layer[:1], layer) for layer in layers]
+    areas = axes.stackplot(
+        times, *layers, labels=list(CATEGORIES), step="post",
+        colors=[colour for colour, _hatch in CATEGORIES.values()], linewidth=0.0,
+    )  # fmt: skip
+    for area, (_colour, hatch) in zip(areas, CATEGORIES.values(), strict=True):
+        area.set(hatch=hatch, edgecolor="white")
+
+
+def _legend_in() -> float:
+    """Height of the legend in inches: a line, or, on a phone, one for each category."""
+    return _LINE_IN * len(CATEGORIES) / beside(len(CATEGORIES))
+
+
+def _unit(highest: float) -> tuple[float, str]:
+    return next((pair for pair in _UNITS if highest >= pair[0]), _UNITS[-1])
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+_PANELS = 3  # chosen: panels beside each other before a new line of them begins
+_ROW_IN = 0.2
+_ROWS_IN_MAX = 5.5  # chosen: more workers than fit into this height become lower
+_WORKERS_NAMED = 32  # chosen: more names above each other cannot be read
+_TITLE_PT = 126.0  # a panel's width less the mean, and bold letters are a tenth wider
+_WORKER_BAR = 0.78  # chosen: of a row; all of it where there are many
+
+
+@styled
+def utilisation(
+    shares_by_schedule: Mapping[str, DataFrame], busy: Mapping[str, float] | None = None
+) -> Figure:
+    """A panel a schedule, in it a bar a worker: shares of the makespan, worker 0 on top.
+
+    Args:
+        shares_by_schedule: for each schedule a frame with columns worker, update, backward,
+            forward; the last three are fractions whose sum is at most 1.
+        busy: share of all workers' time, by schedule, to be marked; the mean of these bars unless
+            given.
+    """
+    workers = max((len(frame) for frame in shares_by_schedule.values()), default=0)
+    across = max(1, min(beside(_PANELS), len(shares_by_schedule)))
+    down = max(1, -(-len(shares_by_schedule) // across))
+    rows_in = min(_ROW_IN * max(4, workers), _ROWS_IN_MAX)
+    figure = new_figure(1.2 + 2.9 * across, 0.7 + down * (rows_in + 0.65))
+    for index, (name, frame) in enumerate(shares_by_schedule.items()):
+        axes = figure.add_subplot(down, across, index + 1)
+        axes.set_title(_fitting(name))
+        _draw_workers(axes, frame, (busy or {}).get(name))
+        _set_up(axes, workers)
+        axes.tick_params(labelleft=index % across == 0)
+        if index % across == 0:
+            axes.set_ylabel("worker")
+        if index + across >= len(shares_by_schedule):
+            axes.set_xlabel("share of the run (%)")
+    figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(4))
+    return figure
+
+
+def _fitting(name: str) -> str:
+    """As much of a name as has room beside the mean."""
+    longest = next(n for n in range(30, 0, -1) if text_width_pt(plain(name, n), 10.0) <= _TITLE_PT)
+    return plain(name, longest)
+
+
+def _draw_workers(axes: Axes, frame: DataFrame, busy: float | None) -> None:
+    worker = integers(frame, "worker").astype(np.float64)
+    height = _WORKER_BAR if len(worker) <= _WORKERS_NAMED else 1.0
+    begin: Floats = np.zeros(len(worker))
+    axes.barh(worker, np.full(len(worker), 100.0), height=height, color=IDLE)
+    for direction, look in DIRECTIONS.items():
+        share = np.nan_to_num(floats(frame, direction)) * 100.0
+        axes.barh(
+            worker, share, left=begin, height=height, color=look.fill, edgecolor=look.hatch_ink,
+            hatch=look.hatch, linewidth=0.0, label=direction,
+        )  # fmt: skip
+        begin = begin + share
+    if len(begin):
+        mean = float(np.mean(begin)) if busy is None else 100 * busy
+        axes.axvline(mean, color=INK, linestyle=(0, (4, 3)), linewidth=1.0)
+        axes.set_title(
+            f"all: {format_percent(mean / 100)}", loc="right", fontsize=8, color=FAINT_INK,
+            fontweight="normal",
+        )  # fmt: skip
+
+
+def _set_up(axes: Axes, workers: int) -> None:
+    axes.set_xlim(0.0, 100.0)
+    axes.set_ylim(max(workers, 1) - 0.4, -0.6)
+    if workers <= _WORKERS_NAMED:
+        axes.set_yticks(range(workers))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=16))
+    axes.tick_params(axis="y", length=0, labelsize=7.5)
+
+
+def _legend_handles() -> list[Patch]:
+    looks = [
+        Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
+              label=one.label)
+        for one in DIRECTIONS.values()
+    ]  # fmt: skip
+    return [*looks, Patch(facecolor=IDLE, label="idle")]

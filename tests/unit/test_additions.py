@@ -1,0 +1,76 @@
+"""What an addition touches: a schedule or solver its own file and a registry, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ampsim
+from ampsim.data_parallel import SOLVERS
+from ampsim.dataflow import PROGRAMS
+from ampsim.model_parallel import SCHEDULES
+
+ROOT = Path(ampsim.__file__).parent
+METHODS: dict[str, Any] = {**SCHEDULES, **SOLVERS, **PROGRAMS}
+
+
+@cache
+def words_of(path: Path) -> frozenset[str]:
+    """Names and whole texts in a file's code; docstrings and longer texts are no code."""
+    return frozenset(_words(ast.parse(path.read_text("utf-8"))))
+
+
+def _words(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
+                yield word
+            case ast.keyword(arg=str(word)) | ast.arg(arg=word) | ast.ClassDef(name=word):
+                yield word
+            case ast.Constant(value=str(word)):
+                yield word
+            case _:
+                pass
+
+
+def files_with(*words: str) -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in [*ROOT.rglob("*.py"), *ROOT.glob("*.pyi")]
+        if words_of(path) & set(words)
+    }
+
+
+USED = {
+    "sequential": {
+        "data_parallel/inside.py", "data_parallel/solver.py", "forecasting/forecast.py",
+        "model_parallel/engine.py", "model_parallel/placements/base.py", "report/page/text.py",
+        "study/checking.py",
+    },
+    "amp": {"calibration/fit.py", "cli/run.py"},
+    "local-sgd": {"data_parallel/solvers/diloco.py"},
+    "dataflow": {"study/checking.py"},
+}  # fmt: skip
+"""Where others use a method: as what stands where none is named, or as what they are made of."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_name_of_a_schedule_or_solver_stands_in_its_own_file_and_in_its_registry(name):
+    kind = METHODS[name]
+    own = kind.__module__.removeprefix("ampsim.").replace(".", "/") + ".py"
+    listing = next(
+        registry
+        for methods, registry in (
+            (SCHEDULES, "model_parallel/schedules/registry.py"),
+            (SOLVERS, "data_parallel/solvers/registry.py"),
+            (PROGRAMS, "dataflow/registry.py"),
+        )
+        if name in methods
+    )
+    found = files_with(name, kind.__name__) - USED.get(name, set())
+    assert {own, listing} <= found <= {own, listing, "dataflow/__init__.py"}
