@@ -102,6 +102,7 @@ class Run(WithRates):
         energy_j: as `Result.energy_j`; NaN where unknown.
         cost_usd: as `Result.cost_usd`; NaN where unknown.
         never_met: as `Result.never_met`.
+        learning_digest: as `Result.learning_digest`; empty where there is none.
     """
 
     schedule: str = ""
@@ -146,6 +147,7 @@ class Run(WithRates):
     energy_j: float = _number(math.nan, is_seldom=True)
     cost_usd: float = _number(math.nan, is_seldom=True)
     never_met: str = _number("", is_seldom=True)
+    learning_digest: str = _number("", is_seldom=True)
 
     @property
     def result(self) -> Result:
@@ -203,6 +205,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "link_share": bounds.link_share,
         "admission_share": bounds.admission_share,
         "placement": result.origin["placement"],
+        "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,
         "validations": result.validations_within,
     }

@@ -316,7 +316,16 @@ _OF_OUTPUT: Final = frozenset({"--out", "--json", "--columns", "--quiet", "-q", 
 def beside_answer(forecast: RunTable) -> list[str]:
     """How rates were made, who may have arrived before the first look, and rates at an end."""
     told = (rates_words(forecast), _first_look(forecast), _ends_of_rates(forecast))
-    return [one for one in told if one]
+    return [one for one in (*told, _learnings(forecast)) if one]
+
+
+def _learnings(forecast: RunTable) -> str:
+    """On how many learnings the runs rest, where some share one."""
+    digests = [run.learning_digest for run in forecast.runs if run.learning_digest]
+    learned = len(set(digests))
+    if learned == len(digests):
+        return ""
+    return f"{len(digests)} runs rest on {learned} learnings: who meets the same weights shares one"
 
 
 def rates_words(forecast: RunTable) -> str:
