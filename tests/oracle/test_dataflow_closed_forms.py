@@ -100,6 +100,43 @@ def test_a_window_of_none_bounds_nothing():
     assert result.window_max == 10
 
 
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_a_window_is_of_a_frame_and_not_of_the_graph_or_of_the_loop(window):
+    """Each run of the inner loop has a window of its own, and so has the outer one."""
+    with flow.FlowGraph():
+        x, w = flow.input("x", (2, 2)), flow.input("w", (2, 2))
+
+        def body(i: flow.Tensor, a: flow.TensorArray) -> tuple[object, ...]:
+            rows = flow.TensorArray(6)
+            within = lambda j, b: (j + 1, b.write(j, flow.matmul(x, w)))  # noqa: E731  # as users write it
+            inner = flow.while_loop(lambda j, b: j < 6, within, (0, rows))[1]
+            return i + 1, a.write(i, flow.sum(inner.stack()))
+
+        kept = flow.TensorArray(4)
+        asked = flow.while_loop(lambda i, a: i < 4, body, (0, kept))[1].stack()
+    result = flow.run(
+        asked, EYE, cluster=cluster_of(1.0), parallel_iterations=window, run_ahead=False
+    )
+    loops = result.frames.assign(frame=result.frames["tag"].str.rpartition("/")[0])
+    outer = loops["frame"].str.count("/") == 0
+    at_once = {name: most_open(one) for name, one in loops[~outer].groupby("frame") if len(one) > 1}
+    assert len(at_once) == 4
+    assert set(at_once.values()) == {window}
+    assert most_open(loops[outer]) == window
+    assert most_open(loops[~outer]) == window**2
+    assert result.window_max == window
+
+
+def most_open(frames: Any) -> int:
+    """The most iterations that are under way at a time."""
+    changes = [(at_s, 1) for at_s in frames["opened_s"]] + [(at_s, 0) for at_s in frames["over_s"]]
+    now = most = 0
+    for _at_s, begins in sorted(changes):  # what is over lets the next one begin
+        now += 1 if begins else -1
+        most = max(most, now)
+    return most
+
+
 def test_the_host_waits_for_what_it_reads_and_for_nothing_else():
     """A predicate of floats must have been computed; one of integers is the host's own."""
     with flow.FlowGraph():
