@@ -215,6 +215,28 @@ def test_what_a_loop_captures_is_never_pushed():
     assert pushed == ["switch-2"]  # y at the start of an iteration
 
 
+@pytest.mark.parametrize("run_ahead", [True, False])
+def test_each_step_is_charged_once_on_each_lane_and_what_its_device_file_says(run_ahead):
+    """The host's dispatches, live and dead, and the device's kernels; neither is charged twice."""
+    keys = {"dispatch_s": 0.25, "step_overhead_s": 2.0}
+    device = Device(name="test", flop_per_s=FLOP, **keys)
+    cluster = Cluster(name="test", devices=(device,))
+    with flow.FlowGraph():
+        x, w, p = flow.input("x", (2, 2)), flow.input("w", (2, 2)), flow.input("p", (), "bool")
+        body = lambda i, y: (i + 1, flow.cond(p, lambda: flow.matmul(y, w), lambda: y))  # noqa: E731  # as users write it
+        y = flow.while_loop(lambda i, y: i < 3, body, (0, x))[1]
+        asked = flow.gradients(flow.sum(y), [w])
+    result = flow.run(asked, {**EYE, "p": True}, cluster=cluster, run_ahead=run_ahead)
+    spans = result.spans.assign(seconds=result.spans["end_s"] - result.spans["start_s"])
+    lanes = spans.groupby("lane", observed=True)["seconds"].sum()
+    steps = int(result.evaluations[["live", "dead"]].sum().sum())
+    assert lanes["dispatch"] == near(steps * keys["dispatch_s"])
+    kernels = spans[spans["lane"] == "compute"]
+    expected_s = (kernels["flop"] / FLOP + keys["step_overhead_s"]).to_numpy()
+    assert kernels["seconds"].to_numpy() == near(expected_s)
+    assert int(kernels["flop"].sum()) == 9 * FLOP  # y w forward, y by g and g by w backward
+
+
 def test_kernels_of_a_run_do_not_overlap_and_causes_lead_to_its_start():
     result = flow.run(loop(5), EYE, cluster=cluster_of(1.0, 0.25))
     spans = result.spans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampsim import flow
+from ampsim.clock import WallClock
 from ampsim.hardware import Cluster, Device, Link
 
 PRODUCT_S = 1.0
@@ -284,3 +286,17 @@ def test_dead_signals_are_one_a_tensor_or_one_a_branch_and_device(taken, trips):
         there = 1 if broadcast_dead else 2
         back = 1
         assert result.sent["dead"] == (there + back) * others * (crossed - trips * taken)
+
+
+@pytest.mark.quiet
+@pytest.mark.slow
+def test_the_wall_clock_tells_the_same_story_of_several_devices():
+    built, cluster = chain(6, 3), stages([0.02, 0.03, 0.01], 0.0137)
+    virtual = flow.run(built, {"x": np.eye(2)}, cluster=cluster, parallel_iterations=2)
+    with closing(WallClock()) as clock:
+        wall = flow.run(
+            built, {"x": np.eye(2)}, cluster=cluster, parallel_iterations=2, clock=clock
+        )
+    assert virtual.spans.equals(wall.spans)
+    assert virtual.transfers.equals(wall.transfers)
+    assert virtual.frames.equals(wall.frames)
