@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def told(schedule: Any) -> str:
     return "-".join([schedule.name, *values])
 
 
-def made(name: str, schedule: Any, mode: str, cluster: Cluster, placement: Any = None) -> Any:
+def made(name: str, schedule: Any, mode: Any, cluster: Cluster, placement: Any = None) -> Any:
     return ampsim.simulate(
         model_of(name), cluster, schedule, epochs=2, mode=mode, placement=placement
     )
@@ -101,18 +101,30 @@ def test_every_schedule_of_programs_every_option_and_every_model_is_here():
     assert {"mlp", "rnn", "lstm_mnist"} <= set(WITH_PROGRAM)
 
 
-CASES = pairwise(ways(), WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)
+class Case(NamedTuple):
+    """A schedule and a model, and on what they run."""
+
+    schedule: Any
+    model: str
+    device: str
+    has_memory: bool
+    link: str
+    placement: str | None
+    mode: Any
+
+
+CASES = [
+    Case(*one)
+    for one in pairwise(ways(), WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)
+]
 
 
 @pytest.mark.parametrize(
-    ("schedule", "name", "device", "has_memory", "link", "placement", "mode"),
-    CASES,
-    ids=["-".join([told(one[0]), *map(str, one[1:])]) for one in CASES],
+    "case", CASES, ids=["-".join([told(one.schedule), *map(str, one[1:])]) for one in CASES]
 )
-def test_programs_run_under_all_options_and_learn_alike(
-    schedule, name, device, has_memory, link, placement, mode
-):
+def test_programs_run_under_all_options_and_learn_alike(case):
     """The FLOP and the weights of messages; times of the other mode and of a second run."""
+    schedule, name, device, has_memory, link, placement, mode = case
     is_swapping = getattr(schedule, "swap_memory", False)
     keys = DEVICES[device] | (MEMORY if has_memory else {})
     cluster = cluster_of(keys, LINKS[link])
@@ -121,7 +133,7 @@ def test_programs_run_under_all_options_and_learn_alike(
             made(name, schedule, mode, cluster, placement)
         return
     result = made(name, schedule, mode, cluster, placement)
-    other = made(name, schedule, *(one for one in MODES if one != mode), cluster)
+    other = made(name, schedule, MODES[mode == MODES[0]], cluster)
     columns = [one for one in result.spans if one != "state"]
     assert result.spans[columns].equals(other.spans[columns])
     assert set(result.spans["worker"]) == {0}
