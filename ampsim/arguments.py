@@ -28,7 +28,7 @@ from typing import (
     get_origin,
 )
 
-from annotated_types import Ge, Le
+from annotated_types import Ge, Le, Lt
 from typing_extensions import get_protocol_members, is_protocol
 
 from ampsim.errors import OptionError, one_of
@@ -234,6 +234,8 @@ def _within(name: str, value: Any, hint: Any) -> Any:
             return _MISFIT
         if isinstance(note, Le) and fitted > note.le:
             raise OptionError(f"{name} must be at most {note.le:,}, got {shown(value)}")
+        if isinstance(note, Lt) and fitted >= note.lt:
+            raise OptionError(f"{name} must be below {note.lt:,}, got {shown(value)}")
     return fitted
 
 

@@ -12,7 +12,7 @@ from ampsim.dataflow.accounted import CountingHost
 from ampsim.dataflow.memory import INPUTS
 from ampsim.dataflow.program import EPOCH, Program, TrainedProgram
 from ampsim.dataflow.schedules import OfProgram
-from ampsim.dataflow.session import Session, fed_to, require_meaning
+from ampsim.dataflow.session import Session, fed_to, require_copies, require_meaning
 from ampsim.errors import DivergenceError
 from ampsim.hardware import Cluster
 from ampsim.ir import LossReport
@@ -41,7 +41,8 @@ class ProgramEngine:
 
     Raises:
         GraphError: the program breaks a rule.
-        OptionError: the cluster has a key of which programs make nothing.
+        OptionError: the cluster has a key of which programs make nothing, or its first device
+            cannot swap.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class ProgramEngine:
     ) -> None:
         require_meaning(cluster)
         running = schedule.running
+        if running.swap_threshold is not None:
+            require_copies(cluster.devices[:1])
         self._program, self._recorder, self._settings = program, recorder, settings
         self._training = TrainedProgram(program, optimizer, values, running.window)
         self._session = Session(

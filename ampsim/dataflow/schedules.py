@@ -13,6 +13,7 @@ from annotated_types import Ge, Lt
 from ampsim.arguments import check_fields
 from ampsim.dataflow.session import PARALLEL_ITERATIONS
 from ampsim.dataflow.swapping import SWAP_THRESHOLD
+from ampsim.errors import OptionError
 from ampsim.model_parallel import Admission, Order
 from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST
 from ampsim.options import Count
@@ -68,13 +69,22 @@ class Dataflow(OfProgram):
         swap_threshold: the share of the memory above which it does.
 
     Raises:
-        OptionError: an option is out of its range.
+        OptionError: an option is out of its range, or has no effect beside the others.
     """
 
     name: ClassVar[str] = "dataflow"
     parallel_iterations: Count = PARALLEL_ITERATIONS
     swap_memory: bool = False
     swap_threshold: Annotated[float, Ge(0), Lt(1)] = SWAP_THRESHOLD
+
+    def __post_init__(self) -> None:
+        """Check the options, each and together."""
+        check_fields(self)
+        if self.swap_threshold != SWAP_THRESHOLD and not self.swap_memory:
+            raise OptionError(
+                f"swap_threshold of {self.swap_threshold:g} has no effect without "
+                "swap_memory=True; leave it out"
+            )
 
     @property
     def running(self) -> Running:

@@ -362,14 +362,24 @@ def _threshold(
     threshold = SWAP_THRESHOLD if threshold is None else threshold
     if not 0 <= threshold < 1:
         raise OptionError(f"swap_threshold must be from 0 to below 1, got {threshold:g}")
-    for device in devices if is_swapping else ():
+    if is_swapping:
+        require_copies(devices)
+    return threshold if is_swapping else None
+
+
+def require_copies(devices: Iterable[Device]) -> None:
+    """The devices can swap: their memory has an end, and copies to the host a rate.
+
+    Raises:
+        OptionError: one cannot.
+    """
+    for device in devices:
         for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
             if getattr(device, key) is None:
                 raise OptionError(
                     f"swap_memory needs {key} of the device, and {device.name} has none; add it "
                     "to its file"
                 )
-    return threshold if is_swapping else None
 
 
 def require_meaning(cluster: Cluster, workers: Iterable[int] = (0,)) -> None:

@@ -100,6 +100,43 @@ def test_a_window_of_none_bounds_nothing():
     assert result.window_max == 10
 
 
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_a_window_is_of_a_frame_and_not_of_the_graph_or_of_the_loop(window):
+    """Each run of the inner loop has a window of its own, and so has the outer one."""
+    with flow.FlowGraph():
+        x, w = flow.input("x", (2, 2)), flow.input("w", (2, 2))
+
+        def body(i: flow.Tensor, a: flow.TensorArray) -> tuple[object, ...]:
+            rows = flow.TensorArray(6)
+            within = lambda j, b: (j + 1, b.write(j, flow.matmul(x, w)))  # noqa: E731  # as users write it
+            inner = flow.while_loop(lambda j, b: j < 6, within, (0, rows))[1]
+            return i + 1, a.write(i, flow.sum(inner.stack()))
+
+        kept = flow.TensorArray(4)
+        asked = flow.while_loop(lambda i, a: i < 4, body, (0, kept))[1].stack()
+    result = flow.run(
+        asked, EYE, cluster=cluster_of(1.0), parallel_iterations=window, run_ahead=False
+    )
+    loops = result.frames.assign(frame=result.frames["tag"].str.rpartition("/")[0])
+    outer = loops["frame"].str.count("/") == 0
+    at_once = {name: most_open(one) for name, one in loops[~outer].groupby("frame") if len(one) > 1}
+    assert len(at_once) == 4
+    assert set(at_once.values()) == {window}
+    assert most_open(loops[outer]) == window
+    assert most_open(loops[~outer]) == window**2
+    assert result.window_max == window
+
+
+def most_open(frames: Any) -> int:
+    """The most iterations that are under way at a time."""
+    changes = [(at_s, 1) for at_s in frames["opened_s"]] + [(at_s, 0) for at_s in frames["over_s"]]
+    now = most = 0
+    for _at_s, begins in sorted(changes):  # what is over lets the next one begin
+        now += 1 if begins else -1
+        most = max(most, now)
+    return most
+
+
 def test_the_host_waits_for_what_it_reads_and_for_nothing_else():
     """A predicate of floats must have been computed; one of integers is the host's own."""
     with flow.FlowGraph():
@@ -176,6 +213,28 @@ def test_what_a_loop_captures_is_never_pushed():
         flow.gradients(flow.sum(y), [x, w])
     pushed = [node.inputs[1].node.name for node in graph.nodes if node.operator.name == "push"]
     assert pushed == ["switch-2"]  # y at the start of an iteration
+
+
+@pytest.mark.parametrize("run_ahead", [True, False])
+def test_each_step_is_charged_once_on_each_lane_and_what_its_device_file_says(run_ahead):
+    """The host's dispatches, live and dead, and the device's kernels; neither is charged twice."""
+    keys = {"dispatch_s": 0.25, "step_overhead_s": 2.0}
+    device = Device(name="test", flop_per_s=FLOP, **keys)
+    cluster = Cluster(name="test", devices=(device,))
+    with flow.FlowGraph():
+        x, w, p = flow.input("x", (2, 2)), flow.input("w", (2, 2)), flow.input("p", (), "bool")
+        body = lambda i, y: (i + 1, flow.cond(p, lambda: flow.matmul(y, w), lambda: y))  # noqa: E731  # as users write it
+        y = flow.while_loop(lambda i, y: i < 3, body, (0, x))[1]
+        asked = flow.gradients(flow.sum(y), [w])
+    result = flow.run(asked, {**EYE, "p": True}, cluster=cluster, run_ahead=run_ahead)
+    spans = result.spans.assign(seconds=result.spans["end_s"] - result.spans["start_s"])
+    lanes = spans.groupby("lane", observed=True)["seconds"].sum()
+    steps = int(result.evaluations[["live", "dead"]].sum().sum())
+    assert lanes["dispatch"] == near(steps * keys["dispatch_s"])
+    kernels = spans[spans["lane"] == "compute"]
+    expected_s = (kernels["flop"] / FLOP + keys["step_overhead_s"]).to_numpy()
+    assert kernels["seconds"].to_numpy() == near(expected_s)
+    assert int(kernels["flop"].sum()) == 9 * FLOP  # y w forward, y by g and g by w backward
 
 
 def test_kernels_of_a_run_do_not_overlap_and_causes_lead_to_its_start():

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ampsim import flow
+from ampsim.clock import WallClock
 from ampsim.hardware import Cluster, Device, Link
 
 PRODUCT_S = 1.0
@@ -84,3 +90,213 @@ def test_a_branch_that_is_not_taken_is_told_for_each_tensor_or_once(steps):
         )
         assert result.sent["dead"] == there
         assert float(result.values[0]) == 2.0
+
+
+# --- F5: a chain of stages, and the window
+
+
+def stages(seconds: list[float], latency_s: float = 0.0) -> Cluster:
+    """A device for each stage, on which a product of two rows and columns takes so long."""
+    devices = tuple(
+        Device(name=f"stage-{number}", flop_per_s=PRODUCT_FLOP / one)
+        for number, one in enumerate(seconds)
+    )
+    return Cluster(name="stages", devices=devices, link=Link(latency_s=latency_s))
+
+
+def chain(trips: int, stages: int, *, is_collected: bool = True) -> list[flow.Tensor]:
+    """Each stage multiplies what the one before gives by its own last result.
+
+    Where it is collected, the last one's result is a variable of the loop on the first device.
+    """
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 2))
+
+        def body(
+            i: flow.Tensor, states: list[flow.Tensor], last: flow.Tensor
+        ) -> tuple[object, ...]:
+            after = [x]
+            for number, state in enumerate(states):
+                with flow.device(number):
+                    after.append(flow.matmul(after[-1], state))
+            with flow.device(0):
+                return i + 1, after[1:], flow.identity(after[-1]) if is_collected else last
+
+        inits = (0, [x] * stages, x)
+        _, states, last = flow.while_loop(lambda i, _states, _last: i < trips, body, inits)
+        return [*states, last]
+
+
+def chain_s(cluster: Cluster, trips: int, window: int, **options: Any) -> float:
+    built = chain(trips, cluster.workers, is_collected=options.pop("is_collected", True))
+    feeds = {"x": np.eye(2)}
+    result = flow.run(built, feeds, cluster=cluster, parallel_iterations=window, **options)
+    assert result.window_max <= (window or trips + 1)
+    return result.makespan_s
+
+
+@pytest.mark.parametrize("run_ahead", [True, False])
+@settings(max_examples=30, deadline=None)
+@given(n=st.integers(1, 5), trips=st.integers(1, 12), window=st.integers(1, 7))
+def test_equal_stages_take_the_closed_form_of_their_window(run_ahead, n, trips, window):
+    """F5: with k' = min(k, n) it is floor((N - 1) / k') n + (N - 1) mod k' + n products."""
+    seconds = chain_s(stages([1.0] * n), trips, window, run_ahead=run_ahead)
+    if n == 1 and run_ahead:  # what one device gives needs not come back to it
+        assert seconds == near(trips)
+        return
+    under_way = min(window, n)
+    assert seconds == near((trips - 1) // under_way * n + (trips - 1) % under_way + n)
+
+
+def chain_of(seconds: list[float], latency_s: float, trips: int, window: int) -> float:
+    """When the last of unequal stages has told the first, by recursion over iterations."""
+    ended = [0.0] * len(seconds)
+    over: list[float] = []
+    for trip in range(trips):
+        opened = over[trip - window] if trip >= window else 0.0
+        for stage, one in enumerate(seconds):
+            comes = opened if stage == 0 else ended[stage - 1] + latency_s
+            ended[stage] = max(comes, ended[stage], opened + latency_s * (stage > 0)) + one
+        over.append(max(ended[-1] + latency_s, over[-1] if over else 0.0))
+    return over[-1]
+
+
+latencies = st.sampled_from([0.0, 0.25, 3.0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seconds=st.lists(st.integers(1, 8).map(lambda one: one / 4), min_size=2, max_size=5),
+    latency_s=latencies, trips=st.integers(1, 12), window=st.integers(1, 7),
+)  # fmt: skip
+def test_unequal_stages_take_the_recursion_of_their_window(seconds, latency_s, trips, window):
+    """A window is no factor on the speed: the longest stage and the whole way bound it."""
+    found_s = chain_s(stages(seconds, latency_s), trips, window)
+    assert found_s == near(chain_of(seconds, latency_s, trips, window))
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 8])
+def test_an_iteration_takes_the_longest_stage_or_its_share_of_the_whole_way(window):
+    """F5: max(max s, (sum of s and of latencies) / k) seconds an iteration, whatever k is."""
+    seconds, latency_s = [1.0, 2.5, 0.5, 1.0], 0.25
+    times_s = [chain_s(stages(seconds, latency_s), trips, window) for trips in (48, 96)]
+    way_s = sum(seconds) + latency_s * len(seconds)
+    assert (times_s[1] - times_s[0]) / 48 == near(max(max(seconds), way_s / window))
+
+
+@pytest.mark.parametrize("window", [1, 2, 8, 0])
+def test_no_participant_waits_for_another_at_the_end_of_an_iteration(window):
+    """Where nothing comes back, a barrier alone would make a chain wait for its end."""
+    assert chain_s(stages([1.0] * 4), 10, window, is_collected=False) == near(10 + 3)
+
+
+# --- F8: a loop over many devices
+
+
+def wide(trips: int, devices: int, *, has_barrier: bool) -> list[flow.Tensor]:
+    """A product of its own on each device, and a sum of all that each waits for."""
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 2))
+
+        def body(i: flow.Tensor, states: list[flow.Tensor]) -> tuple[object, ...]:
+            after: list[flow.Tensor] = []
+            for number, state in enumerate(states):
+                with flow.device(number):
+                    after.append(flow.matmul(state, state))
+            if not has_barrier:
+                return i + 1, after
+            with flow.device(0):
+                together = flow.sum(flow.concat(after))
+            for number, state in enumerate(list(after)):
+                with flow.device(number):
+                    after[number] = state * together
+            return i + 1, after
+
+        return flow.while_loop(lambda i, _states: i < trips, body, (0, [x] * devices))[1]
+
+
+def wide_run(trips: int, devices: int, latency_s: float, *, has_barrier: bool) -> flow.FlowResult:
+    """The same, on hosts of which each step takes a second, and devices that take no time."""
+    device = Device(name="fast", flop_per_s=1e24, dispatch_s=1.0)
+    link = Link(latency_s=latency_s)
+    cluster = Cluster(name="wide", devices=(device,) * devices, link=link)
+    built = wide(trips, devices, has_barrier=has_barrier)
+    feeds = {"x": np.zeros((2, 2))}
+    return flow.run(built, feeds, cluster=cluster, parallel_iterations=8)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 6])
+@pytest.mark.parametrize("latency_s", [0.0, 40.0])
+@pytest.mark.parametrize("has_barrier", [False, True])
+def test_an_iteration_over_many_devices_is_the_first_hosts_or_the_way_there_and_back(
+    devices, latency_s, has_barrier
+):
+    """F8: a + (m - 1) b on the first host; a barrier has two latencies, and m - 1 receipts."""
+    short, long = (
+        wide_run(trips, devices, latency_s, has_barrier=has_barrier) for trips in (40, 64)
+    )
+    found_s = (long.makespan_s - short.makespan_s) / 24
+    host_s, way_s = 10 + devices - 1, 0.0
+    if has_barrier and devices == 1:
+        host_s = 13
+    elif has_barrier:  # the first device has a control loop, a Recv and a second Send of each
+        host_s, way_s = 16 + 3 * (devices - 1), 2 * latency_s + 13 + devices - 1
+    assert found_s == pytest.approx(max(host_s, way_s), rel=1e-9)
+    others = devices - 1
+    for trips, result in ((40, short), (64, long)):
+        assert result.sent["predicates"] == others * (trips + 1)  # the last of them false
+        sums = 2 * trips if has_barrier else 0
+        assert result.sent["tensors"] == others * (sums + 1)  # and x once
+        assert result.sent["dead"] == (2 * others if has_barrier else 0)
+
+
+# --- F10: deadness over cuts
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("trips", [1, 4])
+def test_dead_signals_are_one_a_tensor_or_one_a_branch_and_device(taken, trips):
+    """A branch of three steps on each of three devices, in a loop that takes it or does not."""
+    others, steps = 3, 3
+    with flow.FlowGraph():
+        x, p = flow.input("x", (2, 2)), flow.input("p", (), "bool")
+
+        def deep(y: flow.Tensor) -> flow.Tensor:
+            halves = [y * float(number + 2) for number in range(2)]
+            for number in range(others):
+                with flow.device(number + 1):
+                    total = flow.matmul(halves[0], halves[1])
+                    for _ in range(steps - 1):
+                        total = flow.tanh(total)
+                halves.append(total)
+            with flow.device(0):
+                return halves[2] + halves[3] + halves[4]
+
+        body = lambda i, y: (i + 1, flow.cond(p, lambda: deep(y), lambda: y))  # noqa: E731  # as users write it
+        built = flow.while_loop(lambda i, y: i < trips, body, (0, x))[1]
+    for broadcast_dead in (False, True):
+        result = flow.run(
+            built, {"x": np.eye(2) / 8, "p": taken}, cluster=stages([1.0] * (others + 1)),
+            broadcast_dead=broadcast_dead,
+        )  # fmt: skip
+        counts = result.evaluations.query("worker > 0 and operator in ('matmul', 'tanh')")
+        crossed = trips + 1  # the last iteration is dead throughout
+        assert int(counts["live"].sum()) == (others * steps * trips if taken else 0)
+        assert int(counts["dead"].sum()) == others * steps * (crossed - trips * taken)
+        there = 1 if broadcast_dead else 2
+        back = 1
+        assert result.sent["dead"] == (there + back) * others * (crossed - trips * taken)
+
+
+@pytest.mark.quiet
+@pytest.mark.slow
+def test_the_wall_clock_tells_the_same_story_of_several_devices():
+    built, cluster = chain(6, 3), stages([0.02, 0.03, 0.01], 0.0137)
+    virtual = flow.run(built, {"x": np.eye(2)}, cluster=cluster, parallel_iterations=2)
+    with closing(WallClock()) as clock:
+        wall = flow.run(
+            built, {"x": np.eye(2)}, cluster=cluster, parallel_iterations=2, clock=clock
+        )
+    assert virtual.spans.equals(wall.spans)
+    assert virtual.transfers.equals(wall.transfers)
+    assert virtual.frames.equals(wall.frames)

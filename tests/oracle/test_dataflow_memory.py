@@ -254,6 +254,34 @@ def test_the_peak_is_what_spans_and_readers_say(window, run_ahead, trips):
     assert result.peak_bytes.tolist() == [peak_bytes(asked, FEEDS, result.spans)]
 
 
+@pytest.mark.parametrize("trips", [2, 5, 16])
+def test_an_unrolled_loop_keeps_a_gradient_of_each_copy_and_a_loop_sums_them(trips):
+    """F12: T gradients of w wait for the one sum; in the loop T values y wait on a stack."""
+    rows, width = 4, 64
+    y_bytes, w_bytes = 8 * rows * width, 8 * width**2
+    step = lambda y, w: flow.tanh(flow.matmul(y, w))  # noqa: E731  # as users write it
+
+    def looped(x: flow.Tensor, w: flow.Tensor) -> flow.Tensor:
+        return flow.while_loop(lambda i, y: i < trips, lambda i, y: (i + 1, step(y, w)), (0, x))[1]
+
+    def unrolled(x: flow.Tensor, w: flow.Tensor) -> flow.Tensor:
+        for _ in range(trips):
+            x = step(x, w)
+        return x
+
+    feeds = {"x": np.ones((rows, width)), "w": np.eye(width) / 2}
+    peaks: list[int] = []
+    for program in (looped, unrolled):
+        with flow.FlowGraph():
+            x, w = flow.input("x", (rows, width)), flow.input("w", (width, width))
+            asked = flow.gradients(flow.sum(program(x, w)), [w])
+        result = flow.run(asked, feeds, cluster=plain_cluster(10**7))
+        peaks += result.peak_bytes.tolist()
+        assert peaks[-1] == peak_bytes(asked, feeds, result.spans)
+    # w, its sum of gradients before and after, one more; w, and one of each copy, and the sum
+    assert peaks == [4 * w_bytes + (trips + 1) * y_bytes, (trips + 2) * w_bytes + y_bytes]
+
+
 def test_enough_memory_changes_no_span():
     asked = recurrent(6)
     for more in ({}, {"jitter_cv": 0.25}):

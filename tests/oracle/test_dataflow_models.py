@@ -66,6 +66,22 @@ def test_20_steps_are_those_of_messages_and_cost_as_much(name, way):
     assert int(result.spans["flop"].sum()) == int(expected.spans["flop"].sum()) + more
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_gradient_is_that_of_messages(name, way):
+    """A step of gradient descent at a rate of 1 subtracts it."""
+    model = replace(made(name), optimizer=optim.sgd(1.0))
+    start = model.parameters()
+    steps = [
+        ampsim.simulate(model, "tflops-1", one, instances=OPTIONS[name]["batch"])
+        for one in (ampsim.Sequential(), WAYS[way])
+    ]
+    for key, value in start.items():
+        expected, found = (value - one.model.parameters()[key] for one in steps)
+        assert np.abs(expected).max() > 0, key
+        assert np.abs(found - expected).max() <= 1e-12, key
+
+
 def test_replicas_are_one_layer_that_all_have():
     model = made("rnn", replicas=3)
     single = trained(made("rnn"), ampsim.Dataflow()).model.parameters()
@@ -179,6 +195,23 @@ def test_the_host_hides_behind_the_device_in_the_graph_alone():
         for one in (ampsim.Dataflow(), ampsim.Unrolled(), ampsim.OutOfGraph(round_trip_s=0.0))
     )
     assert unrolled < inside < outside
+
+
+def test_what_control_flow_costs_the_host_is_hidden_by_larger_batches():
+    """F7: in-graph over unrolled, for more and more work an operator, falls to 1."""
+    device = Device(name="gpu", flop_per_s=1e9, dispatch_s=1e-6)
+    cluster = Cluster(name="one", devices=(device,))
+    ratios: list[float] = []
+    for batch in (10, 100, 1000):
+        model = ampsim.load_model("rnn", hidden=16, replicas=1, batch=batch)
+        inside, unrolled = (
+            ampsim.simulate(model, cluster, one, instances=5000, mode="sleep").makespan_s
+            for one in (ampsim.Dataflow(), ampsim.Unrolled())
+        )
+        ratios.append(inside / unrolled)
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[0] > 1.5
+    assert 1 <= ratios[-1] < 1.02
 
 
 def test_memory_is_counted_and_ends():

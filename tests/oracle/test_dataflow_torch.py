@@ -37,6 +37,23 @@ class Flow:
     pick = flow.pick
     transpose = flow.transpose
     stop = flow.stop_gradient
+    array, unstacked = flow.TensorArray, staticmethod(lambda x: flow.TensorArray().unstack(x))
+
+
+class Rows:
+    """An array of tensors as a dictionary; a write gives another one."""
+
+    def __init__(self, _size: int | None = None, rows: dict[int, Any] | None = None) -> None:
+        self.rows = rows or {}
+
+    def read(self, place: int) -> Any:
+        return self.rows[place]
+
+    def write(self, place: int, row: Any) -> Rows:
+        return Rows(None, {**self.rows, place: row})
+
+    def stack(self) -> Any:
+        return torch.stack([self.rows[place] for place in sorted(self.rows)])
 
 
 def _loop(predicate: Any, body: Any, inits: Any, shapes: Any = None) -> Any:
@@ -71,7 +88,9 @@ class Torch:
     loop = staticmethod(_loop)
     scan, foldl = staticmethod(_scan), staticmethod(_fold)
     foldr = staticmethod(lambda fn, elems, init: _fold(fn, elems.flip(0), init))
-    map_fn = staticmethod(lambda fn, elems: torch.stack([fn(row) for row in elems]))
+    map_fn = staticmethod(
+        lambda fn, elems: torch.stack([fn(row) for row in elems]) if len(elems) else elems * 0.0
+    )
     concat = staticmethod(lambda a, b: torch.cat([a, b], dim=1))
     cut = staticmethod(lambda a, i, j: a[:, i:j])
     rows = staticmethod(lambda a, n: a[:n])
@@ -79,6 +98,7 @@ class Torch:
     pick = staticmethod(lambda x, i: x[i])
     transpose = staticmethod(torch.t)
     stop = staticmethod(lambda x: x.detach())
+    array, unstacked = Rows, staticmethod(lambda x: Rows(None, dict(enumerate(x))))
 
 
 def arithmetic(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
@@ -231,8 +251,50 @@ def short(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     step = lambda a, e: f.tanh(a * v + e)  # noqa: E731  # as users write it
     sums = [f.sum(f.scan(step, rows, v)) for rows in (none, one)]
     folds = [f.sum(fold(step, rows, v)) for rows in (none, one) for fold in (f.foldl, f.foldr)]
-    twice = f.sum(f.map_fn(lambda e: f.exp(e) * e, one) * one)
+    mapped = [f.map_fn(lambda e: f.exp(e) * e, rows) * rows for rows in (none, one)]
+    twice = f.sum(mapped[0]) + f.sum(mapped[1])
     return sums[0] + sums[1] + folds[0] + folds[1] * 2.0 + folds[2] + folds[3] * 3.0 + twice
+
+
+def read_twice(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """A place of an array is read outside, in a loop, in each of its iterations, and stacked."""
+    rows = f.unstacked(f.tanh(x))
+
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, f.tanh(y * rows.read(i % 3)) + rows.read(1) * v
+
+    y = f.loop(lambda i, y: i < n, body, (0, rows.read(0) * rows.read(0)))[1]
+    return f.sum(y) + f.sum(f.square(rows.stack()))
+
+
+def written_and_read_backward(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """A loop writes an array, a branch in another one reads it from its end, some places twice."""
+
+    def write(i: Any, a: Any, y: Any) -> Any:
+        y = f.tanh(y * v)
+        return i + 1, a.write(i, y), y
+
+    _, rows, _ = f.loop(lambda i, a, y: i < 4, write, (0, f.array(4), f.pick(x, 0)))
+
+    def read(i: Any, y: Any) -> Any:
+        return i + 1, f.cond(i % 2 > 0, lambda: y * rows.read(3 - i % 4),
+                             lambda: y + rows.read(i % 3) * v)  # fmt: skip
+
+    return f.sum(f.loop(lambda i, y: i < n, read, (0, f.pick(w, 2)))[1]) + f.sum(rows.stack())
+
+
+def array_in_inner_loops(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """Each iteration has an array of its own, which an inner loop of another length fills."""
+
+    def body(i: Any, y: Any) -> Any:
+        def fill(j: Any, a: Any, z: Any) -> Any:
+            z = f.sigmoid(z * v)
+            return j + 1, a.write(j, z), z
+
+        _, rows, z = f.loop(lambda j, a, z: j < i + 1, fill, (0, f.array(i + 1), y))
+        return i + 1, f.tanh(rows.read(0) * rows.read(i)) + z * y
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, f.pick(x, 1)))[1])
 
 
 def scan_in_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
@@ -266,7 +328,8 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         arithmetic, matrices, cond_sides, cond_nested, power, recurrent, cond_in_loop,
         data_dependent, nested, nested_in_cond_in_loop, untaken_loop, unused_exit,
         independent_of_itself, constant_given_on, swapped, changing_shape, scanned, folded, mapped,
-        scan_in_loop, picked, stopped, chosen, short, deciding,
+        scan_in_loop, picked, stopped, chosen, short, deciding, read_twice,
+        written_and_read_backward, array_in_inner_loops,
     )
 }  # fmt: skip
 
@@ -308,6 +371,29 @@ def test_values_and_gradients_equal_automatic_differentiation(program, n):
     expected = of_torch(PROGRAMS[program], n)
     for got, wanted in zip(of_flow(PROGRAMS[program], n).values, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [0, 3])
+@pytest.mark.parametrize("program", sorted(PROGRAMS.keys() - {"stopped"}))
+def test_gradients_are_slopes(program, n):
+    """Of differences of values along a line; `stop_gradient` gives others, on purpose."""
+    rng = np.random.default_rng(n)
+    line = {name: rng.normal(size=one.shape) for name, one in FLOATS.items()}
+    step = 1e-5
+    with flow.FlowGraph():
+        tensors = [flow.input(name, one.shape) for name, one in FLOATS.items()]
+        y = PROGRAMS[program](Flow, *tensors, flow.input("n", (), "int64"))
+        slopes = flow.gradients(y, tensors)
+
+    def run(asked: list[flow.Tensor], moved: float) -> list[Any]:
+        feeds = {name: one + moved * line[name] for name, one in FLOATS.items()}
+        fed = {name: one for name, one in {**feeds, "n": n}.items() if is_needed(asked, name)}
+        return flow.run(asked, fed).values
+
+    rise = float(run([y], step)[0] - run([y], -step)[0]) / (2 * step)
+    found = zip(run(slopes, 0.0), FLOATS, strict=True)
+    along = sum(float((slope * line[name]).sum()) for slope, name in found)
+    assert along == pytest.approx(rise, rel=1e-6, abs=1e-7)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -51,8 +51,35 @@ print(hashlib.sha256(told.encode()).hexdigest(), result.makespan_s)
 """
 
 
+DEVICES = """
+import hashlib, numpy as np
+from ampsim import flow
+from ampsim.hardware import Cluster, Device, Link
+with flow.FlowGraph():
+    x, w = flow.input("x", (3, 3)), flow.input("w", (3, 3))
+    def body(i, y):
+        def deep():
+            with flow.device(2):
+                return flow.tanh(flow.matmul(y, w))
+        with flow.device(1):
+            half = flow.cond(i % 2 > 0, deep, lambda: y * 0.5)
+        return i + 1, half + y
+    y = flow.while_loop(lambda i, y: i < 5, body, (0, x))[1]
+    asked = [y, *flow.gradients(flow.sum(y), [x, w])]
+devices = (Device(name="d", flop_per_s=1e9, dispatch_s=1e-7, jitter_cv=0.2),) * 3
+link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)
+feeds = {"x": np.eye(3), "w": np.eye(3)}
+result = flow.run(asked, feeds, cluster=Cluster(name="c", devices=devices, link=link), seed=3)
+assert result.sent["dead"]
+told = result.spans.to_csv() + result.transfers.to_csv() + str(result.sent)
+print(hashlib.sha256(told.encode()).hexdigest(), result.makespan_s)
+"""
+
+RUNS = {"jitter": PROGRAM, "swapping": SWAPPING, "devices": DEVICES}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [PROGRAM, SWAPPING], ids=["jitter", "swapping"])
+@pytest.mark.parametrize("program", RUNS.values(), ids=RUNS)
 def test_a_run_does_not_depend_on_the_hash_seed(program):
     told = {
         subprocess.run(

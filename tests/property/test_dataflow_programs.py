@@ -111,7 +111,7 @@ def test_what_fires_does_not_depend_on_the_order_of_firing(block, seed, window):
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(block=programs(), window=st.integers(0, 3))
 def test_many_programs_compute_what_plain_python_does(block, window):
     check_values(block, window)
@@ -119,7 +119,7 @@ def test_many_programs_compute_what_plain_python_does(block, window):
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
 def test_many_programs_fire_alike_in_any_order(block, seed, window):
     check_firings(block, seed, window)

@@ -27,6 +27,7 @@ TESTS = (
     "oracle/test_sequential_sgd.py", "oracle/test_plain_loops.py", "oracle/test_solver_rates.py",
     "oracle/test_solvers_asynchrony.py", "oracle/test_max_min_shares.py",
     "oracle/test_dependency_closed_forms.py", "oracle/test_dataflow_closed_forms.py",
+    "oracle/test_dataflow_devices.py",
     "property/test_trace_invariants.py", "property/test_memory.py", "property/test_transfers.py",
     "unit/test_instant.py", "unit/test_nodes_learning.py",
 )  # fmt: skip
@@ -98,6 +99,20 @@ FAULTS = {
         "dataflow/frame.py",
         "self.latest - self.first + 1 >= window",
         "self.latest - self.first + 1 > window",
+    ),
+    "a host that waits for its device": Planted(
+        "dataflow/executor.py", "elif self._run_ahead and not step.is_read:", "elif False:"
+    ),
+    "what a loop captures on stacks": Planted(
+        "dataflow/gradient.py",
+        "        if tensor.captured_from is not None:\n            return",
+        "        if tensor.captured_from is not None and not isinstance(tensor.context, Loop):\n"
+        "            return",
+    ),
+    "a message without its tag": Planted(
+        "dataflow/rendezvous.py",
+        "arrive = partial(self._arrive, recvs, path, sent)",
+        "arrive = partial(self._arrive, recvs, path[:0], sent)",
     ),
 }
 

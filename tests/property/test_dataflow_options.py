@@ -1,0 +1,183 @@
+"""Programs of model files under all options, on devices of all kinds: every two of them meet.
+
+A model with a program is here by being listed in `short_runs`; a schedule of programs, or a field
+of one, that no table here has makes a test fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from covering import pairwise
+from short_runs import MODELS, Few
+
+import ampsim
+from ampsim.dataflow import PROGRAMS
+from ampsim.errors import OptionError
+from ampsim.hardware import Cluster, Device, Link
+
+OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "dataflow": {
+        "parallel_iterations": (1, 3, 32), "swap_memory": (False, True),
+        "swap_threshold": (0.0, 0.7),
+    },
+    "unrolled": {},
+    "out-of-graph": {"round_trip_s": (0.0, 1e-6)},
+}  # fmt: skip
+"""By schedule: values of each of its fields."""
+
+DEVICES: dict[str, dict[str, Any]] = {
+    "rate alone": {},
+    "dispatch": {"dispatch_s": 1e-7},
+    "jitter": {"jitter_cv": 0.3},
+    "overheads": {"operation_overhead_s": 1e-7, "step_overhead_s": 1e-7},
+    "bandwidths": {"memory_bandwidth_bytes_per_s": 1e9, "light_bandwidth_bytes_per_s": 1e8},
+    "passes": {"pass_bandwidth_bytes_per_s": 1e9, "functions_per_s": 1e9},
+    "efficiencies": {"efficiency": ((1, 0.5),), "matrix_efficiency": ((1, 0.5),)},
+    "dispatch and jitter": {"dispatch_s": 1e-7, "jitter_cv": 0.3},
+}
+"""By name: what else a device has."""
+
+MEMORY = {"memory_bytes": 10**7, "copy_bandwidth_bytes_per_s": 1e9, "copy_latency_s": 1e-8}
+LINKS = {"free": Link(), "both": Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)}
+PLACEMENTS = (None, "balanced", "2-hop")
+MODES = ("numeric", "sleep")
+
+
+@cache
+def model_of(name: str) -> Any:
+    """A shipped model in double precision, of one replica, that trains on five batches."""
+    more = {"replicas": 1} if "replicas" in MODELS[name] else {}
+    whole = ampsim.load_model(name, **{**MODELS[name], **more, "dtype": "float64"})
+    data = Few(whole.make_data(0, None))
+    return replace(whole, make_data=lambda _seed, _count: data)
+
+
+WITH_PROGRAM = [name for name in MODELS if model_of(name).make_program is not None]
+
+
+def ways() -> list[Any]:
+    """Each schedule with each product of its options that has an effect."""
+    found: list[Any] = []
+    for name, options in OPTIONS.items():
+        for values in product(*options.values()):
+            given = dict(zip(options, values, strict=True))
+            if given.get("swap_threshold") == 0.7 or given.get("swap_memory", True):
+                found.append(PROGRAMS[name](**given))
+    return found
+
+
+def told(schedule: Any) -> str:
+    values = [f"{getattr(schedule, one.name):g}" for one in fields(schedule)]
+    return "-".join([schedule.name, *values])
+
+
+def made(name: str, schedule: Any, mode: Any, cluster: Cluster, placement: Any = None) -> Any:
+    return ampsim.simulate(
+        model_of(name), cluster, schedule, epochs=2, mode=mode, placement=placement
+    )
+
+
+def cluster_of(keys: dict[str, Any], link: Link = LINKS["free"]) -> Cluster:
+    device = Device(name="test", flop_per_s=1e9, **keys)
+    return Cluster(name="test", devices=(device,) * 2, link=link)
+
+
+@cache
+def reference(name: str) -> Any:
+    """The same network by messages."""
+    return made(name, ampsim.Sequential(), "numeric", cluster_of({}))
+
+
+def test_every_schedule_of_programs_every_option_and_every_model_is_here():
+    assert set(OPTIONS) == set(PROGRAMS)
+    for name, kind in PROGRAMS.items():
+        assert {one.name for one in fields(kind)} == set(OPTIONS[name]), name
+    assert {"mlp", "rnn", "lstm_mnist"} <= set(WITH_PROGRAM)
+
+
+class Case(NamedTuple):
+    """A schedule and a model, and on what they run."""
+
+    schedule: Any
+    model: str
+    device: str
+    has_memory: bool
+    link: str
+    placement: str | None
+    mode: Any
+
+
+CASES = [
+    Case(*one)
+    for one in pairwise(ways(), WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)
+]
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=["-".join([told(one.schedule), *map(str, one[1:])]) for one in CASES]
+)
+def test_programs_run_under_all_options_and_learn_alike(case):
+    """The FLOP and the weights of messages; times of the other mode and of a second run."""
+    schedule, name, device, has_memory, link, placement, mode = case
+    is_swapping = getattr(schedule, "swap_memory", False)
+    keys = DEVICES[device] | (MEMORY if has_memory else {})
+    cluster = cluster_of(keys, LINKS[link])
+    if is_swapping and not has_memory:
+        with pytest.raises(OptionError, match=r"^swap_memory needs memory_bytes of the"):
+            made(name, schedule, mode, cluster, placement)
+        return
+    result = made(name, schedule, mode, cluster, placement)
+    other = made(name, schedule, MODES[mode == MODES[0]], cluster)
+    columns = [one for one in result.spans if one != "state"]
+    assert result.spans[columns].equals(other.spans[columns])
+    assert set(result.spans["worker"]) == {0}
+    assert result.makespan_s >= result.spans["flop"].sum() / 1e9 / (2 if "jitter" in device else 1)
+    assert (len(result.transfers) > 0) == (schedule.name == "out-of-graph" and name != "mlp")
+    if has_memory:
+        assert 0 < result.peak_bytes[0] <= MEMORY["memory_bytes"]
+        assert result.memory.equals(other.memory)
+    learned = result if mode == "numeric" else other
+    if name != "lstm_mnist":  # whose program has a gradient more (test_dataflow_models.py)
+        assert int(result.spans["flop"].sum()) == int(reference(name).spans["flop"].sum())
+    for key, value in reference(name).model.parameters().items():
+        found = learned.model.parameters()[key]
+        assert np.abs(found - value).max() <= 1e-12, key
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a swap without an end of memory": (
+        {}, {"swap_memory": True}, "^swap_memory needs memory_bytes of the device, and test has",
+    ),
+    "a swap without copies": (
+        {"memory_bytes": 10**7}, {"swap_memory": True},
+        "^swap_memory needs copy_bandwidth_bytes_per_s of the device, and test has none",
+    ),
+    "a threshold without a swap": (
+        {}, {"swap_threshold": 0.5}, "^swap_threshold of 0.5 has no effect without swap_memory=",
+    ),
+    "no iteration": ({}, {"parallel_iterations": 0}, "^parallel_iterations must be"),
+    "a threshold of all": (
+        MEMORY, {"swap_memory": True, "swap_threshold": 1.0}, "^swap_threshold must be below 1",
+    ),
+    "overheads of messages": (
+        {"message_overhead_s": 1e-6}, {}, "^cluster: message_overhead_s of 1e-06 is of steps that",
+    ),
+    "a launch charged twice": (
+        {"dispatch_s": 1e-7, "operation_overhead_s": 1e-7}, {},
+        "^Device: dispatch_s of 1e-07 and operation_overhead_s of 1e-07 would both charge",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_meaning_together_is_refused_in_one_line(case):
+    keys, options, text = REFUSED[case]
+    with pytest.raises(OptionError, match=text) as raised:
+        made("rnn", ampsim.Dataflow(**options), "sleep", cluster_of(keys))
+    assert "\n" not in str(raised.value)
