@@ -55,6 +55,15 @@ class Program:
     build: Callable[[], Objective]
     feed: Callable[[Any], Mapping[str, Any]]
 
+    @property
+    def workers(self) -> int:
+        """How many workers it needs: one more than the largest number in its `flow.device`."""
+        with FlowGraph() as graph:
+            self.build()
+        return 1 + max(
+            (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
+        )
+
 
 def linear(name: str, x: Operand, d_out: int) -> Tensor:
     """X W + b with the variables ``NAME.weight`` and ``NAME.bias``, as the node `Linear`.

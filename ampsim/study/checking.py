@@ -61,7 +61,8 @@ def _try_out(model: Model) -> Trial:
     smallest = _smallest(model)
     trainings: list[Training] = []
     if model.make_program is not None:
-        settings, cluster = RunSettings(), load_cluster("tflops-1", workers=1)
+        settings = RunSettings()
+        cluster = load_cluster("tflops-1", workers=model.program.workers)
         trainings.append(Training(model, graph, cluster, [], Dataflow(), settings=settings))
     if not model.is_program_only:
         trainings.append(_of_messages(model))
