@@ -47,7 +47,7 @@ TOPICS = 4
 VALUES = 5
 CLASSES = 3
 TOKENS = TOPICS + VALUES
-LENGTHS = (3, 6)
+LENGTHS = (2, 4)
 """The least and the most tokens of a sequence, the topic included."""
 
 SEQUENCES = 8_000
@@ -146,8 +146,12 @@ class Topics:
 
 
 def tables() -> np.ndarray:
-    """How much each value speaks for each class, (topics, values, classes)."""
-    return stream(0, "tables of topics").standard_normal((TOPICS, VALUES, CLASSES))
+    """How much each value speaks for each class, (topics, values, classes).
+
+    All values of a topic together speak for none.
+    """
+    drawn = stream(0, "tables of topics").standard_normal((TOPICS, VALUES, CLASSES))
+    return drawn - drawn.mean(axis=1, keepdims=True)
 
 
 def layers(config: Config) -> list[Any]:
