@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,17 @@ def test_commands_tell_it_from_a_graph(call, file):
     placed.write_text("layer = 0\n", encoding="utf-8")
     told = call("check", str(placed), "--model", str(file))
     assert "is a program only; its program says devices itself" in told.err
+
+
+def test_a_run_over_several_workers_says_what_went_between_them(call):
+    words = ("run", "moe_rnn", "--schedule", "dataflow", "--workers", "2", "--instances", "50")
+    told = call(*words, "--set", "devices=2", "--set", "hidden=4", "--set", "experts=3")
+    once = call(*words, "--set", "devices=2", "--set", "hidden=4", "--set", "experts=3",
+                "--broadcast-dead", "--out", "once")  # fmt: skip
+    line = r"Between workers went [\d,]+ tensors, \d+ predicates, \d+ signals of control edges and "
+    counts = [int(re.findall(line + r"(\d+) dead signals\.", one.out)[0]) for one in (told, once)]
+    assert counts[1] < counts[0] / 2
+    assert "Between workers" not in call(*words, "--set", "hidden=4", "--out", "alone").out
 
 
 def test_half_a_model_is_refused(model):
