@@ -10,7 +10,7 @@ import numpy as np
 
 from ampsim.dataflow.accounted import CountingHost
 from ampsim.dataflow.memory import INPUTS
-from ampsim.dataflow.program import EPOCH, Program, TrainedProgram
+from ampsim.dataflow.program import EPOCH, Plans, Program, TrainedProgram
 from ampsim.dataflow.schedules import OfProgram
 from ampsim.dataflow.session import Session, fed_to, require_copies, require_meaning
 from ampsim.errors import DivergenceError
@@ -25,7 +25,7 @@ WEIGHTS, ACTIVATIONS = (MEMORY_CATEGORIES.index(one) for one in ("weights", "act
 
 
 class ProgramEngine:
-    """Trains a program on the first device of a cluster.
+    """Trains a program on the devices of a cluster, on the first where it names no other.
 
     Args:
         program: what is trained.
@@ -61,14 +61,17 @@ class ProgramEngine:
         if running.swap_threshold is not None:
             require_copies(cluster.devices[:1])
         self._program, self._recorder, self._settings = program, recorder, settings
-        self._training = TrainedProgram(program, optimizer, values, running.window)
+        self._cluster = cluster
+        self._training = TrainedProgram(program, optimizer, values, running.window, cluster=cluster)
         self._session = Session(
             cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
             run_ahead=running.run_ahead, seed=settings.seed or 0,
             swap_threshold=running.swap_threshold, round_trip_s=running.round_trip_s,
+            broadcast_dead=running.broadcast_dead,
         )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
+        self._named: dict[str, int] = {}
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -111,19 +114,38 @@ class ProgramEngine:
         """Run one instance; what its loss is, where there are numbers."""
         feeds = {**self._program.feed(batch)}
         plans = self._training.plans(feeds)
-        more = len(self._training.graph.nodes) - len(self._recorder.nodes)
-        if more:
-            nodes = self._training.graph.nodes[-more:]
-            self._recorder.add_nodes([node.name for node in nodes])
+        self._name_nodes(plans)
         plan = plans.valid
         if epoch is not None:
             plan, feeds[EPOCH] = plans.train, epoch
+        require_meaning(self._cluster, plan.roots)
         fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
-        values = self._session.run(plan, fed, self._instance).result
+        done = self._session.run(plan, fed, self._instance)
+        values, sent = done.result, self._recorder.sent
+        for what, count in done.sent.items():
+            sent[what] = sent.get(what, 0) + count
         self._instance += 1
         if self._settings.is_abstract:
             return None
-        return self._report(values, batch.rows, has_count=plans.has_count)
+        rows = int(values[plans.has_count + 1]) if plans.has_rows else batch.rows
+        return self._report(values, rows, has_count=plans.has_count)
+
+    def _name_nodes(self, plans: Plans) -> None:
+        """Let the recorder know new nodes, and where they run.
+
+        Of the Sends of one tensor each plan has its own.
+        """
+        names: list[str] = []
+        for node in self._training.graph.nodes[len(self._recorder.nodes) :]:
+            count = self._named[node.name] = self._named.get(node.name, 0) + 1
+            names.append(node.name if count == 1 else f"{node.name}, {count}")
+        if not names:
+            return
+        self._recorder.add_nodes(names)
+        for step in (*plans.train.steps, *plans.valid.steps):
+            if step.node is not None:
+                name = self._recorder.nodes[step.node.index]
+                self._recorder.placed.setdefault(name, step.frame.worker)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

@@ -155,6 +155,14 @@ class Result(ReadOff):
         return self._frame("exchanges")
 
     @property
+    def sent(self) -> dict[str, int]:
+        """How many messages went between the workers of a program; empty of other methods.
+
+        `tensors`; `predicates`, all truth values; `signals` of control edges; `dead` signals.
+        """
+        return dict(self.recorder.sent)
+
+    @property
     def waits(self) -> pd.DataFrame:
         """When ranks could do nothing for an exchange: worker, kind, start_s, end_s.
 
@@ -257,7 +265,7 @@ class Result(ReadOff):
     @property
     def _placed(self) -> dict[str, int]:
         if isinstance(self.schedule, OfProgram):
-            return dict.fromkeys(self.recorder.nodes, 0)
+            return self.recorder.placed
         return dict(self.origin.get("placement", {}).get("workers", {}))
 
     @property
@@ -302,7 +310,10 @@ class Result(ReadOff):
             return ", ".join(dict.fromkeys(str(node) for node in steps))
         works_s = self.recorder.summary.node_s.sum(axis=1).tolist()
         busy_s = dict(zip(self.recorder.nodes, works_s, strict=True))
-        return nodes_at(name or "", self._placed, busy_s)
+        placed = self._placed
+        if isinstance(self.schedule, OfProgram):  # of hundreds of nodes few take time
+            placed = {node: worker for node, worker in placed.items() if busy_s[node]}
+        return nodes_at(name or "", placed, busy_s)
 
     @property
     def critical_path(self) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
+from ampsim.dataflow import OfProgram
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
@@ -27,8 +28,8 @@ from ampsim.study.apart import (
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.outages import outage_table
-from ampsim.study.placement_advice import DEFAULT, Advice, advice_on
-from ampsim.study.placement_trials import Trials
+from ampsim.study.placement_advice import Advice, advice_on
+from ampsim.study.placement_trials import DEFAULT, Trials
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import Tracker
 from ampsim.study.provenance import origin_of, placement_origin
@@ -302,7 +303,12 @@ class Simulation:
 
     def result(self) -> Result:
         """Return what has happened so far."""
-        recorder = self._training.recorder
+        recorder, origin = self._training.recorder, self._origin
+        if isinstance(self._schedule, OfProgram) and self.workers > 1:
+            used = max(len(set(recorder.placed.values())), 1)
+            on = "the first" if used == 1 else f"{used}"
+            told = f"{self._schedule.name} runs the program on {on} of {self.workers} devices"
+            origin = origin if used == self.workers else {**origin, "assumptions": [told]}
         self._training.note_overtaken()
         self._training.settle()
         recorder.flush()
@@ -310,7 +316,7 @@ class Simulation:
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
             workers=self.workers,
-            origin=self._origin,
+            origin=origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder),
             crossings=crossings_of(self._cluster),

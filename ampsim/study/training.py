@@ -53,7 +53,9 @@ def require_placed(file: str, model: Model) -> None:
 
     Raises:
         FileFormatError: it has not, cannot be read, or has a line that is not NODE = WORKER.
+        OptionError: the model is a program only.
     """
+    model.require_graph(f"placement {file}", "its program says devices itself, with flow.device")
     workers = 1 + max(read_placement(file).values())
     cluster = load_cluster("tflops-1", workers=workers)
 
@@ -284,7 +286,7 @@ class DataParallel:
 
 
 class OfPrograms:
-    """A program on one device; its variables are the parameters of a graph.
+    """A program; its variables are the parameters of a graph.
 
     Args:
         engine: makes the passes.
@@ -315,7 +317,7 @@ class OfPrograms:
             yield report, parts.is_over
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, on the same device and clock."""
+        """As of `Training`, on the same devices and clock."""
         return self._engine.validate(batches)
 
 
@@ -374,7 +376,7 @@ class Training:
         )
         self._epoch = 0
         at_work = graph if apart is None else _asleep(model, graph)
-        job, place = job_of(model, at_work), (cluster, list(workers))
+        place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, OfProgram):
@@ -383,10 +385,10 @@ class Training:
                 )
                 self._method, self._engine = OfPrograms(engine, graph), engine
             elif isinstance(schedule, Solver):
-                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
+                made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
                 self._method, self._engine = DataParallel(made), made
             else:
-                self._engine = Engine(job, *place, schedule, **how)
+                self._engine = Engine(job_of(model, at_work), *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)

@@ -75,7 +75,15 @@ told = result.spans.to_csv() + result.transfers.to_csv() + str(result.sent)
 print(hashlib.sha256(told.encode()).hexdigest(), result.makespan_s)
 """
 
-RUNS = {"jitter": PROGRAM, "swapping": SWAPPING, "devices": DEVICES}
+DECIDING = """
+import ampsim
+for name in ("moe_rnn", "act_rnn"):
+    model = ampsim.load_model(name, hidden=6, batch=5, devices=2)
+    cluster = ampsim.load_cluster("p100", workers=2, latency_s=1e-6)
+    print(ampsim.simulate(model, cluster, "dataflow", instances=20).digest)
+"""
+
+RUNS = {"jitter": PROGRAM, "swapping": SWAPPING, "devices": DEVICES, "deciding": DECIDING}
 
 
 @pytest.mark.slow

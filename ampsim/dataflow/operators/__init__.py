@@ -2,6 +2,7 @@
 
 from ampsim.dataflow.operators import (
     arithmetic,
+    choice,
     comparison,
     elementwise,
     loss,
@@ -12,5 +13,6 @@ from ampsim.dataflow.operators import (
 )
 
 __all__ = [
-    "arithmetic", "comparison", "elementwise", "loss", "matrix", "shape", "stack", "tensor_array",
+    "arithmetic", "choice", "comparison", "elementwise", "loss", "matrix", "shape", "stack",
+    "tensor_array",
 ]  # fmt: skip
