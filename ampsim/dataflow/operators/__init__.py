@@ -4,6 +4,7 @@ from ampsim.dataflow.operators import (
     arithmetic,
     comparison,
     elementwise,
+    function,
     loss,
     matrix,
     shape,
@@ -12,5 +13,6 @@ from ampsim.dataflow.operators import (
 )
 
 __all__ = [
-    "arithmetic", "comparison", "elementwise", "loss", "matrix", "shape", "stack", "tensor_array",
+    "arithmetic", "comparison", "elementwise", "function", "loss", "matrix", "shape", "stack",
+    "tensor_array",
 ]  # fmt: skip
