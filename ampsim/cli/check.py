@@ -176,16 +176,20 @@ def _model_words(file: str) -> str:
     from ampsim.study.loading import where
 
     model = load_model(file)
-    graph = model.graph()
     try:
         trial = try_out(model)
     except AmpsimError:
         raise
     except Exception as error:  # of the user's own code: data or pump
         raise FileFormatError(f"{file}: tried out and failed{where(error, Path(file))}") from error
+    graph = model.graph()
+    nodes, steps = f"{len(graph.nodes)} nodes", "messages"
+    if model.is_program_only:
+        count, steps = len(graph.parameterized), "steps"
+        nodes = f"a program of {count} layer{'s' * (count != 1)}"
     return (
-        f"model {model.name}, {len(graph.nodes)} nodes, {parameter_count(graph):,} parameters; "
-        f"an instance of {trial.items} items went forward and back in {trial.messages} messages "
+        f"model {model.name}, {nodes}, {parameter_count(graph):,} parameters; "
+        f"an instance of {trial.items} items went forward and back in {trial.messages} {steps} "
         f"(mode {trial.mode})"
     )
 

@@ -12,7 +12,9 @@ from ampsim.cli.console import Code, hold, in_columns, object_of, prepare_json, 
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.ir import Graph
+    from collections.abc import Sequence
+
+    from ampsim.ir import Graph, Node
     from ampsim.study import Model
 
 
@@ -57,6 +59,7 @@ def models(
     model = options.make_model(name, settings)
     built = model.graph()
     if graph is not None:
+        model.require_graph("--graph", "leave it out, and see its layers and options")
         _save(built, graph)
     if json is not None:
         write_json(object_of(models=[_plain(name, _first_line(name), model, built)]), json)
@@ -95,7 +98,7 @@ def _plain(
     from ampsim.study.model import options_of
 
     fields = None if model is None else options_of(model.config)
-    nodes = None if graph is None else map(_node_row, graph.nodes)
+    nodes = None if model is None or graph is None else map(_node_row, _shown(model, graph))
     return {
         "name": name,
         "description": description,
@@ -124,7 +127,10 @@ def _text(name: str, model: Model, graph: Graph) -> str:
         (one.name, types.get(one.name, one.type), f"= {one.value}", one.description)
         for one in options_of(model.config)
     ]
-    nodes = [_node_row(node) for node in graph.nodes]
+    shown = _shown(model, graph)
+    nodes = [_node_row(node) for node in shown]
+    kind, noun = ("Program", "layer") if model.is_program_only else ("Graph", "node")
+    what = f"{kind}: {len(shown)} {noun}{'s' * (len(shown) != 1)}"
     ratio = cc_ratio(model)
     return "\n".join(
         [
@@ -133,11 +139,16 @@ def _text(name: str, model: Model, graph: Graph) -> str:
             "Options, for --set KEY=VALUE:",
             in_columns(fields, indent="  "),
             "",
-            f"Graph: {len(graph.nodes)} nodes, {parameter_count(graph):,} parameters; CC ratio "
+            f"{what}, {parameter_count(graph):,} parameters; CC ratio "
             + ("unknown without the data" if ratio is None else f"{ratio:.3g}"),
             in_columns(nodes, indent="  "),
         ]
     )
+
+
+def _shown(model: Model, graph: Graph) -> Sequence[Node]:
+    """The nodes that are shown: of a program only, its layers."""
+    return graph.parameterized if model.is_program_only else graph.nodes
 
 
 def _node_row(node: Any) -> tuple[str, str, str]:

@@ -26,6 +26,7 @@ from annotated_types import Ge, Le
 from ampsim.arguments import checked
 from ampsim.data import MissingDataError
 from ampsim.data_parallel import Solver
+from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
@@ -43,7 +44,7 @@ from ampsim.forecasting.short_runs import with_spreads
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
-from ampsim.model_parallel import Schedule, Search, Sequential, placement_of
+from ampsim.model_parallel import RunSettings, Schedule, Search, Sequential, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
 from ampsim.runs.ranking import Ranking, Sureness
@@ -53,8 +54,8 @@ from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
-from ampsim.study.placement_advice import DEFAULT, Advice, advice_on, warn
-from ampsim.study.placement_trials import Trials
+from ampsim.study.placement_advice import Advice, advice_on, warn
+from ampsim.study.placement_trials import DEFAULT, Trials
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import (
@@ -101,7 +102,10 @@ def cc_ratio(model: Model) -> float | None:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
     cluster = load_cluster("tflops-1", workers=1)
-    training = Training(model, graph, cluster, workers, Sequential())
+    schedule, settings = Sequential(), None
+    if model.is_program_only:  # whose control flow may read values
+        schedule, settings = Dataflow(), RunSettings()
+    training = Training(model, graph, cluster, workers, schedule, settings=settings)
     training.start_epoch(0)
     training.validate(first)
     training.recorder.flush()

@@ -29,9 +29,10 @@ class Trial:
     """What came of it.
 
     Args:
-        mode: "sleep", or "numeric" where control flow reads values.
+        mode: "sleep", or "numeric" where control flow reads values, and of a program only.
         items: items of the instance.
-        messages: messages served, in training and in validation.
+        messages: messages served, in training and in validation; of a program only, its steps that
+            a device computes.
     """
 
     mode: str
@@ -57,6 +58,35 @@ def try_out(model: ModelLike) -> Trial:
 
 def _try_out(model: Model) -> Trial:
     graph = model.graph()
+    smallest = _smallest(model)
+    trainings: list[Training] = []
+    if model.make_program is not None:
+        settings, cluster = RunSettings(), load_cluster("tflops-1", workers=1)
+        trainings.append(Training(model, graph, cluster, [], Dataflow(), settings=settings))
+    if not model.is_program_only:
+        trainings.append(_of_messages(model))
+    for training in trainings:
+        training.start_epoch(0)
+        training.train([smallest])
+        training.validate([smallest])
+    recorder = trainings[-1].recorder
+    recorder.flush()
+    mode = "sleep" if trainings[-1].is_abstract else "numeric"
+    return Trial(mode, smallest.rows, recorder.summary.messages)
+
+
+def _smallest(model: Model) -> Any:
+    """The smallest of the first batches."""
+    batches = model.data(0, None).batches("train", epoch=0, seed=0)
+    first = list(itertools.islice(batches, _BATCHES))
+    if not first:
+        raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
+    return min(first, key=lambda batch: batch.rows)
+
+
+def _of_messages(model: Model) -> Training:
+    """Its graph of messages on two workers, ready for training."""
+    graph = model.graph()
     for node in graph.nodes:
         if isinstance(node, Isu):
             node.checks_all = True
@@ -64,27 +94,4 @@ def _try_out(model: Model) -> Trial:
     charging = cluster.devices[0].model_copy(update={"operation_overhead_s": _OVERHEAD_S})
     cluster = cluster.model_copy(update={"devices": (charging,) * _WORKERS})
     workers = paper_placement(graph, _WORKERS, stream(0, "placement"))
-    training = Training(model, graph, cluster, workers, schedules_of("sequential")[0])
-    training.start_epoch(0)
-    batches = model.data(0, None).batches("train", epoch=0, seed=0)
-    first = list(itertools.islice(batches, _BATCHES))
-    if not first:
-        raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
-    smallest = min(first, key=lambda batch: batch.rows)
-    if model.make_program is not None:
-        _try_program(model, smallest)
-    training.train([smallest])
-    training.validate([smallest])
-    training.recorder.flush()
-    mode = "sleep" if training.is_abstract else "numeric"
-    return Trial(mode, smallest.rows, training.recorder.summary.messages)
-
-
-def _try_program(model: Model, batch: Any) -> None:
-    """The same of its program, in the graph."""
-    graph = model.graph()
-    settings, cluster = RunSettings(), load_cluster("tflops-1", workers=1)
-    training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
-    training.start_epoch(0)
-    training.train([batch])
-    training.validate([batch])
+    return Training(model, graph, cluster, workers, schedules_of("sequential")[0])

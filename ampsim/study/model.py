@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
 from pathlib import Path
@@ -20,7 +20,7 @@ from ampsim.data import Dataset
 from ampsim.dataflow.program import Program
 from ampsim.errors import FileFormatError, GraphError, OptionError
 from ampsim.files import read_regular
-from ampsim.ir import Graph
+from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
 from ampsim.model_parallel import Pump
 from ampsim.optim import Optimizer
@@ -86,9 +86,10 @@ class Model:
     Args:
         name: as in reports.
         config: the options it was built with, a frozen dataclass; None where there are none.
-        make_graph: builds the graph anew; called once for each run, so that runs share nothing.
+        make_graph: builds the graph anew; called once for each run, so that runs share nothing;
+            None of a model that is a program only.
         make_data: ``make_data(seed, train_count)`` gives the data set; `train_count` None for all.
-        pump: brings one batch into the graph as one instance.
+        pump: brings one batch into the graph as one instance; None where there is no graph.
         optimizer: method and learning rate.
         target: value of the metric at which a forecast stops unless told otherwise.
         min_update_interval: gradients between updates of a node, where a schedule leaves that
@@ -105,15 +106,18 @@ class Model:
         origin: file and hash, as `load_model` fills in.
         make_program: builds the same network as a program (docs/dataflow.md), with variables of the
             parameters' names; None where there is none.
+        make_layers: of a model that is a program only, the nodes of its parameters, such as
+            ``[nodes.Linear("gate", 8, 4)]``: they say names, shapes and what these start from, and
+            no message comes to them.
         given: parameters to start from instead of drawing them; see `set_parameters`. Copied, so
             that two models share none.
     """
 
     name: str
     config: Any
-    make_graph: Callable[[], Graph]
+    make_graph: Callable[[], Graph] | None
     make_data: Callable[[int, int | None], Dataset[Any]]
-    pump: Pump
+    pump: Pump | None
     optimizer: Optimizer
     target: float | None = None
     min_update_interval: Count = 1
@@ -126,6 +130,7 @@ class Model:
     items: str = "items"
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
     make_program: Callable[[], Program] | None = None
+    make_layers: Callable[[], Sequence[ParameterizedNode]] | None = None
     given: Parameters = field(default_factory=dict[str, np.ndarray])
 
     def __post_init__(self) -> None:
@@ -133,10 +138,17 @@ class Model:
 
         Raises:
             OptionError: `config` has no fields, an interval or `replicas` is below 1, the metric is
-                unknown, the target is no value of it, or the data type is neither "float32" nor
-                "float64".
+                unknown, the target is no value of it, the data type is neither "float32" nor
+                "float64", or there is neither a whole graph nor a program with its layers.
         """
         check_fields(self)
+        wanted, is_whole = "pump, and no make_layers", self.pump and not self.make_layers
+        if self.make_graph is None:
+            wanted = "make_program and make_layers, and no pump"
+            is_whole = self.make_program and self.make_layers and not self.pump
+        if not is_whole:
+            which = "without" if self.make_graph is None else "with"
+            raise OptionError(f"model {self.name} {which} make_graph must have {wanted}")
         if self.config is not None and not is_dataclass(self.config):
             raise OptionError(
                 f"config of model {self.name} must be a dataclass's instance or None, got a "
@@ -147,6 +159,29 @@ class Model:
         object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
         if self.dtype not in DTYPES:
             raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+
+    @property
+    def is_program_only(self) -> bool:
+        """Whether there is no graph of messages, so that schedules of programs alone run it."""
+        return self.make_graph is None
+
+    def require_graph(
+        self, what: str, remedy: str = "take the schedule dataflow or out-of-graph"
+    ) -> None:
+        """Check that there is a graph of messages.
+
+        Args:
+            what: needs it, such as "schedule amp".
+            remedy: what to try.
+
+        Raises:
+            OptionError: the model is a program only.
+        """
+        if self.is_program_only:
+            raise OptionError(
+                f"{what} needs a graph of messages, and model {self.name} is a program only; "
+                f"{remedy}"
+            )
 
     def __repr__(self) -> str:
         """Name the model, its options that are not as usual, its optimizer and target."""
@@ -214,20 +249,21 @@ class Model:
         return graph
 
     def bare_graph(self) -> Graph:
-        """Build and verify the graph, without parameters.
+        """Build and verify the graph, without parameters; of a program only, its layers alone.
 
         Raises:
             GraphError: the graph breaks a rule.
         """
         with user_code(f"make_graph of model {self.name} failed", GraphError):
-            graph = self.make_graph()
+            graph = self._layers() if self.make_graph is None else self.make_graph()
         if not isinstance(cast("object", graph), Graph):
             raise GraphError(
                 f"make_graph of model {self.name} must return an ampsim.ir.Graph, got "
                 f"{type(graph).__name__}"
             )
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
-            graph.verify()
+            if self.make_graph is not None:
+                graph.verify()
         count = sum(node.parameter_count for node in graph.parameterized)
         element_bytes = np.dtype(self.dtype).itemsize
         if count > PARAMETERS_MAX:
@@ -237,6 +273,21 @@ class Model:
             )
         for node in graph.nodes:
             node.element_bytes = element_bytes
+        return graph
+
+    def _layers(self) -> Graph:
+        """The nodes of a program's parameters, which nothing joins."""
+        assert self.make_layers is not None, "what has no graph has layers"
+        graph = Graph(self.name)
+        graph.controller()
+        with user_code(f"make_layers of model {self.name} failed", GraphError):
+            for node in self.make_layers():
+                if not isinstance(cast("object", node), ParameterizedNode):
+                    raise GraphError(
+                        f"make_layers of model {self.name} must return nodes with parameters, such "
+                        f"as ampsim.nodes.Linear, got {short(node)}"
+                    )
+                graph.branch(node)  # whose ports nothing joins
         return graph
 
     @property

@@ -23,11 +23,8 @@ from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError, PlacementWarning
 from ampsim.hardware import HOST, Cluster, Device, Link, light_is_free
 from ampsim.model_parallel import PLACEMENTS, Schedule
-from ampsim.study.placement_trials import FIRST, Timed, Trials
+from ampsim.study.placement_trials import DEFAULT, FIRST, Timed, Trials
 from ampsim.study.read_off import UPKEEP
-
-DEFAULT: Final = "paper"
-"""Name of the placement where a user names none."""
 
 KNOWING: Final = ("balanced", "communication-aware")
 """Names of those that look at what devices compute and what links carry."""

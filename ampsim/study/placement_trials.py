@@ -29,6 +29,9 @@ from ampsim.study.model import Model
 from ampsim.study.training import PROBE_SEED, Training, probe_of
 from ampsim.study.user_data import UserData
 
+DEFAULT: Final = "paper"
+"""Name of the placement where a user names none."""
+
 FIRST: Final = 32
 """Instances of the first pass of a trial at least (chosen)."""
 
@@ -207,10 +210,13 @@ class Trials:
         `on_trial` is told after each trial of a search how many there were.
 
         Raises:
-            OptionError: ranks and servers of a solver do not fit the cluster.
+            OptionError: ranks and servers of a solver do not fit the cluster, or the model is a
+                program only, and the schedule is of messages or the placement not the default.
         """
         if isinstance(placement, Settled):
             return placement
+        if self.model.make_graph is None:
+            return self._unplaced(placement, schedule)
         generator = stream(PROBE_SEED, "placement")
         situation = self._situation(schedule, generator)
         if isinstance(placement, Search):
@@ -227,6 +233,16 @@ class Trials:
         if generator.bit_generator.state != before:  # each seed draws its own
             return placement
         return self._settled(workers, placement.origin)
+
+    def _unplaced(self, placement: Placement, schedule: Schedule) -> Placement:
+        """The placement of a program only, whose devices the program says itself."""
+        if not isinstance(schedule, OfProgram):
+            self.model.require_graph(f"schedule {schedule.name}")
+        name = placement.origin["name"]
+        if name != DEFAULT:
+            remedy = "leave it out, and say devices in the program with flow.device"
+            self.model.require_graph(f"placement {name}", remedy)
+        return placement
 
     def _settled(self, workers: Iterable[int], origin: dict[str, Any]) -> Settled:
         pairs = zip(self._graph.nodes, workers, strict=True)

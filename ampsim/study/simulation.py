@@ -18,8 +18,8 @@ from ampsim.options import Count, Seed, require_count
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model
 from ampsim.study.outages import outage_table
-from ampsim.study.placement_advice import DEFAULT, Advice, advice_on
-from ampsim.study.placement_trials import Trials
+from ampsim.study.placement_advice import Advice, advice_on
+from ampsim.study.placement_trials import DEFAULT, Trials
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import Tracker
 from ampsim.study.provenance import origin_of, placement_origin

@@ -42,7 +42,8 @@ then belongs to model, cluster and schedule, and repeats differ in their learnin
 
 
 def job_of(model: Model, graph: Graph) -> Job:
-    """What an engine runs of a model, on a graph of it."""
+    """What an engine of messages runs of a model, on a graph of it."""
+    assert model.pump is not None, f"model {model.name} is a program only"
     return Job(graph, model.pump, model.optimizer, model.update_interval)
 
 
@@ -58,7 +59,9 @@ def require_placed(file: str, model: Model) -> None:
 
     Raises:
         FileFormatError: it has not, cannot be read, or has a line that is not NODE = WORKER.
+        OptionError: the model is a program only.
     """
+    model.require_graph(f"placement {file}", "its program says devices itself, with flow.device")
     workers = 1 + max(read_placement(file).values())
     cluster = load_cluster("tflops-1", workers=workers)
 
@@ -331,7 +334,7 @@ class Training:
             has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
         self._epoch = 0
-        job, place = job_of(model, graph), (cluster, list(workers))
+        place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, OfProgram):
@@ -340,10 +343,10 @@ class Training:
                 )
                 self._method, self._engine = OfPrograms(engine, graph), engine
             elif isinstance(schedule, Solver):
-                made = SolverEngine(job, model.bare_graph, *place, schedule, **how)
+                made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
                 self._method, self._engine = DataParallel(made), made
             else:
-                self._engine = Engine(job, *place, schedule, **how)
+                self._engine = Engine(job_of(model, graph), *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)

@@ -1,0 +1,170 @@
+"""A model that is a program only: what runs it, and what says that it needs a graph of messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim import nodes
+from ampsim.data import pump_arrays
+from ampsim.data_parallel import SOLVERS
+from ampsim.errors import GraphError, OptionError
+from ampsim.forecasting.forecast import cc_ratio
+from ampsim.model_parallel import SCHEDULES
+
+FILE = '''"""A choice by its own numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import ampsim
+from ampsim import flow, nodes, optim
+
+
+@dataclass(frozen=True)
+class Config:
+    rows: int = 5
+
+
+def program():
+    def build():
+        x, label = flow.input("x", (None, 4)), flow.input("label", (None,), "int64")
+        logits = flow.linear("layer", x, 3)
+        logits = flow.cond(flow.sum(logits) > 0.0, lambda: logits * 2.0, lambda: logits)
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    return flow.Program(build, lambda batch: dict(zip(("x", "label"), batch.arrays, strict=True)))
+
+
+def data(config, seed):
+    rng = np.random.default_rng(seed)
+    x, label = rng.normal(size=(40, 4)), rng.integers(0, 3, 40)
+    return ampsim.ArrayDataset((x, label), (x[:10], label[:10]), batch=config.rows, dtype="float64")
+
+
+def build(config):
+    return ampsim.Model(
+        "choice", config, None, lambda seed, count: data(config, seed), None, optim.sgd(0.1),
+        dtype="float64", make_program=program, make_layers=lambda: [nodes.Linear("layer", 4, 3)],
+    )
+'''
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "choice.py"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def model(file: Path) -> Any:
+    return ampsim.load_model(file)
+
+
+def test_schedules_of_programs_train_it_alike(model):
+    found = [
+        ampsim.simulate(model, "tflops-1", name, epochs=2).model.parameters()
+        for name in ("dataflow", "out-of-graph", "unrolled")
+    ]
+    assert not np.array_equal(found[0]["layer.weight"], model.parameters()["layer.weight"])
+    for one in found[1:]:
+        for key, value in found[0].items():
+            assert np.array_equal(one[key], value), key
+
+
+def test_its_layers_say_what_it_starts_from_and_can_be_set(model):
+    first, other = model.parameters(), ampsim.simulate(model, "tflops-1", "dataflow", seed=1)
+    assert {key: value.shape for key, value in first.items()} == {
+        "layer.weight": (4, 3), "layer.bias": (3,),
+    }  # fmt: skip
+    assert not np.array_equal(first["layer.weight"], model.graph(1)["layer"].theta[:12])
+    again = model.set_parameters(other.model.parameters()).parameters()
+    assert np.array_equal(again["layer.weight"], other.model.parameters()["layer.weight"])
+
+
+def test_it_has_a_ratio_a_trial_and_rows_of_a_forecast(model):
+    assert cc_ratio(model) == pytest.approx(2 * 4 * 3 / 15)
+    trial = ampsim.try_out(model)
+    assert (trial.mode, trial.items) == ("numeric", 5)
+    assert trial.messages > 0
+    forecast = ampsim.forecast(
+        model, "tflops-1", "dataflow,out-of-graph", target=0.99, max_epochs=1
+    )
+    assert (forecast.table["train_per_s"].to_numpy(float) > 0).all()
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *SOLVERS])
+def test_schedules_of_messages_and_solvers_refuse_it(model, name):
+    text = (
+        rf"^schedule {name} needs a graph of messages, and model choice is a program only; take "
+        "the schedule dataflow or out-of-graph$"
+    )
+    with pytest.raises(OptionError, match=text):
+        ampsim.simulate(model, ampsim.load_cluster("tflops-1", workers=4), name)
+    with pytest.raises(OptionError, match=text):
+        ampsim.forecast(model, ampsim.load_cluster("tflops-1", workers=4), f"dataflow,{name}")
+
+
+def test_placements_refuse_it(model, tmp_path):
+    with pytest.raises(OptionError, match=r"^placement balanced needs a graph .* flow\.device$"):
+        ampsim.simulate(model, "tflops-1", "dataflow", placement="balanced")
+    (tmp_path / "place.toml").write_text("layer = 0\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"^placement .* a program only; .* flow\.device$"):
+        ampsim.simulate(model, "tflops-1", "dataflow", placement=tmp_path / "place.toml")
+
+
+def test_sleep_refuses_what_decides_by_numbers(model):
+    with pytest.raises(OptionError, match=r"^greater-1 .* decides by floating-point .*numeric"):
+        ampsim.simulate(model, "tflops-1", "dataflow", mode="sleep")
+
+
+def test_commands_tell_it_from_a_graph(call, file):
+    told = call("models", str(file))
+    assert "Program: 1 layer, 15 parameters; CC ratio 1.6" in told.out
+    assert "controller" not in told.out
+    drawn = call("models", str(file), "--graph", str(file.parent / "graph.png"))
+    assert drawn.code == 2
+    assert drawn.err == (
+        "ampsim: --graph needs a graph of messages, and model choice is a program only; leave it "
+        "out, and see its layers and options\n"
+    )
+    assert (
+        "a program of 1 layer, 15 parameters; an instance of 5 items"
+        in call("check", str(file)).out
+    )
+    placed = file.parent / "place.toml"
+    placed.write_text("layer = 0\n", encoding="utf-8")
+    told = call("check", str(placed), "--model", str(file))
+    assert "is a program only; its program says devices itself" in told.err
+
+
+def test_half_a_model_is_refused(model):
+    without = "^model choice without make_graph must have make_program and make_layers, and no pu"
+    for change in ({"make_layers": None}, {"make_program": None}, {"pump": pump_arrays}):
+        with pytest.raises(OptionError, match=without):
+            replace(model, **change)
+    whole = ampsim.load_model("mlp", data="synthetic")
+    for change in ({"pump": None}, {"make_layers": list}):
+        with pytest.raises(OptionError, match=r"^model mlp with make_graph must have pump, and no"):
+            replace(whole, **change)
+
+
+def test_layers_are_nodes_with_parameters(model):
+    with pytest.raises(GraphError, match=r"^make_layers of model choice must return .*, got 3$"):
+        replace(model, make_layers=lambda: [3]).graph()
+    with pytest.raises(GraphError, match="make_layers of model choice must return nodes"):
+        replace(model, make_layers=lambda: [nodes.ReLU("relu")]).graph()
+    double = [nodes.Linear("layer", 4, 3), nodes.Linear("layer", 4, 3)]
+    with pytest.raises(GraphError, match="two nodes are named 'layer'"):
+        replace(model, make_layers=lambda: double).graph()
+    other = replace(model, make_layers=lambda: [nodes.Linear("other", 4, 3)])
+    with pytest.raises(GraphError, match=r"got no parameter of the model for 'layer.bias'"):
+        ampsim.simulate(other, "tflops-1", "dataflow")
