@@ -112,15 +112,15 @@ class ProgramEngine:
         if more:
             nodes = self._training.graph.nodes[-more:]
             self._recorder.add_nodes([node.name for node in nodes])
-        plan = plans.valid
+        plan, has_count = plans.valid if epoch is None else plans.train
         if epoch is not None:
-            plan, feeds[EPOCH] = plans.train, epoch
+            feeds[EPOCH] = epoch
         fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
         values = self._session.run(plan, fed, self._instance).result
         self._instance += 1
         if self._settings.is_abstract:
             return None
-        return self._report(values, batch.rows, has_count=plans.has_count)
+        return self._report(values, batch.rows, has_count=has_count)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

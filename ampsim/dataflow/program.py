@@ -7,8 +7,8 @@ and computes and costs the same. What trains it builds it with gradients and the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,10 +34,17 @@ class Objective:
     Args:
         loss: the mean over its rows, which is minimized.
         correct: how many rows are classified rightly; None of what is no classifier.
+        done: what else is run, such as what `flow.minimize` gives; of `Program.train` alone.
     """
 
     loss: Tensor
     correct: Tensor | None = None
+    done: Tensor | None = None
+
+
+Minimize: TypeAlias = Callable[[Tensor], Tensor]
+"""Steps the parameters down the gradients of a loss where what it gives is run, as the model's
+optimizer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,14 @@ class Program:
     Args:
         build: builds the operators of one instance in the graph that is open.
         feed: values of its inputs from one batch of the data set, by name.
+        train: builds what an instance of training does, if that is more than a step down the loss
+            of `build`, which is then what validation runs. It is handed `minimize(loss)`, to use it
+            where it likes, as in a branch, and returns that in `done`.
     """
 
     build: Callable[[], Objective]
     feed: Callable[[Any], Mapping[str, Any]]
+    train: Callable[[Minimize], Objective] | None = None
 
 
 def linear(name: str, x: Operand, d_out: int) -> Tensor:
@@ -104,15 +115,18 @@ def embedding(
     return pick(variable(f"{name}.weight", shape=(vocabulary, width), dtype=dtype), index)
 
 
-class Plans(NamedTuple):
-    """What is run of a program: of a training instance, and of a validation one.
+class ProgramPlan(NamedTuple):
+    """What is run of an instance: the loss and, if `has_count`, how many rows are right."""
 
-    What they give is the loss, then, if `has_count`, the count of rows classified rightly.
-    """
-
-    train: Plan
-    valid: Plan
+    plan: Plan
     has_count: bool
+
+
+class Plans(NamedTuple):
+    """What is run of a program: of a training instance, and of a validation one."""
+
+    train: ProgramPlan
+    valid: ProgramPlan
 
 
 class TrainedProgram:
@@ -162,18 +176,33 @@ class TrainedProgram:
 
     def _built(self, known: KnownInstance | None) -> Plans:
         """Build the graph of an instance, beside those of others."""
-        graph = self.graph
+        graph, program = self.graph, self._program
         graph.begin(known)
         with graph:
-            objective = self._program.build()
-            step = minimize(objective.loss, self._optimizer, epoch=input_tensor(EPOCH))
+            valid = program.build()
+            epoch = input_tensor(EPOCH)
+
+            def stepped(loss: Tensor) -> Tensor:
+                return minimize(loss, self._optimizer, epoch=epoch)
+
+            if program.train is None:
+                train = replace(valid, done=stepped(valid.loss))
+            else:
+                train = program.train(stepped)
         if not self._plans:
             self._start()
-        shown = (
-            [objective.loss] if objective.correct is None else [objective.loss, objective.correct]
-        )
-        window = self._window or 0
-        return Plans(Plan([*shown, step], window), Plan(shown, window), len(shown) > 1)
+        plans = Plans(self._plan(train), self._plan(valid))
+        if not any(step.node is epoch.node for step in plans.train.plan.steps):
+            raise GraphError(
+                "train of a program must run what its minimize gives, got an Objective that does "
+                "without; return that in done="
+            )
+        return plans
+
+    def _plan(self, objective: Objective) -> ProgramPlan:
+        given = (objective.loss, objective.correct, objective.done)
+        asked = [one for one in given if one is not None]
+        return ProgramPlan(Plan(asked, self._window or 0), objective.correct is not None)
 
     def _start(self) -> None:
         """Let variables start from the values.
@@ -181,7 +210,8 @@ class TrainedProgram:
         Raises:
             GraphError: a parameter has no variable, or a variable no parameter.
         """
-        own = {node.name for node in self.graph.given.values() if node.operator is VARIABLE}
+        nodes = [node for node in self.graph.given.values() if node.operator is VARIABLE]
+        own = {node.name for node in nodes if node.attributes["held"].trainable}
         for name in sorted(own ^ set(self._values)):
             what = "variable" if name in self._values else "parameter of the model"
             raise GraphError(
