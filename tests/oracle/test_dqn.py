@@ -1,0 +1,125 @@
+"""`dqn`: what it learns and decides is what plain loops do, in the graph and driven by a client."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from plain_dqn import PlainAgent
+
+import ampsim
+from ampsim.clock import SimClock
+from ampsim.dataflow.program import EPOCH, TrainedProgram
+from ampsim.dataflow.session import Session, fed_to
+from ampsim.hardware import Cluster, Device
+from ampsim.study.model import parameters_of
+from ampsim.trace import Recorder
+
+OPTIONS: dict[str, Any] = {
+    "dtype": "float64", "hidden": 12, "batch": 8, "capacity": 60, "episode_steps": 9,
+    "learn_from": 20, "learn_every": 2, "copy_every": 15, "explore_steps": 80, "epoch_steps": 90,
+    "learning_rate": 0.01,
+}  # fmt: skip
+"""So that the database is full, and episodes are cut, within an epoch."""
+
+EPOCHS = 2
+WAYS = {"in the graph": ampsim.Dataflow(), "by a client": ampsim.OutOfGraph(round_trip_s=1e-3)}
+FREE = Cluster(name="free", devices=(Device(name="device", flop_per_s=1e24),))
+
+
+def made(**options: Any) -> Any:
+    return ampsim.load_model("dqn", **{**OPTIONS, **options})
+
+
+@cache
+def plain(seed: int) -> tuple[PlainAgent, list[tuple[float, ...]]]:
+    """The same training by plain loops, and what it says of each epoch."""
+    model = made()
+    agent = PlainAgent(model.config, parameters_of(model.graph(seed)), seed)
+    rows: list[tuple[float, ...]] = []
+    for _ in range(EPOCHS):
+        rewards = [agent.step() for _ in range(model.config.epoch_steps)]
+        reward, reached = agent.validate()
+        rows.append((-float(np.mean(rewards)), -reward, reached))
+    return agent, rows
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_rewards_and_accuracies_are_those_of_plain_loops(way, seed):
+    agent, rows = plain(seed)
+    result = ampsim.simulate(made(), FREE, WAYS[way], epochs=EPOCHS, seed=seed)
+    for name, value in result.model.parameters().items():
+        assert np.abs(value - agent.weights[name]).max() <= 1e-10, name
+    told = result.epochs[["loss", "valid_loss", "accuracy"]].to_numpy()
+    assert np.abs(told - rows).max() <= 1e-12
+
+
+def decided(seed: int, steps: int, round_trip_s: float | None) -> list[list[tuple[Any, ...]]]:
+    """What a run of the graph decided, for each step: (node, tag, side)."""
+    model = made()
+    values = parameters_of(model.graph(seed))
+    training = TrainedProgram(model.program, model.optimizer, values, 32)
+    names = [node.name for node in training.graph.nodes]
+    session = Session(
+        FREE, SimClock(), Recorder(names, 1), is_abstract=False, run_ahead=round_trip_s is None,
+        seed=0, round_trip_s=round_trip_s,
+    )  # fmt: skip
+    plan, _ = training.plans({}).train
+    found: list[list[tuple[Any, ...]]] = []
+    for number in range(steps):
+        fed = fed_to(plan, {"seed": seed, EPOCH: 0.0}, is_abstract=False)
+        done = session.run(plan, fed, number)
+        found.append(sorted(row[:3] for row in done.decisions))
+    return found
+
+
+def test_a_client_decides_what_the_graph_decides_and_seeds_differ():
+    inside, outside, other = (
+        decided(*one) for one in ((0, 90, None), (0, 90, 1e-3), (1, 90, None))
+    )
+    assert inside == outside
+    assert sum(one != two for one, two in zip(inside, other, strict=True)) > 20
+    weights = [
+        ampsim.simulate(made(), FREE, way, epochs=1, seed=0).model.parameters()
+        for way in WAYS.values()
+    ]
+    for name, value in weights[0].items():
+        assert np.array_equal(value, weights[1][name]), name
+
+
+def test_a_client_takes_a_round_trip_for_each_decision():
+    """Where nothing else takes time: as many as plain loops decide, one after the other."""
+    agent, _rows = plain(0)
+    asked = sum(one is not None for step in agent.decisions for one in step)
+    asked += sum(length + 1 for length in agent.lengths)
+    for trip_s in (1e-3, 3e-2):
+        schedule = ampsim.OutOfGraph(round_trip_s=trip_s)
+        result = ampsim.simulate(made(), FREE, schedule, epochs=EPOCHS, seed=0)
+        assert result.makespan_s == pytest.approx(asked * trip_s, rel=1e-12)
+        assert len(result.transfers) == 2 * asked
+
+
+def test_dispatch_and_round_trips_add_up_as_far_as_they_do_not_overlap():
+    """E steps of h in the graph; by a client D trips of r, beside which steps may be dispatched."""
+    h = 1e-6
+    cluster = Cluster(name="one", devices=(Device(name="device", flop_per_s=1e24, dispatch_s=h),))
+
+    def run(schedule: Any) -> Any:
+        return ampsim.simulate(made(), cluster, schedule, instances=60, seed=0)
+
+    inside = run(ampsim.Dataflow())
+    dispatched = int((inside.spans["lane"] == "dispatch").sum()) * h
+    assert inside.makespan_s == pytest.approx(dispatched, rel=1e-9)
+    times: dict[float, float] = {}
+    for trip_s in (0.0, 1e-5, 1e-4, 1e-3, 2e-3):
+        result = run(ampsim.OutOfGraph(round_trip_s=trip_s))
+        trips = len(result.transfers) // 2 * trip_s
+        times[trip_s] = result.makespan_s
+        assert max(dispatched, trips) <= result.makespan_s * (1 + 1e-9)
+        assert result.makespan_s <= (dispatched + trips) * (1 + 1e-9)
+    assert times[0.0] == pytest.approx(dispatched, rel=1e-9)
+    decisions = len(run(ampsim.OutOfGraph()).transfers) // 2
+    assert times[2e-3] - times[1e-3] == pytest.approx(decisions * 1e-3, rel=1e-9)
