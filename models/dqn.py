@@ -12,8 +12,8 @@ What the paper leaves open, and what is chosen here:
 * The world: four by four cells, of which one is the goal and two are pits; an agent goes up, down,
   left or right, and in a tenth of its steps slips in any direction. A step costs 0.04, the goal is
   worth 1, a pit costs 1; both end an episode, which begins on any other cell.
-* Two layers with a ReLU over the cell, one of 16; Adam; the mean square in place of Mnih's clipped
-  error. Sizes and rates are those with which the agent learns within some hundred steps.
+* Two layers with a ReLU between them, on the cell as one of 16; Adam; the mean square in place of
+  Mnih's clipped error. Sizes and rates are those with which the agent learns in some hundred steps.
 * An episode that has taken too long is cut: the next one begins, but the experience is written as
   one that goes on.
 * Validation is an episode from each first cell, acting at random in a twentieth of the steps, as
@@ -111,7 +111,7 @@ class Episodes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class World:
+class GridWorld:
     """The environment as a data set: what is learned from comes of acting in it.
 
     Args:
@@ -199,6 +199,25 @@ class Agent:
         """What one action in each row is worth."""
         return flow.sum(values * flow.pick(self._of_action.astype(self.dtype), actions), 1)
 
+    def choose(self, step: flow.Tensor, cell: flow.Tensor, dice: flow.Generator) -> flow.Tensor:
+        """An action at random, or the best one: exploring falls from always, step by step."""
+        config = self.config
+        fallen = flow.cast(step, self.dtype) * ((1 - config.explore) / config.explore_steps)
+        chance = flow.where(step < config.explore_steps, 1.0 - fallen, config.explore)
+        return flow.cond(
+            dice.random() < chance,
+            lambda: dice.integers(ACTIONS),
+            lambda: flow.reshape(self.best(flow.expand(cell, 0)), ()),
+        )
+
+    def loss(self, had: dict[str, flow.Tensor]) -> flow.Tensor:
+        """The mean square of what the network is off, by the target network, on experiences."""
+        value = self.of_actions(self.values(self.learned, had["cell"]), had["action"])
+        then = self.values(self.target, had["next"])
+        best = self.of_actions(then, flow.argmax(then))
+        gap = value - (had["reward"] + had["discount"] * best)
+        return flow.sum(flow.square(gap)) * (1 / self.config.batch)
+
     def best(self, cells: flow.Tensor) -> flow.Tensor:
         """What the network takes for the best action in each cell."""
         return flow.argmax(self.values(self.learned, cells))
@@ -241,67 +260,72 @@ class Database:
         return {key: flow.pick(one, places) for key, one in self._columns.items()}
 
 
-def interaction(config: Config, world: World, minimize: Callable[..., Any]) -> flow.Objective:
+class Environment:
+    """Its state as variables, its step as an operator, and its random numbers."""
+
+    def __init__(self, config: Config, world: GridWorld, seed: flow.Tensor) -> None:
+        """Begin in the first cell."""
+        self._world, self._nature = world, flow.Generator("environment", seed)
+        self.episode_steps = config.episode_steps
+        self.cell, self.age = flow.variable("cell", 0), flow.variable("age", 0)
+
+    def act(self, action: flow.Tensor) -> flow.Tensor:
+        """The next cell."""
+        wind = self._nature.integers(CHANCES)
+        return flow.numpy_function(self._world.step, [self.cell, action, wind], dtype="int64")
+
+    def begin(self) -> tuple[flow.Tensor, flow.Tensor]:
+        """Another episode: its cell and age."""
+        return flow.pick(STARTS, self._nature.integers(len(STARTS))), flow.constant(0)
+
+    def go_on(self, after: flow.Tensor) -> tuple[flow.Tensor, flow.Tensor]:
+        """The next cell and age; where an episode has taken too long, those of another one."""
+        is_cut = self.age + 1 >= self.episode_steps
+        return flow.cond(is_cut, self.begin, lambda: (after, self.age + 1))
+
+    def move(self, cell: flow.Tensor, age: flow.Tensor) -> flow.Tensor:
+        """Be there from the next run on."""
+        return flow.group(flow.assign(self.cell, cell), flow.assign(self.age, age))
+
+
+def interaction(config: Config, world: GridWorld, minimize: Callable[..., Any]) -> flow.Objective:
     """Build a step of the environment, and what the agent makes of it."""
     agent = Agent(config)
     database = Database(config.capacity, agent.dtype)
-    seed = flow.input("seed", dtype="int64")
-    dice, nature, sampling = (
-        flow.Generator(name, seed) for name in ("agent", "environment", "sampling")
-    )
-    step, cell, age = (flow.variable(name, 0) for name in ("step", "cell", "age"))
-
-    fallen = flow.cast(step, agent.dtype) * ((1 - config.explore) / config.explore_steps)
-    chance = flow.where(step < config.explore_steps, 1.0 - fallen, config.explore)
-    action = flow.cond(
-        dice.random() < chance,
-        lambda: dice.integers(ACTIONS),
-        lambda: flow.reshape(agent.best(flow.expand(cell, 0)), ()),
-    )
-    wind = nature.integers(CHANCES)
-    after = flow.numpy_function(world.step, [cell, action, wind], dtype="int64")
+    seed, step = flow.input("seed", dtype="int64"), flow.variable("step", 0)
+    dice, sampling = flow.Generator("agent", seed), flow.Generator("sampling", seed)
+    environment = Environment(config, world, seed)
+    action = agent.choose(step, environment.cell, dice)
+    after = environment.act(action)
     reward = flow.pick(REWARDS.astype(agent.dtype), after)
 
-    def begin() -> flow.Tensor:
-        return flow.pick(STARTS, nature.integers(len(STARTS)))
+    def end() -> tuple[flow.Tensor, ...]:
+        return database.write(step, discount=flow.constant(0.0, agent.dtype)), *environment.begin()
 
-    def ends() -> tuple[flow.Tensor, ...]:
-        written = database.write(step, discount=flow.constant(0.0, agent.dtype))
-        return written, begin(), flow.constant(0)
-
-    def goes_on() -> tuple[flow.Tensor, ...]:
+    def go_on() -> tuple[flow.Tensor, ...]:
         discount = flow.constant(config.discount, agent.dtype)
-        written = database.write(step, next=after, discount=discount)
-        is_cut = age + 1 >= config.episode_steps
-        cell, older = flow.cond(is_cut, lambda: (begin(), 0), lambda: (after, age + 1))
-        return written, cell, older
+        return database.write(step, next=after, discount=discount), *environment.go_on(after)
 
     def learn() -> flow.Tensor:
-        had = database.sample(step, sampling, config.batch)
-        value = agent.of_actions(agent.values(agent.learned, had["cell"]), had["action"])
-        then = agent.values(agent.target, had["next"])
-        best = agent.of_actions(then, flow.argmax(then))
-        gap = value - (had["reward"] + had["discount"] * best)
-        return minimize(flow.sum(flow.square(gap)) * (1 / config.batch))
+        return minimize(agent.loss(database.sample(step, sampling, config.batch)))
 
     def nothing() -> flow.Tensor:
         return flow.constant(True)
 
-    written, next_cell, next_age = flow.cond(flow.pick(IS_END, after), ends, goes_on)
+    written, *moved = flow.cond(flow.pick(IS_END, after), end, go_on)
     is_time = flow.equal(step % config.learn_every, 0)
-    done = [
-        database.write(step, cell=cell, action=action, reward=reward),
+    done = flow.group(
+        database.write(step, cell=environment.cell, action=action, reward=reward),
         written,
+        environment.move(*moved),
         flow.cond(flow.logical_and(step >= config.learn_from, is_time), learn, nothing),
         flow.cond(flow.equal(step % config.copy_every, 0), agent.copy, nothing),
         flow.assign(step, step + 1),
-        flow.assign(cell, next_cell),
-        flow.assign(age, next_age),
-    ]
-    return flow.Objective(-reward, done=flow.group(*done))
+    )
+    return flow.Objective(-reward, done=done)
 
 
-def episodes(config: Config, world: World) -> flow.Objective:
+def episodes(config: Config, world: GridWorld) -> flow.Objective:
     """Build episodes from some cells, in which nothing is learned."""
     agent, rows = Agent(config), len(STARTS)
     first = flow.input("cells", (rows,), "int64")
@@ -327,7 +351,7 @@ def episodes(config: Config, world: World) -> flow.Objective:
     return flow.Objective(flow.sum(total) * (-1 / rows), reached)
 
 
-def program(config: Config, world: World) -> flow.Program:
+def program(config: Config, world: GridWorld) -> flow.Program:
     """Both as a program."""
 
     def feed(batch: Interaction | Episodes) -> dict[str, Any]:
@@ -344,10 +368,10 @@ def program(config: Config, world: World) -> flow.Program:
 
 def build(config: Config) -> ampsim.Model:
     """Build the model."""
-    world = World(config.epoch_steps, config.slip_percent)
+    world = GridWorld(config.epoch_steps, config.slip_percent)
 
-    def data(seed: int, train_count: int | None) -> World:
-        return World(train_count or config.epoch_steps, config.slip_percent)
+    def data(seed: int, train_count: int | None) -> GridWorld:
+        return GridWorld(train_count or config.epoch_steps, config.slip_percent)
 
     return ampsim.Model(
         name="dqn",

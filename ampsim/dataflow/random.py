@@ -49,7 +49,8 @@ class DrawnRuns(Held):
 
     def commit(self) -> None:
         """Count a run."""
-        self.value = np.array(0 if self.value is None else self.value) + 1
+        assert self.value is not None, "a generator has drawn in some number of runs"
+        self.value = self.value + 1
 
 
 def _stream(place: Place, seed: Any, runs: Any, held: Held, draw: int) -> np.random.Generator:

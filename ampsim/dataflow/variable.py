@@ -67,7 +67,8 @@ class Held:
     __slots__ = ("_assigned", "name", "slots", "state", "trainable", "value")
 
     def __init__(self, name: str, value: np.ndarray | None, *, trainable: bool = False) -> None:
-        self.name, self.value, self.slots, self.trainable = name, value, 0, trainable
+        self.name, self.slots, self.trainable = name, 0, trainable
+        self.value: np.ndarray | None = value
         self.state: Any = None
         self._assigned: Any = None
 
@@ -114,7 +115,9 @@ def variable(
     *,
     trainable: bool = True,
 ) -> Tensor:
-    """A tensor that stays from one run to the next; of one name there is one in a graph.
+    """A tensor that stays from one run to the next.
+
+    Of one name there is one in a graph, as it was made first.
 
     Args:
         name: such as "linear-1.weight".

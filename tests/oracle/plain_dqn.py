@@ -100,7 +100,7 @@ class PlainAgent:
             action = int(self.draw("agent", 2).integers(4))
         else:
             action = int(values(self.weights, self.cell).argmax())
-        wind = self.draw("environment", 1).integers(400)
+        wind = int(self.draw("environment", 1).integers(400))
         after = blown(self.cell, action, wind, config.slip_percent)
         before, learned = dict(self.weights), self.learned()
         ends = after == GOAL or after in PITS
