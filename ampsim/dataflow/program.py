@@ -21,6 +21,7 @@ from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.unroll import KnownInstance
 from ampsim.dataflow.variable import minimize, set_variables, variable, variables
 from ampsim.errors import GraphError
+from ampsim.hardware import Cluster
 from ampsim.optim import Optimizer
 
 EPOCH = "epoch"
@@ -34,11 +35,13 @@ class Objective:
     Args:
         loss: the mean over its rows, which is minimized.
         correct: how many rows are classified rightly; None of what is no classifier.
+        rows: how many these rows are; None where they are the instance's items.
         done: what else is run, such as what `flow.minimize` gives; of `Program.train` alone.
     """
 
     loss: Tensor
     correct: Tensor | None = None
+    rows: Tensor | None = None
     done: Tensor | None = None
 
 
@@ -116,10 +119,15 @@ def embedding(
 
 
 class ProgramPlan(NamedTuple):
-    """What is run of an instance: the loss and, if `has_count`, how many rows are right."""
+    """What is run of an instance.
+
+    It gives the loss, then, if `has_count`, how many rows are classified rightly, and, if
+    `has_rows`, how many there are.
+    """
 
     plan: Plan
     has_count: bool
+    has_rows: bool
 
 
 class Plans(NamedTuple):
@@ -137,12 +145,14 @@ class TrainedProgram:
         optimizer: how.
         values: of all parameters, by name.
         window: iterations of a frame under way at a time; None to unroll all loops.
+        cluster: has the workers on which `flow.device` puts operators.
 
     Attributes:
         graph: with all of its nodes.
 
     Raises:
         GraphError: the program breaks a rule, or its variables are not the parameters.
+        OptionError: it names a worker that the cluster has not.
     """
 
     def __init__(
@@ -151,8 +161,11 @@ class TrainedProgram:
         optimizer: Optimizer,
         values: Mapping[str, np.ndarray],
         window: int | None,
+        *,
+        cluster: Cluster,
     ) -> None:
         self._program, self._optimizer, self._window = program, optimizer, window
+        self._cluster = cluster
         self._values = values
         self.graph = FlowGraph()
         self._plans: dict[Any, Plans] = {}
@@ -200,9 +213,10 @@ class TrainedProgram:
         return plans
 
     def _plan(self, objective: Objective) -> ProgramPlan:
-        given = (objective.loss, objective.correct, objective.done)
-        asked = [one for one in given if one is not None]
-        return ProgramPlan(Plan(asked, self._window or 0), objective.correct is not None)
+        counts = (objective.correct, objective.rows)
+        asked = [one for one in (objective.loss, *counts, objective.done) if one is not None]
+        plan = Plan(asked, self._window or 0, self._cluster)
+        return ProgramPlan(plan, *(one is not None for one in counts))
 
     def _start(self) -> None:
         """Let variables start from the values.
