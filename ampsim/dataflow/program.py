@@ -213,9 +213,12 @@ class TrainedProgram:
         return plans
 
     def _plan(self, objective: Objective) -> ProgramPlan:
+        """What is run; its nodes beside the graph are numbered with those of the graph."""
         counts = (objective.correct, objective.rows)
         asked = [one for one in (objective.loss, *counts, objective.done) if one is not None]
-        plan = Plan(asked, self._window or 0, self._cluster)
+        nodes = self.graph.nodes
+        plan = Plan(asked, self._window or 0, self._cluster, first=len(nodes))
+        nodes += plan.beside
         return ProgramPlan(plan, *(one is not None for one in counts))
 
     def _start(self) -> None:
