@@ -61,7 +61,7 @@ def decided(seed: int, steps: int, round_trip_s: float | None) -> list[list[tupl
     """What a run of the graph decided, for each step: (node, tag, side)."""
     model = made()
     values = parameters_of(model.graph(seed))
-    training = TrainedProgram(model.program, model.optimizer, values, 32)
+    training = TrainedProgram(model.program, model.optimizer, values, 32, cluster=FREE)
     names = [node.name for node in training.graph.nodes]
     session = Session(
         FREE, SimClock(), Recorder(names, 1), is_abstract=False, run_ahead=round_trip_s is None,
