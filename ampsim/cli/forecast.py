@@ -112,14 +112,15 @@ def forecast(
     settings: options.SetOption = None,
     hardware: options.Hardware,
     schedule: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        optional(
+            "NAME,...",
+            f"Schedules, one row each.  [default: {options.ALL_SCHEDULES}; of a model that is a "
+            f"program only {options.OF_PROGRAMS}]",
             "--schedule",
-            metavar="NAME,...",
             autocompletion=completion.several_of(*completion.SCHEDULES),
-            help="Schedules, one row each.",
         ),
-    ] = options.ALL_SCHEDULES,
+    ] = None,
     tuning: Tuning,
     placement: options.PlacementOption = None,
     target: options.TargetOption = None,
@@ -157,7 +158,7 @@ def forecast(
     chosen = require_columns(columns)
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    schedules = tuning.schedules(schedule)
+    schedules = tuning.schedules(options.schedules_for(loaded, schedule))
     given = comparing.given()
     prepare_json(json)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEVICE = "tflops-1"
 ALL_SCHEDULES = "sequential,pipeline,amp"
+OF_PROGRAMS = "dataflow,out-of-graph"
 
 
 def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
@@ -29,6 +30,13 @@ def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
         more: of `typer.Option`.
     """
     return typer.Option(*names, metavar=metavar, show_default=False, help=text, **more)
+
+
+def schedules_for(model: Model, named: str | None, usual: str = ALL_SCHEDULES) -> str:
+    """The schedules that were named, or the usual ones; of a program only, as many that run it."""
+    if named is not None or not model.is_program_only:
+        return usual if named is None else named
+    return OF_PROGRAMS if "," in usual else OF_PROGRAMS.partition(",")[0]
 
 
 class ModeName(StrEnum):

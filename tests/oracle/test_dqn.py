@@ -67,7 +67,7 @@ def decided(seed: int, steps: int, round_trip_s: float | None) -> list[list[tupl
         FREE, SimClock(), Recorder(names, 1), is_abstract=False, run_ahead=round_trip_s is None,
         seed=0, round_trip_s=round_trip_s,
     )  # fmt: skip
-    plan, _ = training.plans({}).train
+    plan = training.plans({}).train.plan
     found: list[list[tuple[Any, ...]]] = []
     for number in range(steps):
         fed = fed_to(plan, {"seed": seed, EPOCH: 0.0}, is_abstract=False)
