@@ -162,3 +162,29 @@ class PlainAgent:
             length += 1
         self.lengths.append(length)
         return total / len(cells), cells.count(GOAL) / len(cells)
+
+
+def expected_reward(slip_percent: int, steps: int, policy: str) -> float:
+    """The mean reward of an episode over its first cells, by dynamic programming.
+
+    Args:
+        slip_percent: of steps, in which the agent goes anywhere.
+        steps: after which an episode is cut.
+        policy: "random", each action as likely as any other, or "best", the one of most reward.
+    """
+    slips = slip_percent / 100
+    left = dict.fromkeys(STARTS, 0.0)
+    for _ in range(steps):
+        after = {
+            cell: [reward(to) + left.get(to, 0.0) for to in (moved(cell, way) for way in range(4))]
+            for cell in STARTS
+        }
+        left = {
+            cell: (
+                float(np.mean(gains))
+                if policy == "random"
+                else slips * float(np.mean(gains)) + (1 - slips) * max(gains)
+            )
+            for cell, gains in after.items()
+        }
+    return float(np.mean(list(left.values())))

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain_dqn import PlainAgent
+from plain_dqn import PlainAgent, expected_reward
 
 import ampsim
 from ampsim.clock import SimClock
 from ampsim.dataflow.program import EPOCH, TrainedProgram
 from ampsim.dataflow.session import Session, fed_to
+from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device
 from ampsim.study.model import parameters_of
 from ampsim.trace import Recorder
@@ -123,3 +124,50 @@ def test_dispatch_and_round_trips_add_up_as_far_as_they_do_not_overlap():
     assert times[0.0] == pytest.approx(dispatched, rel=1e-9)
     decisions = len(run(ampsim.OutOfGraph()).transfers) // 2
     assert times[2e-3] - times[1e-3] == pytest.approx(decisions * 1e-3, rel=1e-9)
+
+
+def rewards(seed: int, epochs: int, **options: Any) -> np.ndarray:
+    """The mean reward of an episode, of each validation."""
+    model = ampsim.load_model("dqn", **options)
+    result = ampsim.simulate(model, FREE, "dataflow", epochs=epochs, seed=seed)
+    return -result.epochs["valid_loss"].to_numpy()
+
+
+RANDOM: dict[str, Any] = {"valid_explore": 1.0, "learn_from": 10**9}
+
+
+@pytest.mark.slow
+def test_it_learns_to_earn_more_than_an_agent_that_acts_at_random():
+    """Pairs that share what is random: five of five is a chance of 1 in 32 without learning."""
+    gains = [rewards(s, 5)[-1] - rewards(s, 5, epoch_steps=1, **RANDOM)[-1] for s in range(5)]
+    assert min(gains) > 0
+    assert np.median(gains) > 1.0
+
+
+@pytest.mark.slow
+def test_an_agent_that_acts_at_random_earns_what_dynamic_programming_says():
+    """1,300 episodes; the bound is five of their standard errors."""
+    found = rewards(0, 100, epoch_steps=1, dtype="float64", **RANDOM)
+    expected = expected_reward(10, 40, "random")
+    assert abs(found.mean() - expected) <= 5 * found.std() / np.sqrt(len(found))
+    assert found.std() / np.sqrt(len(found)) < 0.05
+
+
+def test_memory_is_counted_and_learns_the_same():
+    device = Device(name="small", flop_per_s=1e9, memory_bytes=10**6)
+    cluster = Cluster(name="one", devices=(device,))
+    counted = ampsim.simulate(made(), cluster, "dataflow", epochs=1, seed=0)
+    free = ampsim.simulate(made(), FREE, "dataflow", epochs=1, seed=0)
+    for name, value in free.model.parameters().items():
+        assert np.array_equal(counted.model.parameters()[name], value), name
+    floats = sum(value.size for value in free.model.parameters().values())
+    database = 2 * made().config.capacity  # rewards and discounts; whole numbers are the host's
+    assert counted.peak_bytes[0] > 8 * (4 * floats + database)  # Adam's two arrays, and the target
+
+
+def test_what_reads_values_is_refused_asleep_and_unrolled():
+    text = r"^less-\d+ \(.*dqn\.py, line \d+\) decides by floating-point numbers, which sleep mode"
+    with pytest.raises(OptionError, match=text):
+        ampsim.simulate(made(), FREE, "dataflow", mode="sleep")
+    with pytest.raises(GraphError, match=r"is not known before the program runs, so .* unrolled"):
+        ampsim.simulate(made(), FREE, "unrolled")
