@@ -11,6 +11,7 @@ from plain_dqn import PlainAgent, expected_reward
 
 import ampsim
 from ampsim.clock import SimClock
+from ampsim.dataflow import Plan
 from ampsim.dataflow.program import EPOCH, TrainedProgram
 from ampsim.dataflow.session import Session, fed_to
 from ampsim.errors import GraphError, OptionError
@@ -58,9 +59,10 @@ def test_weights_rewards_and_accuracies_are_those_of_plain_loops(way, seed):
     assert np.abs(told - rows).max() <= 1e-12
 
 
-def decided(seed: int, steps: int, round_trip_s: float | None) -> list[list[tuple[Any, ...]]]:
-    """What a run of the graph decided, for each step: (node, tag, side)."""
-    model = made()
+def stepped(
+    model: Any, seed: int, steps: int, round_trip_s: float | None = None
+) -> tuple[Plan, list[list[tuple[Any, ...]]]]:
+    """The plan of a step, and what each run of it decided: (node, tag, side)."""
     values = parameters_of(model.graph(seed))
     training = TrainedProgram(model.program, model.optimizer, values, 32, cluster=FREE)
     names = [node.name for node in training.graph.nodes]
@@ -74,12 +76,12 @@ def decided(seed: int, steps: int, round_trip_s: float | None) -> list[list[tupl
         fed = fed_to(plan, {"seed": seed, EPOCH: 0.0}, is_abstract=False)
         done = session.run(plan, fed, number)
         found.append(sorted(row[:3] for row in done.decisions))
-    return found
+    return plan, found
 
 
 def test_a_client_decides_what_the_graph_decides_and_seeds_differ():
     inside, outside, other = (
-        decided(*one) for one in ((0, 90, None), (0, 90, 1e-3), (1, 90, None))
+        stepped(made(), seed, 90, trip_s)[1] for seed, trip_s in ((0, None), (0, 1e-3), (1, None))
     )
     assert inside == outside
     assert sum(one != two for one, two in zip(inside, other, strict=True)) > 20
@@ -89,6 +91,18 @@ def test_a_client_decides_what_the_graph_decides_and_seeds_differ():
     ]
     for name, value in weights[0].items():
         assert np.array_equal(value, weights[1][name]), name
+
+
+def test_a_tenth_of_what_is_dispatched_is_dead_once_it_learns():
+    """Of the model as it is shipped: from step 50 on."""
+    model = ampsim.load_model("dqn")
+    nodes = [[one for one in stepped(model, 0, steps)[0].steps if one.node] for steps in (50, 100)]
+    live, dead = (
+        sum(getattr(one, key) for one in nodes[1]) - sum(getattr(one, key) for one in nodes[0])
+        for key in ("live", "dead")
+    )
+    assert live + dead == 50 * len(nodes[0])
+    assert 0.08 < dead / (live + dead) < 0.12
 
 
 def test_a_client_takes_a_round_trip_for_each_decision():
@@ -151,6 +165,8 @@ def test_an_agent_that_acts_at_random_earns_what_dynamic_programming_says():
     expected = expected_reward(10, 40, "random")
     assert abs(found.mean() - expected) <= 5 * found.std() / np.sqrt(len(found))
     assert found.std() / np.sqrt(len(found)) < 0.05
+    assert expected == pytest.approx(-1.04, abs=0.005)
+    assert expected_reward(10, 40, "best") == pytest.approx(0.81, abs=0.005)
 
 
 def test_memory_is_counted_and_learns_the_same():
