@@ -158,7 +158,8 @@ def forecast(
     chosen = require_columns(columns)
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    schedules = tuning.schedules(options.schedules_for(loaded, schedule))
+    usual = options.ALL_SCHEDULES if loaded.make_graph else options.OF_PROGRAMS
+    schedules = tuning.schedules(usual if schedule is None else schedule)
     given = comparing.given()
     prepare_json(json)
 
@@ -185,8 +186,7 @@ def forecast(
                 **given,
             )
 
-        on_links = options.free_links_line(cluster)
-        printed = partial(_print_answer, made, chosen, on_links)
+        printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, printed)
         if code is Code.FINE:
             keeping.forget()

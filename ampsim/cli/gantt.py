@@ -295,7 +295,8 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
 
     model = options.make_model(source, given["set"], given["data"])
     cluster = hardware.cluster()
-    schedules = tuning.schedules(options.schedules_for(model, given["schedule"]))
+    usual = options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
+    schedules = tuning.schedules(given["schedule"] or usual)
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
     settled: dict[str, Any] = {

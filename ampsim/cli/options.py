@@ -32,13 +32,6 @@ def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, show_default=False, help=text, **more)
 
 
-def schedules_for(model: Model, named: str | None, usual: str = ALL_SCHEDULES) -> str:
-    """The schedules that were named, or the usual ones; of a program only, as many that run it."""
-    if named is not None or not model.is_program_only:
-        return usual if named is None else named
-    return OF_PROGRAMS if "," in usual else OF_PROGRAMS.partition(",")[0]
-
-
 class ModeName(StrEnum):
     """What is computed."""
 

@@ -226,7 +226,8 @@ def run(
 
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    method = _single(tuning.schedules(options.schedules_for(loaded, schedule, "amp")))
+    usual = "amp" if loaded.make_graph else "dataflow"
+    method = _single(tuning.schedules(usual if schedule is None else schedule))
     prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
