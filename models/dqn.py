@@ -27,13 +27,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 import ampsim
 from ampsim import flow
+from ampsim.errors import OptionError
 from ampsim.nodes import Linear
 from ampsim.optim import adam
 
@@ -46,6 +47,9 @@ IS_END = np.isin(np.arange(CELLS), [GOAL, *PITS])
 STARTS = np.flatnonzero(~IS_END)
 CHANCES = 100 * ACTIONS
 """Of the wind, a whole number below this says whether it blows, and where."""
+
+STEPS_MAX = 10**7
+"""Of an epoch (chosen: hours)."""
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -76,7 +80,7 @@ class Config:
 
     hidden: Count = 32
     batch: Count = 32
-    capacity: Count = 1000
+    capacity: Annotated[int, Field(ge=1, le=10**6)] = 1000
     learn_from: Count = 50
     learn_every: Count = 1
     copy_every: Count = 25
@@ -121,8 +125,20 @@ class GridWorld:
 
     steps: int
     slip_percent: int
-    name = "grid-world"
-    description = "a cell of a grid; which way leads to the goal"
+    name: ClassVar[str] = "grid-world"
+    description: ClassVar[str] = "a cell of a grid; which way leads to the goal"
+
+    def __post_init__(self) -> None:
+        """Check how long an epoch is.
+
+        Raises:
+            OptionError: it takes more steps than anybody waits for.
+        """
+        if self.steps > STEPS_MAX:
+            raise OptionError(
+                f"steps of an epoch must be at most {STEPS_MAX:,}, got {self.steps}; take fewer "
+                "instances, or epoch_steps"
+            )
 
     def step(self, cell: np.ndarray, action: np.ndarray, wind: np.ndarray) -> np.ndarray:
         """The next cell of each cell.
