@@ -6,6 +6,7 @@ from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import FlowGraph, Tensor, constant
 from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.arithmetic import add_n
+from ampsim.dataflow.operators.choice import any, places, softmax, top
 from ampsim.dataflow.operators.comparison import (
     argmax,
     equal,
@@ -36,6 +37,7 @@ from ampsim.dataflow.operators.shape import (
     length,
     pick,
     reshape,
+    scatter,
     shape_of,
     sum,
     zeros,
@@ -56,11 +58,12 @@ from ampsim.dataflow.variable import (
 
 __all__ = [
     "PARALLEL_ITERATIONS", "FlowGraph", "FlowResult", "Generator", "Objective", "Program", "Tensor",
-    "TensorArray", "add_n", "argmax", "assign", "assign_rows", "cast", "concat", "cond", "constant",
-    "count_right", "cut", "device", "embedding", "equal", "exp", "expand", "foldl", "foldr",
-    "gradients", "group", "identity", "input", "length", "linear", "log", "logical_and",
+    "TensorArray", "add_n", "any", "argmax", "assign", "assign_rows", "cast", "concat", "cond",
+    "constant", "count_right", "cut", "device", "embedding", "equal", "exp", "expand", "foldl",
+    "foldr", "gradients", "group", "identity", "input", "length", "linear", "log", "logical_and",
     "logical_not", "logical_or", "lstm", "map_fn", "matmul", "minimize", "not_equal",
-    "numpy_function", "pick", "relu", "reshape", "run", "scan", "set_variables", "shape_of",
-    "sigmoid", "softmax_cross_entropy", "square", "stop_gradient", "sum", "tanh", "transpose",
-    "variable", "variables", "where", "while_loop", "zeros",
+    "numpy_function", "pick", "places", "relu", "reshape", "run", "scan", "scatter",
+    "set_variables", "shape_of", "sigmoid", "softmax", "softmax_cross_entropy", "square",
+    "stop_gradient", "sum", "tanh", "top", "transpose", "variable", "variables", "where",
+    "while_loop", "zeros",
 ]  # fmt: skip

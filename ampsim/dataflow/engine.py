@@ -10,7 +10,7 @@ import numpy as np
 
 from ampsim.dataflow.accounted import CountingHost
 from ampsim.dataflow.memory import INPUTS
-from ampsim.dataflow.program import EPOCH, Program, TrainedProgram
+from ampsim.dataflow.program import EPOCH, Plans, Program, TrainedProgram
 from ampsim.dataflow.schedules import OfProgram
 from ampsim.dataflow.session import Session, fed_to, require_meaning
 from ampsim.errors import DivergenceError
@@ -64,6 +64,7 @@ class ProgramEngine:
             cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
             run_ahead=running.run_ahead, seed=settings.seed or 0,
             swap_threshold=running.swap_threshold, round_trip_s=running.round_trip_s,
+            broadcast_dead=running.broadcast_dead,
         )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
@@ -110,27 +111,38 @@ class ProgramEngine:
         """Run one instance; what its loss is, where there are numbers."""
         feeds = {**self._program.feed(batch)}
         plans = self._training.plans(feeds)
-        self._name_nodes()
-        plan = plans.valid if epoch is None else plans.train
+        self._name_nodes(plans)
+        plan, has_count, has_rows = plans.valid if epoch is None else plans.train
         if epoch is not None:
             feeds[EPOCH] = epoch
-        require_meaning(self._cluster, plan.plan.roots)
-        fed = fed_to(plan.plan, feeds, is_abstract=self._settings.is_abstract)
-        values = self._session.run(plan.plan, fed, self._instance).result
+        require_meaning(self._cluster, plan.roots)
+        fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
+        done = self._session.run(plan, fed, self._instance)
+        values, sent = done.result, self._recorder.sent
+        for what, count in done.sent.items():
+            sent[what] = sent.get(what, 0) + count
         self._instance += 1
         if self._settings.is_abstract:
             return None
-        rows = int(values[plan.has_count + 1]) if plan.has_rows else batch.rows
-        return self._report(values, rows, has_count=plan.has_count)
+        rows = int(values[has_count + 1]) if has_rows else batch.rows
+        return self._report(values, rows, has_count=has_count)
 
-    def _name_nodes(self) -> None:
-        """Let the recorder know new nodes; of the Sends of one tensor each plan has its own."""
+    def _name_nodes(self, plans: Plans) -> None:
+        """Let the recorder know new nodes, and where they run.
+
+        Of the Sends of one tensor each plan has its own.
+        """
         names: list[str] = []
         for node in self._training.graph.nodes[len(self._recorder.nodes) :]:
             count = self._named[node.name] = self._named.get(node.name, 0) + 1
             names.append(node.name if count == 1 else f"{node.name}, {count}")
-        if names:
-            self._recorder.add_nodes(names)
+        if not names:
+            return
+        self._recorder.add_nodes(names)
+        for step in (*plans.train.plan.steps, *plans.valid.plan.steps):
+            if step.node is not None:
+                name = self._recorder.nodes[step.node.index]
+                self._recorder.placed.setdefault(name, step.frame.worker)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

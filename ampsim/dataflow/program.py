@@ -19,7 +19,7 @@ from ampsim.dataflow.operators.matrix import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.unroll import KnownInstance
-from ampsim.dataflow.variable import minimize, set_variables, variable, variables
+from ampsim.dataflow.variable import group, minimize, set_variables, variable, variables
 from ampsim.errors import GraphError
 from ampsim.hardware import Cluster
 from ampsim.optim import Optimizer
@@ -65,6 +65,17 @@ class Program:
     build: Callable[[], Objective]
     feed: Callable[[Any], Mapping[str, Any]]
     train: Callable[[Minimize], Objective] | None = None
+
+    @property
+    def workers(self) -> int:
+        """How many workers it needs: one more than the largest number in its `flow.device`."""
+        with FlowGraph() as graph:
+            self.build()
+            if self.train is not None:
+                self.train(group)
+        return 1 + max(
+            (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
+        )
 
 
 def linear(name: str, x: Operand, d_out: int) -> Tensor:

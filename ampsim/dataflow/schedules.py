@@ -30,12 +30,14 @@ class Running:
         run_ahead: whether the host goes on before its device has computed.
         round_trip_s: what each decision takes that a client makes; None where the graph decides.
         swap_threshold: the share of the memory above which stacks are swapped; None for never.
+        broadcast_dead: whether a worker is told once of a branch that is not taken.
     """
 
     window: int | None = PARALLEL_ITERATIONS
     run_ahead: bool = True
     round_trip_s: float | None = None
     swap_threshold: float | None = None
+    broadcast_dead: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Dataflow(OfProgram):
         parallel_iterations: iterations of a loop under way at a time.
         swap_memory: whether what lies on stacks moves to the host where memory runs short.
         swap_threshold: the share of the memory above which it does.
+        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
+            for it, in place of once for each tensor.
 
     Raises:
         OptionError: an option is out of its range.
@@ -75,12 +79,16 @@ class Dataflow(OfProgram):
     parallel_iterations: Count = PARALLEL_ITERATIONS
     swap_memory: bool = False
     swap_threshold: Annotated[float, Ge(0), Lt(1)] = SWAP_THRESHOLD
+    broadcast_dead: bool = False
 
     @property
     def running(self) -> Running:
         """What it decides."""
-        threshold = self.swap_threshold if self.swap_memory else None
-        return Running(self.parallel_iterations, swap_threshold=threshold)
+        return Running(
+            self.parallel_iterations,
+            swap_threshold=self.swap_threshold if self.swap_memory else None,
+            broadcast_dead=self.broadcast_dead,
+        )
 
 
 @dataclass(frozen=True)

@@ -104,10 +104,10 @@ def cc_ratio(model: Model) -> float | None:
     if not first or not first[0].rows or not count:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
-    cluster = load_cluster("tflops-1", workers=1)
-    schedule, settings = Sequential(), None
+    schedule, settings, devices = Sequential(), None, 1
     if model.is_program_only:  # whose control flow may read values
-        schedule, settings = Dataflow(), RunSettings()
+        schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
+    cluster = load_cluster("tflops-1", workers=devices)
     training = Training(model, graph, cluster, workers, schedule, settings=settings)
     training.start_epoch(0)
     training.validate(first)

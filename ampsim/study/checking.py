@@ -62,7 +62,8 @@ def _try_out(model: Model) -> Trial:
     smallest = _smallest(model, "train")
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
-        settings, cluster = RunSettings(), load_cluster("tflops-1", workers=1)
+        settings = RunSettings()
+        cluster = load_cluster("tflops-1", workers=model.program.workers)
         training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
         has_own = model.program.train is not None
         trainings.append((training, _smallest(model, "valid") if has_own else smallest))

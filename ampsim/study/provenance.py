@@ -22,7 +22,6 @@ from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.registry import there
 from ampsim.data_parallel import Solver
-from ampsim.dataflow import OfProgram
 from ampsim.files import sha256_of
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
@@ -101,8 +100,6 @@ def origin_of(
     model: Model, cluster: Cluster, schedule: Schedule, *, seed: int, mode: str
 ) -> dict[str, Any]:
     """Return everything that one needs to repeat a run, as nested plain values."""
-    is_idle = isinstance(schedule, OfProgram) and cluster.workers > 1
-    told = f"{schedule.name} runs the program on the first of {cluster.workers} devices"
     return {
         **software(),
         "seed": seed,
@@ -111,7 +108,6 @@ def origin_of(
         "cluster": cluster_origin(cluster),
         "schedule": schedule_origin(schedule),
         "costs": costs(cluster),
-        **({"assumptions": [told]} if is_idle else {}),
     }
 
 

@@ -150,6 +150,14 @@ class Result(ReadOff):
         return self._frame("exchanges")
 
     @property
+    def sent(self) -> dict[str, int]:
+        """How many messages went between the workers of a program; empty of other methods.
+
+        `tensors`; `predicates`, all truth values; `signals` of control edges; `dead` signals.
+        """
+        return dict(self.recorder.sent)
+
+    @property
     def waits(self) -> pd.DataFrame:
         """When ranks could do nothing for an exchange: worker, kind, start_s, end_s.
 
@@ -252,7 +260,7 @@ class Result(ReadOff):
     @property
     def _placed(self) -> dict[str, int]:
         if isinstance(self.schedule, OfProgram):
-            return dict.fromkeys(self.recorder.nodes, 0)
+            return self.recorder.placed
         return dict(self.origin.get("placement", {}).get("workers", {}))
 
     @property

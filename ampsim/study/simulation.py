@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
+from ampsim.dataflow import OfProgram
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
@@ -277,14 +278,19 @@ class Simulation:
 
     def result(self) -> Result:
         """Return what has happened so far."""
-        recorder = self._training.recorder
+        recorder, origin = self._training.recorder, self._origin
+        if isinstance(self._schedule, OfProgram) and self.workers > 1:
+            used = max(len(set(recorder.placed.values())), 1)
+            on = "the first" if used == 1 else f"{used}"
+            told = f"{self._schedule.name} runs the program on {on} of {self.workers} devices"
+            origin = origin if used == self.workers else {**origin, "assumptions": [told]}
         self._training.note_overtaken()
         recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
             workers=self.workers,
-            origin=self._origin,
+            origin=origin,
             recorder=recorder,
             outages=outage_table(self._cluster, self._seed, recorder),
             crossings=crossings_of(self._cluster),

@@ -250,7 +250,7 @@ class DataParallel:
 
 
 class OfPrograms:
-    """A program on one device; its variables are the parameters of a graph.
+    """A program; its variables are the parameters of a graph.
 
     Args:
         engine: makes the passes.
@@ -281,7 +281,7 @@ class OfPrograms:
             yield report, parts.is_over
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, on the same device and clock."""
+        """As of `Training`, on the same devices and clock."""
         return self._engine.validate(batches)
 
 

@@ -161,6 +161,8 @@ class Recorder:
             after which a device went back to a checkpoint.
         checkpoints: (worker, start, end) of every checkpoint that took time.
         closures: from when on instances were kept out that there were, or were not any more.
+        placed: the worker of each node of a program.
+        sent: how many messages went between a program's workers, by what they were.
 
     Args:
         nodes: node names; records hold a node's place in them.
@@ -199,6 +201,8 @@ class Recorder:
         self.losses: list[tuple[int, float, float, int]] = []
         self.checkpoints: list[tuple[int, float, float]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
+        self.placed: dict[str, int] = {}
+        self.sent: dict[str, int] = {}
         self.kinds = Kinds()
         self._tables: list[RecordTable] = []
         spelt_out = self._span_fields(), self._spelt_out

@@ -2,6 +2,7 @@
 
 from ampsim.dataflow.operators import (
     arithmetic,
+    choice,
     comparison,
     elementwise,
     function,
@@ -13,6 +14,6 @@ from ampsim.dataflow.operators import (
 )
 
 __all__ = [
-    "arithmetic", "comparison", "elementwise", "function", "loss", "matrix", "shape", "stack",
-    "tensor_array",
+    "arithmetic", "choice", "comparison", "elementwise", "function", "loss", "matrix", "shape",
+    "stack", "tensor_array",
 ]  # fmt: skip

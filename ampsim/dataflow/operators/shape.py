@@ -340,6 +340,11 @@ def pick(x: Operand, index: Operand) -> Tensor:
     return apply("pick", x, index)
 
 
+def scatter(x: Operand, index: Operand, like: Tensor) -> Tensor:
+    """The reverse of `pick`: rows of x added up at their places, in zeros of the form of `like`."""
+    return apply("scatter_to", x, index, shape_of(like), static=like.shape)
+
+
 def _cast(x: np.ndarray, *, dtype: Any) -> np.ndarray:
     return x.astype(dtype)
 
