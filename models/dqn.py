@@ -27,7 +27,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -125,8 +125,8 @@ class GridWorld:
 
     steps: int
     slip_percent: int
-    name: ClassVar[str] = "grid-world"
-    description: ClassVar[str] = "a cell of a grid; which way leads to the goal"
+    name = "grid-world"
+    description = "a cell of a grid; which way leads to the goal"
 
     def __post_init__(self) -> None:
         """Check how long an epoch is.
