@@ -38,6 +38,7 @@ from ampsim import flow
 from ampsim.data import Split
 from ampsim.nodes import Linear
 from ampsim.optim import adam
+from ampsim.options import require_room
 from ampsim.rng import stream
 
 GATES = 3
@@ -53,6 +54,8 @@ STEPS = (1, 4)
 EPSILON = 0.01
 SEQUENCES = 8_000
 """Of the training set, unless told."""
+
+SEQUENCE_BYTES = 4 * WIDTH * STEPS[1]
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -165,34 +168,39 @@ def layers(config: Config) -> list[Any]:
     ]
 
 
-def program(config: Config) -> flow.Program:
-    """The network."""
+def thought(config: Config, x: Any, state: Any, blank: Any, nothing: Any) -> tuple[Any, Any]:
+    """The mean state of a step, and how long each sequence has thought, with its remainder.
+
+    `blank` and `nothing` are zeros, as wide as the state and one wide.
+    """
     hidden, dtype = config.hidden, config.dtype
     new = np.eye(WIDTH, dtype=dtype)[-1]
 
-    def thought(x: Any, state: Any, blank: Any, nothing: Any) -> tuple[Any, Any]:
-        """The mean state of a step, and how long each sequence has thought, with its remainder."""
+    def is_thinking(number: Any, state: Any, mean: Any, spent: Any, ponder: Any) -> Any:
+        return flow.logical_and(flow.any(spent < 1 - EPSILON), number < config.thoughts)
 
-        def is_thinking(number: Any, state: Any, mean: Any, spent: Any, ponder: Any) -> Any:
-            return flow.logical_and(flow.any(spent < 1 - EPSILON), number < config.thoughts)
+    def think(number: Any, state: Any, mean: Any, spent: Any, ponder: Any) -> Any:
+        said = x + flow.cast(flow.equal(number, 0), dtype) * new
+        with flow.device(config.devices - 1):
+            state = flow.tanh(flow.linear("cell", flow.concat([said, state]), hidden))
+        halts = flow.sigmoid(flow.linear("halting", state, 1))
+        is_running, rest = spent < 1 - EPSILON, 1.0 - spent
+        is_last = flow.logical_or(
+            spent + halts >= 1 - EPSILON, flow.equal(number, config.thoughts - 1)
+        )
+        share = flow.where(is_running, flow.where(is_last, rest, halts), 0.0)
+        remainder = flow.where(flow.logical_and(is_running, is_last), rest, 0.0)
+        ponder = ponder + flow.cast(is_running, dtype) + remainder
+        return number + 1, state, mean + state * share, spent + share, ponder
 
-        def think(number: Any, state: Any, mean: Any, spent: Any, ponder: Any) -> Any:
-            said = x + flow.cast(flow.equal(number, 0), dtype) * new
-            with flow.device(config.devices - 1):
-                state = flow.tanh(flow.linear("cell", flow.concat([said, state]), hidden))
-            halts = flow.sigmoid(flow.linear("halting", state, 1))
-            is_running, rest = spent < 1 - EPSILON, 1.0 - spent
-            is_last = flow.logical_or(
-                spent + halts >= 1 - EPSILON, flow.equal(number, config.thoughts - 1)
-            )
-            share = flow.where(is_running, flow.where(is_last, rest, halts), 0.0)
-            remainder = flow.where(flow.logical_and(is_running, is_last), rest, 0.0)
-            ponder = ponder + flow.cast(is_running, dtype) + remainder
-            return number + 1, state, mean + state * share, spent + share, ponder
+    inits = (0, state, blank, nothing, nothing)
+    _, _, mean, _, ponder = flow.while_loop(is_thinking, think, inits, name="thoughts")
+    return mean, ponder
 
-        inits = (0, state, blank, nothing, nothing)
-        _, _, mean, _, ponder = flow.while_loop(is_thinking, think, inits, name="thoughts")
-        return mean, ponder
+
+def program(config: Config) -> flow.Program:
+    """The network."""
+    hidden, dtype = config.hidden, config.dtype
 
     def build() -> flow.Objective:
         inputs = flow.input("inputs", (None, None, WIDTH), dtype)
@@ -202,7 +210,7 @@ def program(config: Config) -> flow.Program:
         read, length = flow.TensorArray().unstack(inputs), flow.length(inputs)
 
         def step(number: Any, state: Any, total: Any) -> Any:
-            state, ponder = thought(read.read(number), state, start, nothing)
+            state, ponder = thought(config, read.read(number), state, start, nothing)
             return number + 1, state, total + ponder
 
         def is_within(number: Any, state: Any, total: Any) -> Any:
@@ -226,6 +234,7 @@ def build(config: Config) -> ampsim.Model:
 
     def data(seed: int, train_count: int | None) -> Logic:
         train = SEQUENCES if train_count is None else train_count
+        train = require_room("train_count", train, SEQUENCE_BYTES)
         counts = {"train": train, "valid": min(1000, max(config.batch, train // 10))}
         return Logic(seed, counts, config.batch, config.dtype)
 

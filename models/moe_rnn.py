@@ -41,17 +41,20 @@ from ampsim.data import Split
 from ampsim.errors import OptionError
 from ampsim.nodes import Embedding, Linear
 from ampsim.optim import adam
+from ampsim.options import require_room
 from ampsim.rng import stream
 
 TOPICS = 4
 VALUES = 5
 CLASSES = 3
 TOKENS = TOPICS + VALUES
-LENGTHS = (3, 6)
+LENGTHS = (2, 4)
 """The least and the most tokens of a sequence, the topic included."""
 
 SEQUENCES = 8_000
 """Of the training set, unless told."""
+
+SEQUENCE_BYTES = 8 * LENGTHS[1]
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -146,8 +149,12 @@ class Topics:
 
 
 def tables() -> np.ndarray:
-    """How much each value speaks for each class, (topics, values, classes)."""
-    return stream(0, "tables of topics").standard_normal((TOPICS, VALUES, CLASSES))
+    """How much each value speaks for each class, (topics, values, classes).
+
+    All values of a topic together speak for none.
+    """
+    drawn = stream(0, "tables of topics").standard_normal((TOPICS, VALUES, CLASSES))
+    return drawn - drawn.mean(axis=1, keepdims=True)
 
 
 def layers(config: Config) -> list[Any]:
@@ -164,40 +171,43 @@ def layers(config: Config) -> list[Any]:
     return [*made, Linear("linear", hidden, CLASSES)]
 
 
+def asked(config: Config, expert: int, u: Any, shares: Any, asks: Any) -> tuple[Any, Any]:
+    """What an expert says of the rows that ask it, a branch on its device; and which these are."""
+    rows = flow.places(asks)
+
+    def says() -> Any:
+        x = flow.pick(u, rows)
+        share = flow.cut(flow.pick(shares, rows), expert, expert + 1)
+        with flow.device(config.device(expert)):
+            inner = flow.relu(flow.linear(f"expert-{expert}-in", x, config.width))
+            return flow.linear(f"expert-{expert}-out", inner, config.hidden) * share
+
+    def says_nothing() -> Any:
+        with flow.device(config.device(expert)):
+            return flow.zeros((0, config.hidden), config.dtype)
+
+    return flow.cond(flow.any(asks), says, says_nothing), rows
+
+
+def mixed(config: Config, u: Any) -> tuple[Any, Any]:
+    """What the experts add to the state, and the loss of their balance."""
+    shares = flow.softmax(flow.linear("gate", u, config.experts))
+    chosen = flow.top(shares, config.top)
+    said: list[Any] = []
+    rows: list[Any] = []
+    for expert in range(config.experts):
+        answer, which = asked(config, expert, u, shares, flow.cut(chosen, expert, expert + 1))
+        said.append(answer)
+        rows.append(which)
+    count = flow.cast(flow.length(u), config.dtype)
+    load = flow.sum(flow.cast(chosen, config.dtype), 0) / count
+    balance = flow.sum(load * flow.sum(shares, 0) / count) * float(config.experts)
+    return flow.scatter(flow.concat(said, 0), flow.concat(rows, 0), u), balance
+
+
 def program(config: Config) -> flow.Program:
     """The network."""
     hidden, dtype = config.hidden, config.dtype
-
-    def asked(expert: int, u: Any, shares: Any, rows: Any, is_asked: Any) -> Any:
-        """What an expert says of the rows that ask it: a branch on its device."""
-
-        def says() -> Any:
-            x = flow.pick(u, rows)
-            share = flow.cut(flow.pick(shares, rows), expert, expert + 1)
-            with flow.device(config.device(expert)):
-                inner = flow.relu(flow.linear(f"expert-{expert}-in", x, config.width))
-                return flow.linear(f"expert-{expert}-out", inner, hidden) * share
-
-        def says_nothing() -> Any:
-            with flow.device(config.device(expert)):
-                return flow.zeros((0, hidden), dtype)
-
-        return flow.cond(is_asked, says, says_nothing)
-
-    def mixed(u: Any) -> tuple[Any, Any]:
-        """What the experts add to the state, and the loss of their balance."""
-        shares = flow.softmax(flow.linear("gate", u, config.experts))
-        chosen = flow.top(shares, config.top)
-        said: list[Any] = []
-        rows: list[Any] = []
-        for expert in range(config.experts):
-            asks = flow.cut(chosen, expert, expert + 1)
-            rows.append(flow.places(asks))
-            said.append(asked(expert, u, shares, rows[-1], flow.any(asks)))
-        count = flow.cast(flow.length(u), dtype)
-        load = flow.sum(flow.cast(chosen, dtype), 0) / count
-        balance = flow.sum(load * flow.sum(shares, 0) / count) * float(config.experts)
-        return flow.scatter(flow.concat(said, 0), flow.concat(rows, 0), u), balance
 
     def build() -> flow.Objective:
         tokens = flow.input("tokens", (None, None), "int64")
@@ -209,7 +219,7 @@ def program(config: Config) -> flow.Program:
         def step(number: Any, state: Any, total: Any) -> Any:
             joined = flow.concat([read.read(number), state])
             u = flow.tanh(flow.linear("cell", joined, hidden))
-            more, balance = mixed(u)
+            more, balance = mixed(config, u)
             return number + 1, u + more, total + balance
 
         def is_within(number: Any, state: Any, total: Any) -> Any:
@@ -243,6 +253,7 @@ def build(config: Config) -> ampsim.Model:
 
     def data(seed: int, train_count: int | None) -> Topics:
         train = SEQUENCES if train_count is None else train_count
+        train = require_room("train_count", train, SEQUENCE_BYTES)
         counts = {"train": train, "valid": min(1000, max(config.batch, train // 10))}
         return Topics(seed, counts, config.batch)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from program_models import PROGRAMS_ONLY
 
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.assets import names
@@ -33,7 +34,9 @@ TABLES = ("spans", "transfers", "updates")
 
 
 def test_every_shipped_model_is_listed():
-    assert sorted({name.split(",")[0] for name in SMALL}) == names("models")
+    assert sorted({name.split(",")[0] for name in SMALL} | PROGRAMS_ONLY) == names("models")
+    for name in names("models"):
+        assert load_model(name).is_program_only == (name in PROGRAMS_ONLY)
 
 
 SCHEDULES = (Sequential(), Pipeline(3), Amp(4))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from program_models import PROGRAMS_ONLY
 
 import ampsim
 from ampsim import assets
@@ -45,7 +46,7 @@ FIRST_FORECASTS: dict[str, tuple[dict[str, Any], int | None]] = {
     "rnn": ({"hidden": 16}, 5_000),
     "tree_lstm": ({"data": "synthetic", "hidden": 16}, None),
 }
-"""Each shipped model that learns, on data that is always there, small enough for a test."""
+"""Each shipped model that learns by messages, on data always there, small enough for a test."""
 EVERY, FEW = 10**9, 10
 """Instances to train on and to validate with: who breaks does so in training."""
 
@@ -306,7 +307,7 @@ def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(assets.names("models")) - {"profile"}))
+@pytest.mark.parametrize("name", sorted({*assets.names("models")} - PROGRAMS_ONLY - {"profile"}))
 def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_against(name):
     """As a first forecast asks: the model's own rate, scaled by our rule where updates average."""
     settings, instances = FIRST_FORECASTS[name]

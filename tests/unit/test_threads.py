@@ -21,11 +21,14 @@ from ampsim.study.checking import try_out
 from ampsim.study.model import Model
 
 WIDE: dict[str, dict[str, Any]] = {
+    "act_rnn": {"hidden": 256},
     "bilstm_tagger": {"data": "synthetic", "hidden": 160, "word_width": 256},
+    "dqn": {"hidden": 456, "batch": 64, "learn_from": 1},
     "ggnn": {"data": "synthetic", "hidden": 320, "steps": 2},
     "lenet": {"data": "synthetic"},
     "lstm_mnist": {"data": "synthetic"},
     "mlp": {"data": "synthetic", "hidden": 456},
+    "moe_rnn": {"hidden": 256, "width": 256},
     "rnn": {"hidden": 456, "replicas": 2},
     "tree_lstm": {"data": "synthetic", "hidden": 320},
 }
@@ -41,7 +44,7 @@ for name, options in json.loads(sys.argv[1]).items():
     first = b"".join(array.tobytes() for array in model.parameters().values())
     cluster = ampsim.load_cluster("tflops-1", workers=4)
     instances = {"mlp": 200, "rnn": 200, "lenet": 128, "lstm_mnist": 512}.get(name, 4)
-    schedule = ampsim.Amp(max_active_keys=4)
+    schedule = ampsim.Dataflow() if model.is_program_only else ampsim.Amp(max_active_keys=4)
     result = ampsim.simulate(model, cluster, schedule, instances=instances)
     found[name] = [hashlib.sha256(first).hexdigest(), result.digest]
 print(json.dumps(found))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from program_models import PROGRAMS_ONLY
 
 import ampsim
 import ampsim.figures
@@ -22,6 +23,7 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.model_parallel import SCHEDULES
+from ampsim.study.loading import option_names
 
 WRONG = [
     None, True, -1, 0, 2**63, 10**30, 10**400, 1.5, math.nan, math.inf, 1j, "", "x", "\x00", b"x",
@@ -226,10 +228,11 @@ def test_no_whole_number_of_a_model_hangs_or_fills_the_memory(name):
 @pytest.mark.parametrize("name", sorted({*names("models")} - {"profile"}))  # whose data take none
 @pytest.mark.parametrize("instances", [10**9, 2**31, 2**63, 10**30])
 def test_instances_that_would_fill_the_memory_are_refused_with_how_much(cluster, name, instances):
-    options = {} if name == "rnn" else {"data": "synthetic"}
+    options = {"data": "synthetic"} if "data" in option_names(name) else {}
     model = ampsim.load_model(name, **options)
+    schedule = "dataflow" if name in PROGRAMS_ONLY else "amp"
     with pytest.raises(OptionError, match=r"memory; take at most|must be at most"):
-        ampsim.simulate(model, cluster, "amp", instances=instances, mode="sleep")
+        ampsim.simulate(model, cluster, schedule, instances=instances, mode="sleep")
 
 
 @pytest.mark.parametrize("field", ["flop_per_s", "cache_bandwidth_bytes_per_s"])

@@ -301,7 +301,7 @@ def _names(names: Sequence[str]) -> str:
 _FLAGS: Final = frozenset(
     {
         "--quiet", "-q", "--tune", "--traceback", "--vertical-sync", "--overlap",
-        "--staleness-rate", "--swap-memory",
+        "--staleness-rate", "--swap-memory", "--broadcast-dead",
     }
 )  # fmt: skip
 """Options that take no value; a test compares them with those of the command line."""
