@@ -21,7 +21,7 @@ What the papers leave open, and what is chosen here:
   experts share the work is asked for by their loss, Section 2.2 there: `balance` times the number
   of experts times the sum over them of how many sequences chose one and its mean share, in the mean
   over steps. There is no noise.
-* Adam.
+* Adam. Whom nobody asks has a gradient of zero, with which Adam still moves it.
 * As a program, cell and gate are on the first worker, and experts take turns on as many as the
   option `devices` says. Control flow reads the gate's values: there is no graph of messages.
 """

@@ -305,7 +305,10 @@ class Result(ReadOff):
             return ", ".join(dict.fromkeys(str(node) for node in steps))
         works_s = self.recorder.summary.node_s.sum(axis=1).tolist()
         busy_s = dict(zip(self.recorder.nodes, works_s, strict=True))
-        return nodes_at(name or "", self._placed, busy_s)
+        placed = self._placed
+        if isinstance(self.schedule, OfProgram):  # of hundreds of nodes few take time
+            placed = {node: worker for node, worker in placed.items() if busy_s[node]}
+        return nodes_at(name or "", placed, busy_s)
 
     @property
     def critical_path(self) -> pd.DataFrame:

@@ -274,6 +274,7 @@ def test_every_stack_is_empty_at_the_end(name, monkeypatch):
 # --- devices
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_any_number_of_devices_gives_the_same_bits(name):
     case, found = CASES[name], {}
@@ -293,6 +294,18 @@ def test_any_number_of_devices_gives_the_same_bits(name):
             assert np.array_equal(one, first[key]), key
     dead = {is_told: found[case.devices[-1], is_told].sent["dead"] for is_told in (False, True)}
     assert dead[True] < dead[False] / 2 if case.name == "moe_rnn" else dead[True] == dead[False]
+
+
+def test_what_bounds_a_run_are_nodes_that_take_time_on_that_worker():
+    """Not all the hundreds that are there, nor Sends, whose names have an end of their own."""
+    result = ampsim.simulate(
+        made("moe_rnn", devices=2), ampsim.load_cluster("p100", workers=2), "dataflow", instances=8
+    )
+    table = result.time_by_node
+    first = table[table["worker"] == 0].groupby("node")["busy_s"].sum()
+    assert result.bounds.bound_by == "worker 0"
+    assert sorted(result.bound_at.split(", ")) == sorted(first[first > 0].index)
+    assert len(first) < len(result.recorder.nodes) / 4
 
 
 def test_the_program_needs_a_worker_for_each_device_that_it_names():

@@ -51,8 +51,19 @@ print(hashlib.sha256(told.encode()).hexdigest(), result.makespan_s)
 """
 
 
+DECIDING = """
+import ampsim
+for name in ("moe_rnn", "act_rnn"):
+    model = ampsim.load_model(name, hidden=6, batch=5, devices=2)
+    cluster = ampsim.load_cluster("p100", workers=2, latency_s=1e-6)
+    print(ampsim.simulate(model, cluster, "dataflow", instances=20).digest)
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("program", [PROGRAM, SWAPPING], ids=["jitter", "swapping"])
+@pytest.mark.parametrize(
+    "program", [PROGRAM, SWAPPING, DECIDING], ids=["jitter", "swapping", "deciding"]
+)
 def test_a_run_does_not_depend_on_the_hash_seed(program):
     told = {
         subprocess.run(
