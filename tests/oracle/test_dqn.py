@@ -10,12 +10,14 @@ import pytest
 from plain_dqn import PlainAgent, expected_reward
 
 import ampsim
+from ampsim import flow
 from ampsim.clock import SimClock
 from ampsim.dataflow import Plan
+from ampsim.dataflow.plan import needed
 from ampsim.dataflow.program import EPOCH, TrainedProgram
 from ampsim.dataflow.session import Session, fed_to
 from ampsim.errors import GraphError, OptionError
-from ampsim.hardware import Cluster, Device
+from ampsim.hardware import Cluster, Device, Link
 from ampsim.study.model import parameters_of
 from ampsim.trace import Recorder
 
@@ -91,6 +93,37 @@ def test_a_client_decides_what_the_graph_decides_and_seeds_differ():
     ]
     for name, value in weights[0].items():
         assert np.array_equal(value, weights[1][name]), name
+
+
+def spread(asked: list[flow.Tensor], seed: int) -> dict[str, int]:
+    """A place at random for each operator that computes, of three."""
+    names = [one.name for one in needed(asked) if one.operator.kernel is not None]
+    where = np.random.default_rng(seed).integers(0, 3, len(names)).tolist()
+    return dict(zip(names, where, strict=True))
+
+
+@pytest.mark.slow
+def test_wherever_its_operators_are_it_learns_the_same_bits():
+    """Over three devices, with branches, draws and database cut apart, and with windows."""
+    model = made(learn_from=5, copy_every=7, learn_every=1)
+    values, found = parameters_of(model.graph(0)), []
+    cluster = Cluster(name="three", devices=FREE.devices * 3, link=Link(latency_s=1e-4))
+    for seed in (None, 1, 2):
+        with flow.FlowGraph() as graph:
+            objective = model.program.train(lambda loss: flow.minimize(loss, model.optimizer))
+            flow.set_variables(graph, values)
+        asked = [objective.loss, objective.done]
+        how: dict[str, Any] = {"parallel_iterations": 1, "run_ahead": False}
+        if seed is not None:
+            how = {"cluster": cluster, "placement": spread(asked, seed)}
+        for _ in range(25):
+            result = flow.run(asked, {"seed": 0}, **how)
+        assert (seed is not None) == bool(result.sent["dead"])
+        found.append(flow.variables(graph))
+    for other in found[1:]:
+        for name, value in found[0].items():
+            assert np.array_equal(other[name], value), name
+    assert not np.array_equal(found[0]["linear-1.weight"], values["linear-1.weight"])
 
 
 def test_a_tenth_of_what_is_dispatched_is_dead_once_it_learns():
