@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
@@ -250,6 +250,8 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
+    if any(outcome.result.sent.values()):
+        write(_between_workers(outcome.result.sent))
     if outcome.result.never_met:
         complain(f"note: {outcome.result.never_met}")
     if on_links := options.free_links_line(cluster):
@@ -315,6 +317,15 @@ def _summary(result: Result) -> str:
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
         f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
+    )
+
+
+def _between_workers(sent: Mapping[str, int]) -> str:
+    """How many messages went between a program's workers, by what they were."""
+    tensors, predicates, signals, dead = (f"{count:,}" for count in sent.values())
+    return (
+        f"Between workers went {tensors} tensors, {predicates} predicates, {signals} signals of "
+        f"control edges and {dead} dead signals."
     )
 
 

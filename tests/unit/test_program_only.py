@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,17 @@ def test_commands_run_it_by_schedules_of_programs_unless_one_is_named(call, file
     told = call("forecast", str(file), *words, "--json", "-")
     assert [row["schedule"] for row in json.loads(told.out)["rows"]] == ["dataflow", "out-of-graph"]
     assert call("gantt", str(file), "--out", str(tmp_path / "chart.svg")).code == 0
+
+
+def test_a_run_over_several_workers_says_what_went_between_them(call):
+    words = ("run", "moe_rnn", "--schedule", "dataflow", "--workers", "2", "--instances", "50")
+    told = call(*words, "--set", "devices=2", "--set", "hidden=4", "--set", "experts=3")
+    once = call(*words, "--set", "devices=2", "--set", "hidden=4", "--set", "experts=3",
+                "--broadcast-dead", "--out", "once")  # fmt: skip
+    line = r"Between workers went [\d,]+ tensors, \d+ predicates, \d+ signals of control edges and "
+    counts = [int(re.findall(line + r"(\d+) dead signals\.", one.out)[0]) for one in (told, once)]
+    assert counts[1] < counts[0] / 2
+    assert "Between workers" not in call(*words, "--set", "hidden=4", "--out", "alone").out
 
 
 def test_half_a_model_is_refused(model):
