@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ampsim.clock import WallClock
     from ampsim.model_parallel import Schedule
     from ampsim.runs.folder import Outcome
-    from ampsim.study import Progress, Result
+    from ampsim.study import Model, Progress, Result
     from ampsim.study.simulation import Simulation
     from ampsim.trace import OnRows, Step
 
@@ -184,14 +184,14 @@ def run(
     settings: options.SetOption = None,
     hardware: options.Hardware,
     schedule: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        options.optional(
+            "NAME",
+            "The one schedule to run.  [default: amp; of a model that is a program only dataflow]",
             "--schedule",
-            metavar="NAME",
             autocompletion=completion.one_of(*completion.SCHEDULES),
-            help="The one schedule to run.",
         ),
-    ] = "amp",
+    ] = None,
     tuning: Tuning,
     placement: options.PlacementOption = None,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
@@ -225,7 +225,7 @@ def run(
 
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    method = _single(tuning.schedules(schedule))
+    method = _single(tuning, schedule, loaded)
     prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
@@ -260,9 +260,12 @@ def run(
     return _ended(outcome, folder)
 
 
-def _single(schedules: Sequence[Schedule]) -> Schedule:
+def _single(tuning: Tuning, named: str | None, model: Model) -> Schedule:
+    """The one schedule that is named, or the usual one of a model."""
     from ampsim.study.schedule_names import labels_of
 
+    usual = "amp" if model.make_graph else "dataflow"
+    schedules = tuning.schedules(usual if named is None else named)
     if len(schedules) > 1:
         several = "; ".join(labels_of(schedules))
         raise OptionError(f"run takes one schedule, got {several}; forecast compares several")
