@@ -25,7 +25,7 @@ WEIGHTS, ACTIVATIONS = (MEMORY_CATEGORIES.index(one) for one in ("weights", "act
 
 
 class ProgramEngine:
-    """Trains a program on the first device of a cluster.
+    """Trains a program on the devices of a cluster, on the first where it names no other.
 
     Args:
         program: what is trained.
@@ -58,7 +58,10 @@ class ProgramEngine:
         require_meaning(cluster)
         running = schedule.running
         self._program, self._recorder, self._settings = program, recorder, settings
-        self._training = TrainedProgram(program, optimizer, values, running.window)
+        self._cluster = cluster
+        self._training = TrainedProgram(
+            program, optimizer, values, running.window, cluster=cluster
+        )
         self._session = Session(
             cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
             run_ahead=running.run_ahead, seed=settings.seed or 0,
@@ -115,12 +118,14 @@ class ProgramEngine:
         plan = plans.valid
         if epoch is not None:
             plan, feeds[EPOCH] = plans.train, epoch
+        require_meaning(self._cluster, plan.roots)
         fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
         values = self._session.run(plan, fed, self._instance).result
         self._instance += 1
         if self._settings.is_abstract:
             return None
-        return self._report(values, batch.rows, has_count=plans.has_count)
+        rows = int(values[plans.has_count + 1]) if plans.has_rows else batch.rows
+        return self._report(values, rows, has_count=plans.has_count)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

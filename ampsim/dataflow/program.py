@@ -21,6 +21,7 @@ from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.unroll import KnownInstance
 from ampsim.dataflow.variable import minimize, set_variables, variable, variables
 from ampsim.errors import GraphError
+from ampsim.hardware import Cluster
 from ampsim.optim import Optimizer
 
 EPOCH = "epoch"
@@ -34,10 +35,12 @@ class Objective:
     Args:
         loss: the mean over its rows, which is minimized.
         correct: how many rows are classified rightly; None of what is no classifier.
+        rows: how many these rows are; None where they are the instance's items.
     """
 
     loss: Tensor
     correct: Tensor | None = None
+    rows: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,14 @@ def embedding(
 class Plans(NamedTuple):
     """What is run of a program: of a training instance, and of a validation one.
 
-    What they give is the loss, then, if `has_count`, the count of rows classified rightly.
+    What they give is the loss, then, if `has_count`, the count of rows classified rightly, and, if
+    `has_rows`, of all rows.
     """
 
     train: Plan
     valid: Plan
     has_count: bool
+    has_rows: bool
 
 
 class TrainedProgram:
@@ -123,12 +128,14 @@ class TrainedProgram:
         optimizer: how.
         values: of all parameters, by name.
         window: iterations of a frame under way at a time; None to unroll all loops.
+        cluster: has the workers on which `flow.device` puts operators.
 
     Attributes:
         graph: with all of its nodes.
 
     Raises:
         GraphError: the program breaks a rule, or its variables are not the parameters.
+        OptionError: it names a worker that the cluster has not.
     """
 
     def __init__(
@@ -137,8 +144,11 @@ class TrainedProgram:
         optimizer: Optimizer,
         values: Mapping[str, np.ndarray],
         window: int | None,
+        *,
+        cluster: Cluster,
     ) -> None:
         self._program, self._optimizer, self._window = program, optimizer, window
+        self._cluster = cluster
         self._values = values
         self.graph = FlowGraph()
         self._plans: dict[Any, Plans] = {}
@@ -169,11 +179,13 @@ class TrainedProgram:
             step = minimize(objective.loss, self._optimizer, epoch=input_tensor(EPOCH))
         if not self._plans:
             self._start()
-        shown = (
-            [objective.loss] if objective.correct is None else [objective.loss, objective.correct]
-        )
+        counts = (objective.correct, objective.rows)
+        shown = [objective.loss, *(one for one in counts if one is not None)]
         window = self._window or 0
-        return Plans(Plan([*shown, step], window), Plan(shown, window), len(shown) > 1)
+        train, valid = (
+            Plan(asked, window, self._cluster) for asked in ([*shown, step], shown)
+        )
+        return Plans(train, valid, *(one is not None for one in counts))
 
     def _start(self) -> None:
         """Let variables start from the values.

@@ -100,6 +100,10 @@ def _formed(x: np.ndarray, shape: np.ndarray, *, static: Any) -> np.ndarray:
     return x.reshape(tuple(shape.tolist()))
 
 
+def _formed_shape(x: Any, shape: np.ndarray, *, static: Any) -> tuple[int, ...]:
+    return np.broadcast_to(np.zeros(()), x.shape).reshape(tuple(shape.tolist())).shape
+
+
 def _formed_back(operator: Any, gradient: Tensor) -> list[Any]:
     return [operator.formed(gradient, 0), None]
 
@@ -134,7 +138,7 @@ register(
         told_shape,
         first_dtype,
         gradient=_formed_back,
-        running_shape=_as_told,
+        running_shape=_formed_shape,
     )
 )
 
@@ -150,8 +154,9 @@ def zeros(shape: Sequence[int], dtype: Any = FLOAT) -> Tensor:
 
 
 def reshape(x: Operand, shape: Sequence[int]) -> Tensor:
-    """The same elements in another shape."""
-    return apply("reshape_to", x, np.array(shape, INT), static=tuple(shape))
+    """The same elements in another shape; -1 is the length that then is left for an axis."""
+    static = tuple(None if length == -1 else length for length in shape)
+    return apply("reshape_to", x, np.array(shape, INT), static=static)
 
 
 def broadcast_to(x: Operand, shape: Operand, static: Shape | None = None) -> Tensor:
