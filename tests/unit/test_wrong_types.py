@@ -226,7 +226,7 @@ def test_no_whole_number_of_a_model_hangs_or_fills_the_memory(name):
 @pytest.mark.parametrize("name", sorted({*names("models")} - {"profile"}))  # whose data take none
 @pytest.mark.parametrize("instances", [10**9, 2**31, 2**63, 10**30])
 def test_instances_that_would_fill_the_memory_are_refused_with_how_much(cluster, name, instances):
-    options = {} if name == "rnn" else {"data": "synthetic"}
+    options = {} if name in ("rnn", "dynamic_lstm") else {"data": "synthetic"}
     model = ampsim.load_model(name, **options)
     with pytest.raises(OptionError, match=r"memory; take at most|must be at most"):
         ampsim.simulate(model, cluster, "amp", instances=instances, mode="sleep")
