@@ -59,9 +59,7 @@ class ProgramEngine:
         running = schedule.running
         self._program, self._recorder, self._settings = program, recorder, settings
         self._cluster = cluster
-        self._training = TrainedProgram(
-            program, optimizer, values, running.window, cluster=cluster
-        )
+        self._training = TrainedProgram(program, optimizer, values, running.window, cluster=cluster)
         self._session = Session(
             cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
             run_ahead=running.run_ahead, seed=settings.seed or 0,
@@ -69,6 +67,7 @@ class ProgramEngine:
         )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
+        self._named: dict[str, int] = {}
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -111,10 +110,7 @@ class ProgramEngine:
         """Run one instance; what its loss is, where there are numbers."""
         feeds = {**self._program.feed(batch)}
         plans = self._training.plans(feeds)
-        more = len(self._training.graph.nodes) - len(self._recorder.nodes)
-        if more:
-            nodes = self._training.graph.nodes[-more:]
-            self._recorder.add_nodes([node.name for node in nodes])
+        self._name_nodes()
         plan = plans.valid
         if epoch is not None:
             plan, feeds[EPOCH] = plans.train, epoch
@@ -126,6 +122,15 @@ class ProgramEngine:
             return None
         rows = int(values[plans.has_count + 1]) if plans.has_rows else batch.rows
         return self._report(values, rows, has_count=plans.has_count)
+
+    def _name_nodes(self) -> None:
+        """Let the recorder know new nodes; of the Sends of one tensor each plan has its own."""
+        names: list[str] = []
+        for node in self._training.graph.nodes[len(self._recorder.nodes) :]:
+            count = self._named[node.name] = self._named.get(node.name, 0) + 1
+            names.append(node.name if count == 1 else f"{node.name}, {count}")
+        if names:
+            self._recorder.add_nodes(names)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

@@ -194,23 +194,33 @@ class Cut:
         asked: tensors of the graph itself.
         places: of all nodes that these need.
         nodes: the same nodes, in the order of the graph.
+        first: number of the first node beside the graph; by default the next after `nodes`.
 
     Attributes:
         placed: (node, worker), in the order of the graph, Sends, Recvs and control loops last.
         peers: for each Send its Recv, and the worker of that.
+        beside: nodes that are not of the graph: Sends, Recvs and control loops.
 
     Raises:
         GraphError: a loop is cut that has no predicate.
     """
 
-    def __init__(self, asked: Sequence[Tensor], places: NodePlaces, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        asked: Sequence[Tensor],
+        places: NodePlaces,
+        nodes: Sequence[Node],
+        first: int | None = None,
+    ) -> None:
         self.peers: dict[Node, tuple[Node, int]] = {}
         self._places = places
         self._recv: dict[tuple[Tensor, int, bool], Tensor] = {}
         self._go: dict[tuple[Loop | None, int], Tensor] = {}
         self._copied: set[tuple[Node, int]] = set()
         self._worker: dict[Node, int] = {}
-        self._more = FlowGraph(1 + max((node.index for node in nodes), default=-1))
+        behind = 1 + max((node.index for node in nodes), default=-1)
+        self._more = FlowGraph(behind if first is None else first)
+        self.beside = self._more.nodes
         placed = [(node, places.worker(node)) for node in nodes if node.operator not in _EVERYWHERE]
         self.placed: list[tuple[Node, int]] = placed
         for one in asked:

@@ -105,6 +105,7 @@ class Plan:
         window: iterations of a frame that may be under way at a time; 0 for any number.
         cluster: has the workers; None lets all run on the first.
         placement: devices by the names of nodes.
+        first: number of the first Send, Recv or control loop; by default the next after all nodes.
 
     Attributes:
         roots: the graph itself, by worker.
@@ -112,6 +113,7 @@ class Plan:
         steps: all of them, in the order of the graph.
         names: of the nodes, by their numbers in the graph.
         asked: how many tensors are asked for.
+        beside: nodes that are not of the graph, but join its parts.
     """
 
     def __init__(
@@ -120,13 +122,17 @@ class Plan:
         window: int,
         cluster: Cluster | None = None,
         placement: Placement | None = None,
+        *,
+        first: int | None = None,
     ) -> None:
         self.asked = len(asked)
         self.roots: dict[int, FramePlan] = {}
         self._window = window
         self._frames: dict[tuple[Loop | None, int], FramePlan] = {}
         nodes = needed(asked)
-        cut = self._cut = Cut(asked, NodePlaces(nodes, cluster, placement or {}), nodes)
+        places = NodePlaces(nodes, cluster, placement or {})
+        cut = self._cut = Cut(asked, places, nodes, first)
+        self.beside = cut.beside
         self._steps = {one: self._step(*one) for one in cut.placed}
         for node, worker in cut.placed:
             self._connect(node, worker)

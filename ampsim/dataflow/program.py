@@ -6,7 +6,7 @@ and computes and costs the same. What trains it builds it with gradients and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -181,11 +181,15 @@ class TrainedProgram:
             self._start()
         counts = (objective.correct, objective.rows)
         shown = [objective.loss, *(one for one in counts if one is not None)]
-        window = self._window or 0
-        train, valid = (
-            Plan(asked, window, self._cluster) for asked in ([*shown, step], shown)
-        )
-        return Plans(train, valid, *(one is not None for one in counts))
+        plans = [self._plan(asked) for asked in ([*shown, step], shown)]
+        return Plans(*plans, *(one is not None for one in counts))
+
+    def _plan(self, asked: Sequence[Tensor]) -> Plan:
+        """A plan, whose nodes beside the graph are numbered with those of the graph."""
+        nodes = self.graph.nodes
+        plan = Plan(asked, self._window or 0, self._cluster, first=len(nodes))
+        nodes += plan.beside
+        return plan
 
     def _start(self) -> None:
         """Let variables start from the values.
