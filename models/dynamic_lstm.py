@@ -233,7 +233,7 @@ def program(config: Config) -> flow.Program:
             return step < length
 
         def body(step: Any, states: Any, said: Any) -> Any:
-            x, after = shown.read(step), []
+            x, after = shown.read(step), list[tuple[Any, Any]]()
             for layer, state in enumerate(states):
                 with flow.device(config.worker(layer)):
                     after.append(flow.lstm(f"lstm-{layer + 1}", x, state))

@@ -102,7 +102,10 @@ def origin_of(
 ) -> dict[str, Any]:
     """Return everything that one needs to repeat a run, as nested plain values."""
     is_idle = isinstance(schedule, OfProgram) and cluster.workers > 1
-    told = f"{schedule.name} runs the program on the first of {cluster.workers} devices"
+    told = (
+        f"{schedule.name} runs the program on the first of {cluster.workers} devices, but for what "
+        "it puts on others itself"
+    )
     return {
         **software(),
         "seed": seed,
