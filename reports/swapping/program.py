@@ -170,10 +170,11 @@ def tables() -> dict[str, pd.DataFrame]:
     share = fitted()
     table, longest = times(cluster(share))
     beyond: list[dict[str, Any]] = []
-    for length in (1500, 1800, 2000):
-        result = run(length, "on", cluster(share))
+    for swap, length in (("off", 949), ("off", 950), ("on", 1500), ("on", 1800), ("on", 2000)):
+        result = run(length, swap, cluster(share))
         beyond.append(
             {
+                "swap": swap,
                 "length": length,
                 "ampsim_ms": "OOM" if result is None else step_ms(result, length),
                 "peak_gb": float("nan") if result is None else result.peak_bytes[0] / 1e9,
