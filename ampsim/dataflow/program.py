@@ -181,8 +181,8 @@ class TrainedProgram:
             self._start()
         counts = (objective.correct, objective.rows)
         shown = [objective.loss, *(one for one in counts if one is not None)]
-        plans = [self._plan(asked) for asked in ([*shown, step], shown)]
-        return Plans(*plans, *(one is not None for one in counts))
+        train, valid = (self._plan(asked) for asked in ([*shown, step], shown))
+        return Plans(train, valid, *(one is not None for one in counts))
 
     def _plan(self, asked: Sequence[Tensor]) -> Plan:
         """A plan, whose nodes beside the graph are numbered with those of the graph."""

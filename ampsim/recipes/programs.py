@@ -54,10 +54,10 @@ def write_program_report(
             write_text(written[-1], str(table.to_csv(index=False)))
         for figure in program.curves:
             written.append(save(curves(tables[figure.table], figure), place / f"{figure.name}.png"))
-        for chart in program.charts:
-            table: Any = tables[chart.table]
-            drawn = gantt(table, workers=1 + int(table["worker"].max()), title=chart.title)
-            written.append(save(drawn, place / f"{chart.name}.png"))
+        for timeline in program.timelines:
+            table: Any = tables[timeline.table]
+            drawn = gantt(table, workers=1 + int(table["worker"].max()), title=timeline.title)
+            written.append(save(drawn, place / f"{timeline.name}.png"))
         written.append(place / PAGE)
         write_text(written[-1], page(program, tables))
         files = {path.name: sha256_of(path) for path in written}
@@ -69,7 +69,7 @@ def write_program_report(
 def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     """The page in Markdown; the program's own text is taken as it is."""
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
-    for figure in (*program.curves, *program.charts):
+    for figure in (*program.curves, *program.timelines):
         parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
     for name, table in tables.items():
         columns = [str(one) for one in table.columns]
@@ -137,7 +137,7 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class Timeline:
     """A Gantt chart of a table, whose rows are spans: the columns are `SPAN_COLUMNS`.
 
     Args:
@@ -168,7 +168,7 @@ class ReportProgram:
         sha256: of its file.
         title: of the report.
         text: its paragraphs, in Markdown.
-        curves, charts: its figures.
+        curves, timelines: its figures.
         make_tables: runs it.
     """
 
@@ -177,7 +177,7 @@ class ReportProgram:
     title: str
     text: str
     curves: tuple[Curves, ...]
-    charts: tuple[Chart, ...]
+    timelines: tuple[Timeline, ...]
     make_tables: Callable[[], Mapping[str, pd.DataFrame]]
 
     @property
@@ -232,7 +232,7 @@ def read_program(folder: Path) -> ReportProgram:
     for fault in _faults_of_names(names):
         raise FileFormatError(f"{path}: {fault}")
     title, text = names["TITLE"], names["TEXT"]
-    figures = tuple(names["CURVES"]), tuple(names.get("CHARTS", ()))
+    figures = tuple(names["CURVES"]), tuple(names.get("TIMELINES", ()))
     return ReportProgram(folder, digest, title, text, *figures, names["tables"])
 
 
@@ -241,7 +241,7 @@ def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
         if not _is_text(names[name], keep):
             yield f"{name} must be text that can be shown, got {short(names[name])}"
     files: set[str] = set()
-    for key, kind in (("CURVES", Curves), ("CHARTS", Chart)):
+    for key, kind in (("CURVES", Curves), ("TIMELINES", Timeline)):
         faults = list(_faults_of_figures(key, names.get(key, ()), kind, files))
         yield from faults
         if faults:
@@ -282,8 +282,8 @@ def _faults_of_tables(tables: Mapping[Any, Any], program: ReportProgram) -> Iter
         yield from _faults_of_table(name, table)
     for one in program.curves:
         yield from _faults_of_curves(one, tables)
-    for one in program.charts:
-        yield from _faults_of_chart(one, tables)
+    for one in program.timelines:
+        yield from _faults_of_timeline(one, tables)
 
 
 def _faults_of_table(name: str, table: Any) -> Iterator[str]:
@@ -328,12 +328,12 @@ def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str
                 return
 
 
-def _faults_of_chart(chart: Chart, tables: Mapping[str, Any]) -> Iterator[str]:
-    where = f"figure {chart.name!r}"
-    if chart.table not in tables:
-        yield f"{where}: {one_of('table', chart.table, tables)}"
+def _faults_of_timeline(timeline: Timeline, tables: Mapping[str, Any]) -> Iterator[str]:
+    where = f"figure {timeline.name!r}"
+    if timeline.table not in tables:
+        yield f"{where}: {one_of('table', timeline.table, tables)}"
         return
-    table = tables[chart.table]
+    table = tables[timeline.table]
     for column, kind in SPAN_COLUMNS.items():
         if column not in table:
             yield f"{where}: {one_of('column', column, table.columns.tolist())}"

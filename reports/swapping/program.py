@@ -8,7 +8,7 @@ import pandas as pd
 
 import ampsim
 from ampsim.errors import OutOfMemoryError
-from ampsim.recipes.programs import Chart, Curves
+from ampsim.recipes.programs import Curves, Timeline
 
 TITLE = "Swapping memory between a GPU and its host"
 TEXT = """
@@ -67,7 +67,7 @@ CURVES = [
         x_label="length of the sequences", y_label="most bytes at once (GB)",
     ),
 ]  # fmt: skip
-CHARTS = [Chart("timeline", "Three steps of the forward loop of length 1,000", "timeline")]
+TIMELINES = [Timeline("timeline", "Three steps of the forward loop of length 1,000", "timeline")]
 
 
 def cluster(efficiency: float = 1.0) -> ampsim.Cluster:

@@ -80,9 +80,9 @@ def test_a_program_that_is_wrong_now_is_a_fault_of_its_report(folder):
 
 
 SPANS = """
-from ampsim.recipes.programs import Chart
+from ampsim.recipes.programs import Timeline
 
-CHARTS = [Chart("who", "Who worked", "spans")]
+TIMELINES = [Timeline("who", "Who worked", "spans")]
 numbers_alone = tables
 SPANS = {
     "worker": [0, 0], "lane": ["compute", "copy-out"], "node": ["a", "b"],
@@ -96,7 +96,7 @@ def tables():
 """
 
 
-def test_a_chart_is_drawn_of_spans_in_lanes(folder):
+def test_a_timeline_is_drawn_of_spans_in_lanes(folder):
     (folder / "program.py").write_text(PROGRAM + SPANS)
     write(folder)
     page = (folder / "report.md").read_text()
@@ -108,9 +108,9 @@ def test_a_chart_is_drawn_of_spans_in_lanes(folder):
     assert (folder / "who.png").read_bytes() != drawn
 
 
-NO_CHART = {
-    "a list of others": ("[Chart(", "[3, Chart(", "CHARTS must be a list of Chart, got [3"),
-    "a name that is taken": ('"who"', '"Squares"', "CHARTS[0].name must be up to 60 letters"),
+NO_TIMELINE = {
+    "a list of others": ("[Timeline(", "[3, Timeline(", "must be a list of Timeline, got [3"),
+    "a name that is taken": ('"who"', '"Squares"', "TIMELINES[0].name must be up to 60 letters"),
     "a table that is missing": ('"spans")]', '"span")]', "no table named 'span'; did you mean"),
     "a column that is missing": ('"node": ["a", "b"],', "", "no column named 'node'"),
     "half a worker": ('"worker": [0, 0]', '"worker": [0, 0.5]', "worker of row 1 must be a whole"),
@@ -120,9 +120,9 @@ NO_CHART = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", NO_CHART)
-def test_a_chart_of_what_are_no_spans_is_refused(tmp_path, wrong):
-    before, after, said = NO_CHART[wrong]
+@pytest.mark.parametrize("wrong", NO_TIMELINE)
+def test_a_timeline_of_what_are_no_spans_is_refused(tmp_path, wrong):
+    before, after, said = NO_TIMELINE[wrong]
     assert before in SPANS
     (tmp_path / "program.py").write_text(PROGRAM + SPANS.replace(before, after))
     with pytest.raises(FileFormatError, match=re.escape(said)):
