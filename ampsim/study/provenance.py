@@ -102,10 +102,7 @@ def origin_of(
 ) -> dict[str, Any]:
     """Return everything that one needs to repeat a run, as nested plain values."""
     is_idle = isinstance(schedule, OfProgram) and cluster.workers > 1
-    told = (
-        f"{schedule.name} runs the program on the first of {cluster.workers} devices, but for what "
-        "it puts on others itself"
-    )
+    told = f"{schedule.name} runs the program on the first of {cluster.workers} devices"
     return {
         **software(),
         "seed": seed,

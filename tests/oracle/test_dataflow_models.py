@@ -259,9 +259,7 @@ def test_forecasts_have_rows_of_programs():
 def test_more_devices_than_one_are_said_to_be_idle():
     cluster = ampsim.load_cluster("tflops-1", workers=4)
     result = trained(made("mlp"), ampsim.Dataflow(), cluster=cluster)
-    assert result.origin["assumptions"] == [
-        "dataflow runs the program on the first of 4 devices, but for what it puts on others itself"
-    ]
+    assert result.origin["assumptions"] == ["dataflow runs the program on the first of 4 devices"]
     assert set(result.spans["worker"]) == {0}
 
 

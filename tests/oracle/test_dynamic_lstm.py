@@ -156,3 +156,31 @@ def test_stacks_hold_eight_arrays_a_step_and_layer():
             result = flow.run(asked, feeds, cluster=cluster(1, memory_bytes=10**9))
             held[steps] = int(result.memory["stacks"].max())
         assert (held[9] - held[5]) // 4 == layers * 8 * 8 * hidden * batch
+
+
+def grown_bytes(schedule: Any, batch: int, lengths: tuple[int, int], hidden: int = 16) -> float:
+    """What the peak of a training step grows by for each step of the sequences."""
+    peaks: list[int] = []
+    for length in lengths:
+        model = made(shortest=1, hidden=hidden, batch=batch, length=length)
+        result = ampsim.simulate(
+            model, cluster(1, memory_bytes=10**9), schedule, mode="sleep", instances=batch
+        )
+        peaks.append(int(result.peak_bytes[0]))
+    return (peaks[1] - peaks[0]) / (lengths[1] - lengths[0])
+
+
+def test_a_loop_keeps_one_sum_of_weight_gradients_and_copies_wait_for_the_last():
+    """By hand: of the loop eight arrays on stacks, input, outputs twice, their gradient; logits.
+
+    Unrolled, each step's gradient of the weights, (2 hidden, 4 hidden), is kept for one sum of all.
+    """
+    hidden, item_bytes = 16, 8
+    for batch in (8, 64):
+        step = batch * (12 * hidden + 8) * item_bytes
+        assert grown_bytes(ampsim.Dataflow(), batch, (100, 140)) == step
+        assert grown_bytes(ampsim.Dataflow(parallel_iterations=1), batch, (100, 140)) == step
+    gradient = 8 * hidden**2 * item_bytes
+    few = grown_bytes(ampsim.Unrolled(), 2, (30, 50))
+    assert gradient <= few < 1.2 * gradient
+    assert few > 4 * grown_bytes(ampsim.Dataflow(), 2, (200, 240))
