@@ -8,6 +8,7 @@ from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.arithmetic import add_n
 from ampsim.dataflow.operators.choice import any, places, softmax, top
 from ampsim.dataflow.operators.comparison import (
+    argmax,
     equal,
     logical_and,
     logical_not,
@@ -25,6 +26,7 @@ from ampsim.dataflow.operators.elementwise import (
     stop_gradient,
     tanh,
 )
+from ampsim.dataflow.operators.function import numpy_function
 from ampsim.dataflow.operators.loss import count_right, softmax_cross_entropy
 from ampsim.dataflow.operators.matrix import matmul, transpose
 from ampsim.dataflow.operators.shape import (
@@ -41,10 +43,12 @@ from ampsim.dataflow.operators.shape import (
     zeros,
 )
 from ampsim.dataflow.program import Objective, Program, embedding, linear, lstm
+from ampsim.dataflow.random import Generator
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
 from ampsim.dataflow.structure import TensorArray
 from ampsim.dataflow.variable import (
     assign,
+    assign_rows,
     group,
     minimize,
     set_variables,
@@ -53,12 +57,13 @@ from ampsim.dataflow.variable import (
 )
 
 __all__ = [
-    "PARALLEL_ITERATIONS", "FlowGraph", "FlowResult", "Objective", "Program", "Tensor",
-    "TensorArray", "add_n", "any", "assign", "cast", "concat", "cond", "constant", "count_right",
-    "cut", "device", "embedding", "equal", "exp", "expand", "foldl", "foldr", "gradients", "group",
-    "identity", "input", "length", "linear", "log", "logical_and", "logical_not", "logical_or",
-    "lstm", "map_fn", "matmul", "minimize", "not_equal", "pick", "places", "relu", "reshape", "run",
-    "scan", "scatter", "set_variables", "shape_of", "sigmoid", "softmax", "softmax_cross_entropy",
-    "square", "stop_gradient", "sum", "tanh", "top", "transpose", "variable", "variables", "where",
+    "PARALLEL_ITERATIONS", "FlowGraph", "FlowResult", "Generator", "Objective", "Program", "Tensor",
+    "TensorArray", "add_n", "any", "argmax", "assign", "assign_rows", "cast", "concat", "cond",
+    "constant", "count_right", "cut", "device", "embedding", "equal", "exp", "expand", "foldl",
+    "foldr", "gradients", "group", "identity", "input", "length", "linear", "log", "logical_and",
+    "logical_not", "logical_or", "lstm", "map_fn", "matmul", "minimize", "not_equal",
+    "numpy_function", "pick", "places", "relu", "reshape", "run", "scan", "scatter",
+    "set_variables", "shape_of", "sigmoid", "softmax", "softmax_cross_entropy", "square",
+    "stop_gradient", "sum", "tanh", "top", "transpose", "variable", "variables", "where",
     "while_loop", "zeros",
 ]  # fmt: skip

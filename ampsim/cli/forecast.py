@@ -112,14 +112,15 @@ def forecast(
     settings: options.SetOption = None,
     hardware: options.Hardware,
     schedule: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        optional(
+            "NAME,...",
+            f"Schedules, one row each.  [default: {options.ALL_SCHEDULES}; of a model that is a "
+            f"program only {options.OF_PROGRAMS}]",
             "--schedule",
-            metavar="NAME,...",
             autocompletion=completion.several_of(*completion.SCHEDULES),
-            help="Schedules, one row each.",
         ),
-    ] = options.ALL_SCHEDULES,
+    ] = None,
     tuning: Tuning,
     placement: options.PlacementOption = None,
     target: options.TargetOption = None,
@@ -157,7 +158,8 @@ def forecast(
     chosen = require_columns(columns)
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    schedules = tuning.schedules(schedule)
+    usual = options.ALL_SCHEDULES if loaded.make_graph else options.OF_PROGRAMS
+    schedules = tuning.schedules(usual if schedule is None else schedule)
     given = comparing.given()
     prepare_json(json)
 
@@ -184,8 +186,7 @@ def forecast(
                 **given,
             )
 
-        on_links = options.free_links_line(cluster)
-        printed = partial(_print_answer, made, chosen, on_links)
+        printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, printed)
         if code is Code.FINE:
             keeping.forget()

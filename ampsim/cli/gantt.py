@@ -188,7 +188,8 @@ def gantt(
             autocompletion=completion.several_of(*completion.SCHEDULES),
             metavar="NAME,...",
             show_default=False,
-            help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}]",
+            help=f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}; of a "
+            f"model that is a program only {options.OF_PROGRAMS}]",
         ),
     ] = None,
     transfers: Annotated[
@@ -294,7 +295,8 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
 
     model = options.make_model(source, given["set"], given["data"])
     cluster = hardware.cluster()
-    schedules = tuning.schedules(given["schedule"] or options.ALL_SCHEDULES)
+    usual = options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
+    schedules = tuning.schedules(given["schedule"] or usual)
     instances = _INSTANCES if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
     settled: dict[str, Any] = {

@@ -119,7 +119,6 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim.cli.type_words import (
         types_in_words,  # imports pydantic, which --help is not to wait for
     )
-    from ampsim.forecasting.forecast import cc_ratio
     from ampsim.study.model import docstring_of, options_of
 
     types = types_in_words(model.config)
@@ -131,7 +130,6 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     nodes = [_node_row(node) for node in shown]
     kind, noun = ("Program", "layer") if model.is_program_only else ("Graph", "node")
     what = f"{kind}: {len(shown)} {noun}{'s' * (len(shown) != 1)}"
-    ratio = cc_ratio(model)
     return "\n".join(
         [
             docstring_of(assets.locate("models", name)),
@@ -139,10 +137,21 @@ def _text(name: str, model: Model, graph: Graph) -> str:
             "Options, for --set KEY=VALUE:",
             in_columns(fields, indent="  "),
             "",
-            f"{what}, {parameter_count(graph):,} parameters; CC ratio "
-            + ("unknown without the data" if ratio is None else f"{ratio:.3g}"),
+            f"{what}, {parameter_count(graph):,} parameters; CC ratio {_ratio(model)}",
             in_columns(nodes, indent="  "),
         ]
+    )
+
+
+def _ratio(model: Model) -> str:
+    from ampsim.forecasting.forecast import cc_ratio
+
+    ratio = cc_ratio(model)
+    if ratio is not None:
+        return f"{ratio:.3g}"
+    has_own = model.is_program_only and model.program.train is not None
+    return (
+        "unknown, as it trains by a program of its own" if has_own else "unknown without the data"
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEVICE = "tflops-1"
 ALL_SCHEDULES = "sequential,pipeline,amp"
+OF_PROGRAMS = "dataflow,out-of-graph"
 
 
 def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:

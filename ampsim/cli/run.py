@@ -184,14 +184,14 @@ def run(
     settings: options.SetOption = None,
     hardware: options.Hardware,
     schedule: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        options.optional(
+            "NAME",
+            "The one schedule to run.  [default: amp; of a model that is a program only dataflow]",
             "--schedule",
-            metavar="NAME",
             autocompletion=completion.one_of(*completion.SCHEDULES),
-            help="The one schedule to run.",
         ),
-    ] = "amp",
+    ] = None,
     tuning: Tuning,
     placement: options.PlacementOption = None,
     epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
@@ -226,7 +226,8 @@ def run(
 
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
-    method = _single(tuning.schedules(schedule))
+    usual = "amp" if loaded.make_graph else "dataflow"
+    method = _single(tuning.schedules(usual if schedule is None else schedule))
     prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,

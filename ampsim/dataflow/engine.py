@@ -112,9 +112,9 @@ class ProgramEngine:
         feeds = {**self._program.feed(batch)}
         plans = self._training.plans(feeds)
         self._name_nodes(plans)
-        plan = plans.valid
+        plan, has_count, has_rows = plans.valid if epoch is None else plans.train
         if epoch is not None:
-            plan, feeds[EPOCH] = plans.train, epoch
+            feeds[EPOCH] = epoch
         require_meaning(self._cluster, plan.roots)
         fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
         done = self._session.run(plan, fed, self._instance)
@@ -124,8 +124,8 @@ class ProgramEngine:
         self._instance += 1
         if self._settings.is_abstract:
             return None
-        rows = int(values[plans.has_count + 1]) if plans.has_rows else batch.rows
-        return self._report(values, rows, has_count=plans.has_count)
+        rows = int(values[has_count + 1]) if has_rows else batch.rows
+        return self._report(values, rows, has_count=has_count)
 
     def _name_nodes(self, plans: Plans) -> None:
         """Let the recorder know new nodes, and where they run.
@@ -139,7 +139,7 @@ class ProgramEngine:
         if not names:
             return
         self._recorder.add_nodes(names)
-        for step in (*plans.train.steps, *plans.valid.steps):
+        for step in (*plans.train.plan.steps, *plans.valid.plan.steps):
             if step.node is not None:
                 name = self._recorder.nodes[step.node.index]
                 self._recorder.placed.setdefault(name, step.frame.worker)

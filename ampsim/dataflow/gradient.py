@@ -62,8 +62,8 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
         initial: the gradient of y itself; ones by default.
 
     Raises:
-        GraphError: one is no floating-point tensor, or cannot be used here, or an operator between
-            them has no gradient.
+        GraphError: one is no floating-point tensor, or cannot be used here, y was made outside of
+            the branch or loop that this is in, or an operator between them has no gradient.
     """
     graph = open_graph()
     context = graph.context
@@ -73,6 +73,11 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
                 f"gradients: {one.node.told} must be a floating-point tensor, got {one.dtype}"
             )
     y, *xs = (graph.resolve(one) for one in (y, *xs))
+    if y.captured_from is not None and xs != [y]:
+        raise GraphError(
+            f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
+            "nothing leads to it; build it in there, or ask for its gradients outside"
+        )
     before, graph.direction = graph.direction, int(Direction.BACKWARD)
     try:
         builder = _Builder(graph)

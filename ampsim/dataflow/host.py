@@ -88,7 +88,8 @@ class Host:
         round_trip_s: float | None = None,
     ) -> None:
         self.worker = worker
-        self._round_trip_s, self._asked = round_trip_s, 0
+        self._round_trip_s = round_trip_s
+        self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
         self._transfers = transfers
         self.cause: Cause = START
         self.device: Device = cluster.devices[worker]
@@ -233,16 +234,24 @@ class Host:
         """Let a client read what a predicate says, if a client decides; `then` when it has."""
         if self._round_trip_s is None:
             return False
-        self._asked += 1
+        self._asked.append((step, then))
+        if len(self._asked) == 1:
+            self._ask()
+        return True
+
+    def _ask(self) -> None:
+        """Let the client read the predicate that has waited longest: it decides one at a time."""
+        step, then = self._asked[0]
 
         def answered() -> None:
-            self._asked -= 1
+            self._asked.popleft()
+            if self._asked:
+                self._ask()
             then()
             self._go_on()
 
         there = partial(self._send, step, (HOST, self.worker), answered)
         self._send(step, (self.worker, HOST), there)
-        return True
 
     def _send(self, step: Step, ends: tuple[int, int], then: Callable[[], None]) -> None:
         """Send a truth value to the client, or back."""

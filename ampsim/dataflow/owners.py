@@ -277,6 +277,7 @@ class Owners:
 
     _rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
         "assign": _assigned,
+        "assign_rows": _assigned,
         "stack": _new_resource,
         "push": _push,
         "pop": _pop,

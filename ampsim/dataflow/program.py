@@ -6,9 +6,9 @@ and computes and costs the same. What trains it builds it with gradients and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ampsim.dataflow.operators.matrix import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.unroll import KnownInstance
-from ampsim.dataflow.variable import minimize, set_variables, variable, variables
+from ampsim.dataflow.variable import group, minimize, set_variables, variable, variables
 from ampsim.errors import GraphError
 from ampsim.hardware import Cluster
 from ampsim.optim import Optimizer
@@ -36,11 +36,18 @@ class Objective:
         loss: the mean over its rows, which is minimized.
         correct: how many rows are classified rightly; None of what is no classifier.
         rows: how many these rows are; None where they are the instance's items.
+        done: what else is run, such as what `flow.minimize` gives; of `Program.train` alone.
     """
 
     loss: Tensor
     correct: Tensor | None = None
     rows: Tensor | None = None
+    done: Tensor | None = None
+
+
+Minimize: TypeAlias = Callable[[Tensor], Tensor]
+"""Steps the parameters down the gradients of a loss where what it gives is run, as the model's
+optimizer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +57,22 @@ class Program:
     Args:
         build: builds the operators of one instance in the graph that is open.
         feed: values of its inputs from one batch of the data set, by name.
+        train: builds what an instance of training does, if that is more than a step down the loss
+            of `build`, which is then what validation runs. It is handed `minimize(loss)`, to use it
+            where it likes, as in a branch, and returns that in `done`.
     """
 
     build: Callable[[], Objective]
     feed: Callable[[Any], Mapping[str, Any]]
+    train: Callable[[Minimize], Objective] | None = None
 
     @property
     def workers(self) -> int:
         """How many workers it needs: one more than the largest number in its `flow.device`."""
         with FlowGraph() as graph:
             self.build()
+            if self.train is not None:
+                self.train(group)
         return 1 + max(
             (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
         )
@@ -116,17 +129,23 @@ def embedding(
     return pick(variable(f"{name}.weight", shape=(vocabulary, width), dtype=dtype), index)
 
 
-class Plans(NamedTuple):
-    """What is run of a program: of a training instance, and of a validation one.
+class ProgramPlan(NamedTuple):
+    """What is run of an instance.
 
-    What they give is the loss, then, if `has_count`, the count of rows classified rightly, and, if
-    `has_rows`, of all rows.
+    It gives the loss, then, if `has_count`, how many rows are classified rightly, and, if
+    `has_rows`, how many there are.
     """
 
-    train: Plan
-    valid: Plan
+    plan: Plan
     has_count: bool
     has_rows: bool
+
+
+class Plans(NamedTuple):
+    """What is run of a program: of a training instance, and of a validation one."""
+
+    train: ProgramPlan
+    valid: ProgramPlan
 
 
 class TrainedProgram:
@@ -181,24 +200,37 @@ class TrainedProgram:
 
     def _built(self, known: KnownInstance | None) -> Plans:
         """Build the graph of an instance, beside those of others."""
-        graph = self.graph
+        graph, program = self.graph, self._program
         graph.begin(known)
         with graph:
-            objective = self._program.build()
-            step = minimize(objective.loss, self._optimizer, epoch=input_tensor(EPOCH))
+            valid = program.build()
+            epoch = input_tensor(EPOCH)
+
+            def stepped(loss: Tensor) -> Tensor:
+                return minimize(loss, self._optimizer, epoch=epoch)
+
+            if program.train is None:
+                train = replace(valid, done=stepped(valid.loss))
+            else:
+                train = program.train(stepped)
         if not self._plans:
             self._start()
-        counts = (objective.correct, objective.rows)
-        shown = [objective.loss, *(one for one in counts if one is not None)]
-        train, valid = (self._plan(asked) for asked in ([*shown, step], shown))
-        return Plans(train, valid, *(one is not None for one in counts))
+        plans = Plans(self._plan(train), self._plan(valid))
+        if not any(step.node is epoch.node for step in plans.train.plan.steps):
+            raise GraphError(
+                "train of a program must run what its minimize gives, got an Objective that does "
+                "without; return that in done="
+            )
+        return plans
 
-    def _plan(self, asked: Sequence[Tensor]) -> Plan:
-        """A plan, whose nodes beside the graph are numbered with those of the graph."""
+    def _plan(self, objective: Objective) -> ProgramPlan:
+        """What is run; its nodes beside the graph are numbered with those of the graph."""
+        counts = (objective.correct, objective.rows)
+        asked = [one for one in (objective.loss, *counts, objective.done) if one is not None]
         nodes = self.graph.nodes
         plan = Plan(asked, self._window or 0, self._cluster, first=len(nodes))
         nodes += plan.beside
-        return plan
+        return ProgramPlan(plan, *(one is not None for one in counts))
 
     def _start(self) -> None:
         """Let variables start from the values.
@@ -206,7 +238,8 @@ class TrainedProgram:
         Raises:
             GraphError: a parameter has no variable, or a variable no parameter.
         """
-        own = {node.name for node in self.graph.given.values() if node.operator is VARIABLE}
+        nodes = [node for node in self.graph.given.values() if node.operator is VARIABLE]
+        own = {node.name for node in nodes if node.attributes["held"].trainable}
         for name in sorted(own ^ set(self._values)):
             what = "variable" if name in self._values else "parameter of the model"
             raise GraphError(

@@ -107,7 +107,7 @@ class Unrolled(OfProgram):
 class OutOfGraph(OfProgram):
     """A client makes each decision: it waits for the predicate's value, and starts what follows.
 
-    An iteration begins when the one before has been computed.
+    It makes one after the other, and an iteration begins when the one before has been computed.
 
     Args:
         round_trip_s: from the value of a predicate, computed, to the start of what it decides.

@@ -23,7 +23,7 @@ from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.rendezvous import Rendezvous
 from ampsim.dataflow.swapping import SWAP_THRESHOLD
-from ampsim.dataflow.variable import ASSIGN, read
+from ampsim.dataflow.variable import changed_by, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Standin
@@ -310,7 +310,7 @@ class Session:
             instance: number of the run, which spans tell.
         """
         nodes = [step.node for step in plan.steps if step.node is not None]
-        held = [node.attributes["held"] for node in nodes if node.operator is ASSIGN]
+        held = changed_by(nodes)
         for one in held:
             one.forget()
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._broadcast_dead)

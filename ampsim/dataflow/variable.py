@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,7 @@ from ampsim.dataflow.graph import (
 )
 from ampsim.dataflow.operator import (
     BOOL,
+    INT,
     Operator,
     Sizes,
     first_dtype,
@@ -53,16 +55,20 @@ PASSES_OF_STEP: Final = 5
 class Held:
     """What a variable has between runs.
 
+    Args:
+        trainable: whether it is one of the parameters that `minimize` steps.
+
     Attributes:
         value: the array; None while nobody has given one.
         slots: arrays of its size that an optimizer keeps beside it.
         state: that of the optimizer; None before its first step.
     """
 
-    __slots__ = ("_assigned", "name", "slots", "state", "value")
+    __slots__ = ("_assigned", "name", "slots", "state", "trainable", "value")
 
-    def __init__(self, name: str, value: np.ndarray | None) -> None:
-        self.name, self.value, self.slots = name, value, 0
+    def __init__(self, name: str, value: np.ndarray | None, *, trainable: bool = False) -> None:
+        self.name, self.slots, self.trainable = name, 0, trainable
+        self.value: np.ndarray | None = value
         self.state: Any = None
         self._assigned: Any = None
 
@@ -84,21 +90,41 @@ class Held:
 
     def commit(self) -> None:
         """Have what was assigned, after a run."""
-        if self._assigned is not None and not isinstance(self._assigned, Standin):
-            self.value = np.asarray(self._assigned)
+        given = self._assigned
+        if isinstance(given, _Rows) and self.value is not None:
+            self.value = self.value.copy()  # what was read of it stays
+            self.value[given.index] = given.value
+        elif given is not None and not isinstance(given, Standin):
+            self.value = np.asarray(given)
         self._assigned = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that are assigned, and where they lie."""
+
+    index: np.ndarray
+    value: np.ndarray
+
+
 def variable(
-    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64"
+    name: str,
+    value: Any = None,
+    shape: Sequence[int] | None = None,
+    dtype: Any = "float64",
+    *,
+    trainable: bool = True,
 ) -> Tensor:
-    """A tensor that stays from one run to the next; of one name there is one in a graph.
+    """A tensor that stays from one run to the next.
+
+    Of one name there is one in a graph, as it was made first.
 
     Args:
         name: such as "linear-1.weight".
         value: what it has before anything is assigned; None where `set_variables` says so later.
         shape: its shape, where no value is given.
         dtype: its type, likewise.
+        trainable: whether it is a parameter, which `minimize` steps; one of whole numbers is none.
 
     Raises:
         OptionError: neither value nor shape is given, or an input has that name, or a variable of
@@ -115,7 +141,8 @@ def variable(
     if known is not None:
         return _same(known, tuple(shape))
     with graph.inside(graph.root):
-        node = Node(VARIABLE, [], {"name": name, "held": Held(name, value)}, graph)
+        held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
+        node = Node(VARIABLE, [], {"name": name, "held": held}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
@@ -195,8 +222,7 @@ def assign(target: Tensor, value: Operand) -> Tensor:
         GraphError: the target is no variable, this is in a loop, or type or shape do not fit.
     """
     graph = open_graph()
-    if target.node.operator is not VARIABLE:
-        raise GraphError(f"assign: {target.node.told} must be a variable; make one: flow.variable")
+    _require_variable(target, "assign")
     _require_once(graph, f"assign to {target.node.name}")
     (tensor,) = tensors_of([value])
     if tensor.dtype != target.dtype or tensor.shape not in (target.shape, None):
@@ -205,6 +231,57 @@ def assign(target: Tensor, value: Operand) -> Tensor:
             f"{tensor.dtype} of shape {tensor.shape}"
         )
     return build(ASSIGN, (tensor,), {"held": target.node.attributes["held"]})
+
+
+def _assign_rows(value: Any, index: np.ndarray, *, held: Held) -> Any:
+    count = 0 if held.value is None else len(held.value)
+    if index.min(initial=0) < 0 or index.max(initial=0) >= count:
+        raise IndexError(f"rows {index.tolist()} are not within the {count} of {held.name}")
+    held.assign(value if isinstance(value, Standin) else _Rows(index, value))
+    return value
+
+
+ASSIGN_ROWS: Final = Operator(
+    "assign_rows", _assign_rows, first_shape, first_dtype, is_stateful=True
+)  # fmt: skip
+
+
+@checked
+def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
+    """Let rows of a variable have other values from the next run on, as `assign` does; the values.
+
+    Args:
+        target: the variable, (rows, ...).
+        index: (count,), the places of rows; of a place that is told twice the last value stays.
+        value: (count, ...).
+
+    Raises:
+        GraphError: the target is no variable, this is in a loop, or types or shapes do not fit.
+    """
+    graph = open_graph()
+    _require_variable(target, "assign_rows")
+    _require_once(graph, f"assign_rows of {target.node.name}")
+    places, rows = tensors_of([index, value])
+    wanted = (*(places.shape or ()), *(target.shape or ())[1:])
+    is_index = places.dtype == INT and len(places.shape or ()) == 1
+    if not is_index or rows.dtype != target.dtype or rows.shape not in (None, wanted):
+        raise GraphError(
+            f"assign_rows: {target.node.told} is {target.dtype} of shape {target.shape} and takes "
+            f"int64 places (count,) and rows like its own, got {places.dtype} of shape "
+            f"{places.shape} and {rows.dtype} of shape {rows.shape}"
+        )
+    return build(ASSIGN_ROWS, (rows, places), {"held": target.node.attributes["held"]})
+
+
+def _require_variable(target: Tensor, what: str) -> None:
+    if target.node.operator is not VARIABLE:
+        raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
+
+
+def changed_by(nodes: Sequence[Node]) -> list[Held]:
+    """Of which variables a run of some nodes changes what they have."""
+    found = [node.attributes.get("held") for node in nodes if node.operator is not VARIABLE]
+    return list(dict.fromkeys(one for one in found if one is not None))
 
 
 def _require_once(graph: FlowGraph, what: str) -> None:
@@ -231,7 +308,7 @@ def minimize(
     Args:
         loss: of what.
         optimizer: such as ``ampsim.optim.adam(1e-3)``.
-        by: the variables; by default all of floating-point numbers that there are.
+        by: the variables; by default all trainable ones that there are.
         epoch: of which the learning rate is; the first one unless given.
 
     Raises:
@@ -240,7 +317,7 @@ def minimize(
     graph = open_graph()
     _require_once(graph, "minimize")
     nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
-    wanted = list(by) or [one for node in nodes for one in node.outputs if one.is_float]
+    wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
     if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)

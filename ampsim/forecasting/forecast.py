@@ -85,11 +85,14 @@ def cc_ratio(model: Model) -> float | None:
     """FLOP of a forward pass, an item of the first training batch in the mean, over parameters.
 
     Returns:
-        None where the data are not there, or where there is no batch.
+        None where the data are not there, where there is no batch, or where a program says itself
+        what an instance of training does, of which there is no forward pass alone.
 
     Raises:
         SimulationError: a step failed.
     """
+    if model.is_program_only and model.program.train is not None:
+        return None
     graph = model.graph()
     try:
         with fixed_settings():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ampsim.arguments import checked
+from ampsim.data import Split
 from ampsim.dataflow import Dataflow
 from ampsim.errors import OptionError
 from ampsim.hardware import load_cluster
@@ -58,30 +59,34 @@ def try_out(model: ModelLike) -> Trial:
 
 def _try_out(model: Model) -> Trial:
     graph = model.graph()
-    smallest = _smallest(model)
-    trainings: list[Training] = []
+    smallest = _smallest(model, "train")
+    trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
         settings = RunSettings()
         cluster = load_cluster("tflops-1", workers=model.program.workers)
-        trainings.append(Training(model, graph, cluster, [], Dataflow(), settings=settings))
+        training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
+        has_own = model.program.train is not None
+        trainings.append((training, _smallest(model, "valid") if has_own else smallest))
     if not model.is_program_only:
-        trainings.append(_of_messages(model))
-    for training in trainings:
+        trainings.append((_of_messages(model), smallest))
+    for training, validated in trainings:
         training.start_epoch(0)
         training.train([smallest])
-        training.validate([smallest])
-    recorder = trainings[-1].recorder
+        training.validate([validated])
+    training, _validated = trainings[-1]
+    recorder = training.recorder
     recorder.flush()
-    mode = "sleep" if trainings[-1].is_abstract else "numeric"
+    mode = "sleep" if training.is_abstract else "numeric"
     return Trial(mode, smallest.rows, recorder.summary.messages)
 
 
-def _smallest(model: Model) -> Any:
-    """The smallest of the first batches."""
-    batches = model.data(0, None).batches("train", epoch=0, seed=0)
+def _smallest(model: Model, split: Split) -> Any:
+    """The smallest of the first batches of a split."""
+    batches = model.data(0, None).batches(split, epoch=0, seed=0)
     first = list(itertools.islice(batches, _BATCHES))
     if not first:
-        raise OptionError(f"the data of model {model.name} must have a batch to train on, got none")
+        what = "train on" if split == "train" else "validate on"
+        raise OptionError(f"the data of model {model.name} must have a batch to {what}, got none")
     return min(first, key=lambda batch: batch.rows)
 
 

@@ -332,6 +332,46 @@ def test_what_is_no_program_of_the_model_is_refused():
         ampsim.try_out(tiny(layer="other"))
 
 
+def own_training(train: Any) -> Any:
+    """The linear classifier, validated by twice its loss; `train` is given how that is built."""
+    inputs: list[flow.Tensor] = []
+
+    def loss() -> flow.Tensor:
+        return flow.softmax_cross_entropy(flow.linear("layer", inputs[-2], 3), inputs[-1])
+
+    def build() -> flow.Objective:
+        inputs.extend([flow.input("x", (None, 4)), flow.input("label", (None,), "int64")])
+        return flow.Objective(loss() * 2.0)
+
+    program = flow.Program(build, fed, lambda minimize: train(loss, minimize))
+    return replace(tiny(), make_program=lambda: program)
+
+
+def test_a_program_may_say_what_training_does():
+    """In a branch that is always taken it learns what others learn."""
+
+    def train(loss: Any, minimize: Any) -> flow.Objective:
+        measured = loss()
+        never = flow.constant(False)
+        done = flow.cond(measured < 100.0, lambda: minimize(loss()), lambda: never)
+        return flow.Objective(measured, done=done)
+
+    own = ampsim.simulate(own_training(train), "tflops-1", "dataflow", epochs=2)
+    usual = ampsim.simulate(tiny(), "tflops-1", "dataflow", epochs=2)
+    for key, value in usual.model.parameters().items():
+        assert np.array_equal(own.model.parameters()[key], value), key
+    assert np.array_equal(own.epochs["loss"], usual.epochs["loss"])
+    assert np.array_equal(own.epochs["valid_loss"], 2 * usual.epochs["valid_loss"])
+
+
+def test_training_that_steps_nothing_is_refused():
+    text = r"^train of a program must run what its minimize gives, .*; return that in done=$"
+    with pytest.raises(GraphError, match=text):
+        ampsim.simulate(
+            own_training(lambda loss, minimize: flow.Objective(loss())), "tflops-1", "dataflow"
+        )
+
+
 def test_a_loop_that_decides_by_numbers_cannot_be_unrolled():
     def build() -> flow.Objective:
         x, label = flow.input("x", (None, 4)), flow.input("label", (None,), "int64")

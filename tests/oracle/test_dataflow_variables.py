@@ -109,6 +109,39 @@ def test_both_branches_may_assign():
     assert flow.variables(graph)["w"] == 2.0
 
 
+def test_rows_are_written_after_the_run_and_what_was_read_stays():
+    table = np.arange(8.0).reshape(4, 2)
+    with flow.FlowGraph() as graph:
+        kept, place = flow.variable("kept", table), flow.input("place", (2,), "int64")
+        written = flow.assign_rows(kept, place, flow.pick(kept, place) * 10.0)
+        had = flow.pick(kept, place)
+    plain = table.copy()
+    read = flow.run(kept).values[0]
+    for places in ([2, 0], [3, 2]):
+        sleep = flow.run([written, had], {"place": places}, mode="sleep").values[0]
+        assert sleep.shape == (2, 2)
+        flow.run([written, had], {"place": places})
+        plain[places] = plain[places] * 10
+        assert np.array_equal(flow.variables(graph)["kept"], plain)
+    assert np.array_equal(read, table)
+    result = flow.run([written, had], {"place": [0, 1]}, cluster=small(1000))
+    assert result.peak_bytes[0] >= 64 + 3 * 32  # the table, rows read twice, rows written
+
+
+def test_of_a_row_that_is_written_twice_the_last_value_stays_and_only_where_it_is_run():
+    with flow.FlowGraph() as graph:
+        kept, is_up = flow.variable("kept", [0, 0, 0]), flow.input("is_up", dtype="bool")
+        one, other = (
+            lambda value=value: flow.assign_rows(kept, np.array([1, 1]), np.array([9, value]))
+            for value in (5, 7)
+        )
+        new = flow.cond(is_up, one, other)
+    flow.run(new, {"is_up": True})
+    assert flow.variables(graph)["kept"].tolist() == [0, 5, 0]
+    flow.run(new, {"is_up": False})
+    assert flow.variables(graph)["kept"].tolist() == [0, 7, 0]
+
+
 def test_a_training_loop_in_the_graph_equals_runs_one_by_one():
     """Weights as loop variables, gradients in the body, one assignment at the end."""
     with flow.FlowGraph() as graph:
@@ -208,6 +241,51 @@ def test_what_cannot_be_is_refused():
         flow.set_variables(graph, {"v": 1.0})
     with pytest.raises(OptionError, match=r"'w' must have shape \(\), got \(2,\)"):
         flow.set_variables(graph, {"w": [1.0, 2.0]})
+
+
+def test_rows_that_do_not_fit_are_refused():
+    def rows(index: Any, value: Any) -> Any:
+        return lambda w: flow.assign_rows(flow.variable("kept", np.zeros((4, 2))), index, value)
+
+    def in_a_loop(w: Any) -> None:
+        kept = flow.variable("kept", np.zeros(4))
+        body = lambda i: (i + 1, flow.assign_rows(kept, np.array([0]), np.zeros(1)))[:1]  # noqa: E731  # the shortest
+        flow.while_loop(lambda i: i < 3, body, (0,))
+
+    refused(GraphError, r"assign_rows of kept: a loop would do it often", in_a_loop)
+    for wrong in (
+        rows(np.array([0.0]), np.zeros((1, 2))), rows(0, np.zeros(2)),
+        rows(np.array([0]), np.zeros(2)), rows(np.array([0]), np.zeros((1, 2), "float32")),
+    ):  # fmt: skip
+        refused(
+            GraphError,
+            r"^assign_rows: kept \(.*\) is float64 of shape \(4, 2\) and takes int64 places "
+            r"\(count,\) and rows like its own, got .* of shape",
+            wrong,
+        )
+    refused(
+        GraphError,
+        r"^assign_rows: constant.* must be a variable; make one: flow.variable",
+        lambda w: flow.assign_rows(flow.constant([1.0]), np.array([0]), np.array([1.0])),
+    )
+    for place in (4, -1):
+        refused(
+            SimulationError,
+            rf"^assign_rows-1 .* rows \[{place}\] are not within the 4 of kept",
+            lambda w, place=place: flow.run(rows(np.array([place]), np.zeros((1, 2)))(w)),
+        )
+
+
+def test_what_is_not_trainable_is_stepped_by_nobody_unless_asked_for():
+    with flow.FlowGraph() as graph:
+        w, fixed = flow.variable("w", 1.0), flow.variable("fixed", 2.0, trainable=False)
+        loss = w * fixed
+        step, other = flow.minimize(loss, sgd(0.5)), flow.minimize(loss, sgd(0.5), by=[fixed])
+    flow.run(step)
+    assert flow.variables(graph) == {"w": 0.0, "fixed": 2.0}
+    flow.set_variables(graph, {"w": 1.0})
+    flow.run(other)
+    assert flow.variables(graph) == {"w": 1.0, "fixed": 1.5}
 
 
 def test_a_run_that_failed_leaves_variables_as_they_were():

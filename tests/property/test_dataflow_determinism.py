@@ -57,6 +57,8 @@ for name in ("moe_rnn", "act_rnn"):
     model = ampsim.load_model(name, hidden=6, batch=5, devices=2)
     cluster = ampsim.load_cluster("p100", workers=2, latency_s=1e-6)
     print(ampsim.simulate(model, cluster, "dataflow", instances=20).digest)
+model = ampsim.load_model("dqn", hidden=6, batch=5, learn_from=5)
+print(ampsim.simulate(model, "p100", "dataflow", instances=20).digest)
 """
 
 

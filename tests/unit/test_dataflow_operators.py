@@ -10,12 +10,14 @@ import pytest
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work, standin
+from ampsim.dataflow.random import DrawnRuns
 from ampsim.ir import Standin
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 4)) + 3.0
 LABEL = np.array([0, 3, 1])
 SHAPE = {"static": None}
+DRAWN = {"held": DrawnRuns("dice", np.array(0)), "draw": 1, "shape": (3, 4)}
 
 CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "add": ([MATRIX, MATRIX[0]], {}),
@@ -31,6 +33,13 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     **{name: ([LABEL > 0, LABEL > 1], {}) for name in ("logical_and", "logical_or")},
     "logical_not": ([LABEL > 0], {}),
     "where": ([MATRIX > 3, MATRIX, MATRIX[0]], {}),
+    "argmax": ([MATRIX], {"axis": 0}),
+    "random": ([7, 0], DRAWN),
+    "integers": ([7, 0, 6], DRAWN),
+    "numpy_function": (
+        [MATRIX, LABEL],
+        {"function": lambda x, n: x.sum(1) * n, "shape": (3,), "dtype": np.dtype(float)},
+    ),
     **{
         name: ([MATRIX - 3.01], {})
         for name in ("relu", "tanh", "sigmoid", "exp", "square", "identity", "stop_gradient")

@@ -239,6 +239,27 @@ def test_gradients_are_of_floats(x):
     )
 
 
+def test_gradients_in_a_branch_or_body_are_of_what_is_built_there(x):
+    """Else they would be zeros, as nothing in there leads from the one to the other."""
+    w = flow.variable("w", np.ones((2, 3)))
+    loss = flow.sum(x * w)
+
+    def slope() -> Any:
+        return flow.gradients(loss, [w])[0]
+
+    refused(
+        GraphError,
+        rf"^gradients: sum-1 {HERE} was made outside of the true branch of a cond, in which "
+        r"nothing leads to it; build it in there, or ask for its gradients outside$",
+        lambda: flow.cond(loss > 0.0, slope, lambda: w),
+    )
+    refused(
+        GraphError,
+        r"^gradients: sum-1 .* was made outside of the loop while-1, in which",
+        lambda: flow.while_loop(lambda i, v: i < 2, lambda i, v: (i + 1, slope()), (0, w)),
+    )
+
+
 def test_feeds_are_checked(x):
     y = flow.sum(x)
     refused(

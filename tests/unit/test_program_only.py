@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,15 @@ def test_commands_tell_it_from_a_graph(call, file):
     placed.write_text("layer = 0\n", encoding="utf-8")
     told = call("check", str(placed), "--model", str(file))
     assert "is a program only; its program says devices itself" in told.err
+
+
+def test_commands_run_it_by_schedules_of_programs_unless_one_is_named(call, file, tmp_path):
+    kept = tmp_path / "kept"
+    assert "choice, dataflow, " in call("run", str(file), "--out", str(kept)).out
+    words = ("--max-epochs", "1", "--target", "0.99", "--out", str(tmp_path / "rows"))
+    told = call("forecast", str(file), *words, "--json", "-")
+    assert [row["schedule"] for row in json.loads(told.out)["rows"]] == ["dataflow", "out-of-graph"]
+    assert call("gantt", str(file), "--out", str(tmp_path / "chart.svg")).code == 0
 
 
 def test_a_run_over_several_workers_says_what_went_between_them(call):

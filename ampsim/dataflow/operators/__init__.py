@@ -5,6 +5,7 @@ from ampsim.dataflow.operators import (
     choice,
     comparison,
     elementwise,
+    function,
     loss,
     matrix,
     shape,
@@ -13,6 +14,6 @@ from ampsim.dataflow.operators import (
 )
 
 __all__ = [
-    "arithmetic", "choice", "comparison", "elementwise", "loss", "matrix", "shape", "stack",
-    "tensor_array",
+    "arithmetic", "choice", "comparison", "elementwise", "function", "loss", "matrix", "shape",
+    "stack", "tensor_array",
 ]  # fmt: skip

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from ampsim.dataflow.graph import Operand, Tensor, apply
-from ampsim.dataflow.operator import Operator, broadcast, elementwise, register, truth
+from ampsim.dataflow.operator import (
+    Operator,
+    Shape,
+    broadcast,
+    elementwise,
+    integer,
+    moved,
+    register,
+    truth,
+)
 
 
 def _truth(name: str, kernel: Any) -> None:
@@ -40,6 +49,16 @@ def _chosen_back(operator: Any, gradient: Tensor) -> list[Any]:
     ]
 
 
+def _largest(x: np.ndarray, *, axis: int) -> np.ndarray:
+    return np.asarray(x.argmax(axis))
+
+
+def _without(x: Shape, *, axis: int) -> Shape:
+    place = range(len(x))[axis]
+    return (*x[:place], *x[place + 1 :])
+
+
+register(Operator("argmax", _largest, _without, integer, moved))
 register(Operator("where", np.where, broadcast, _chosen_dtype, elementwise(), _chosen_back))
 
 
@@ -71,3 +90,8 @@ def logical_not(x: Operand) -> Tensor:
 def where(condition: Operand, x: Operand, y: Operand) -> Tensor:
     """Elements of x where the condition is true, else those of y; both are computed."""
     return apply("where", condition, x, y)
+
+
+def argmax(x: Operand, axis: int = -1) -> Tensor:
+    """Places of the largest elements along an axis, the first of several; they have no gradient."""
+    return apply("argmax", x, axis=axis)
