@@ -250,8 +250,6 @@ def run(
     if json == "-":
         return _ended(outcome, folder)
     write(_summary(outcome.result))
-    if any(outcome.result.sent.values()):
-        write(_between_workers(outcome.result.sent))
     if outcome.result.never_met:
         complain(f"note: {outcome.result.never_met}")
     if on_links := options.free_links_line(cluster):
@@ -317,14 +315,17 @@ def _summary(result: Result) -> str:
         f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
         f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
+        f"{_between_workers(result.sent)}"
     )
 
 
 def _between_workers(sent: Mapping[str, int]) -> str:
-    """How many messages went between a program's workers, by what they were."""
+    """How many messages went between a program's workers, by what they were, if any, in a line."""
+    if not any(sent.values()):
+        return ""
     tensors, predicates, signals, dead = (f"{count:,}" for count in sent.values())
     return (
-        f"Between workers went {tensors} tensors, {predicates} predicates, {signals} signals of "
+        f"\nBetween workers went {tensors} tensors, {predicates} predicates, {signals} signals of "
         f"control edges and {dead} dead signals."
     )
 
