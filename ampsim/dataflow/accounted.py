@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
@@ -20,12 +20,15 @@ from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.host import Host, Kernel
 from ampsim.dataflow.memory import DeviceMemory, DeviceTensor, Maker, Owner, plain
 from ampsim.dataflow.owners import Owners, Queued
-from ampsim.dataflow.plan import Plan, Step, Target
+from ampsim.dataflow.plan import Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.dataflow.swapping import Swapper
 from ampsim.hardware import Cluster
-from ampsim.machine import Begun, CopyLanes, Job, paced
+from ampsim.machine import CopyLanes, Job, paced
 from ampsim.trace import Cause, Recorder
+
+_KEEPING: Final = ("asked", "enter-constant", "next-iteration")
+"""Kinds of steps of which others may need on what they have read."""
 
 
 class CountingExecutor(Executor):
@@ -53,15 +56,25 @@ class CountingExecutor(Executor):
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step; what it has read, and what it has made, is then held by others alone."""
-        slots = slice(step.first, step.first + max(step.count, 1))
-        taken = [one.owner for one in iteration.inputs[slots] if one.__class__ is DeviceTensor]
+        if step.is_on_device and step.kernel is not None and not iteration.is_dead[step.number]:
+            super().run(step, iteration)  # its kernel lets go of what it reads
+            return
+        first = step.first
+        taken = [
+            one.owner
+            for one in iteration.inputs[first : first + (step.count or 1)]
+            if one.__class__ is DeviceTensor
+        ]
         super().run(step, iteration)
-        made = self._host.owners.made()
-        held = self._kept_by(step, iteration)
-        if held is not None:
-            held += taken
-            taken = []
-        for owner in (*taken, *made):
+        if taken and step.kind in _KEEPING:
+            held = self._kept_by(step, iteration)
+            if held is not None:
+                held += taken
+                taken = []
+        owners = self._host.owners
+        if owners.has_made:
+            taken += owners.made()
+        for owner in taken:
             owner.release()
 
     def finish(self) -> None:
@@ -84,11 +97,9 @@ class CountingExecutor(Executor):
             return self._held_by.setdefault((iteration.frame, "deferred"), [])
         return None
 
-    def _deliver(self, targets: list[Target], value: Any, iteration: Iteration) -> None:
-        if value.__class__ is DeviceTensor:
-            for target, slot in targets:
-                if slot < target.first + max(target.count, 1):  # behind are what it only awaits
-                    value.owner.hold()
+    def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
+        if value.__class__ is DeviceTensor and targets.readers:
+            value.owner.hold(targets.readers)
         super()._deliver(targets, value, iteration)
 
     def _resume(self, frame: Frame) -> None:
@@ -166,26 +177,28 @@ class CountingHost(Host):
         self.swapper = self.owners.swapper = Swapper(self.memory, copies, self._copied)
 
     def do_free(self, now_s: float) -> None:
-        """Run all steps that are ready; then the device goes on."""
+        """Run all steps that are ready; then, as after each dispatch, the device goes on."""
         super().do_free(now_s)
-        self._advance()
-
-    def end(self, task: Begun) -> None:
-        """Run a step that has been dispatched; then the device goes on."""
-        super().end(task)
         self._advance()
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step, with its owner where it lies on the device."""
-        slots = slice(step.first, step.first + step.count)
-        given = iteration.inputs[slots]
-        iteration.inputs[slots] = [plain(one) for one in given]
-        value = super().compute(step, iteration)
-        assert step.node is not None, "a step that computes is a node"
-        maker = Maker(step.node, iteration.state)
-        if not step.is_on_device:
-            return self.owners.of_resource(maker, given, value)
-        value, self._next = self.owners.of_kernel(maker, given, value)
+        first = step.first
+        given = iteration.inputs[first : first + step.count]
+        inputs = [one.value if one.__class__ is DeviceTensor else one for one in given]
+        value = self.value_of(step, iteration, inputs)
+        node = step.node
+        assert node is not None, "a step that computes is a node"
+        if step.is_on_device:
+            reads = [one.owner for one in given if one.__class__ is DeviceTensor]
+            is_view = step.is_view and len(reads) == 1
+            value, self._next = self.owners.of_kernel(
+                Maker(node, iteration.state), reads, value,
+                None if is_view else self._cost.size_bytes,
+            )  # fmt: skip
+            return value
+        if node.operator.is_stateful:
+            return self.owners.of_resource(Maker(node, iteration.state), given, value)
         return value
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
@@ -210,24 +223,31 @@ class CountingHost(Host):
             self.wake()
 
         def start() -> None:
-            owner.hold()
+            owner.hold(1)
             post(self.cause, value.value, release)
 
+        owner.hold(1)
         self._queue.append(Queued((owner,), None, start))
 
     # --- the device
 
     def _advance(self) -> None:
         """Start what can start, and go on with what comes of it."""
-        self._copy()
-        while self._queue and self._running is None:
-            first = self._queue[0]
-            if not first.can_start(self.memory):
+        queue, swapper = self._queue, self.swapper
+        if swapper is not None:
+            self._copy()
+        while queue and self._running is None:
+            first = queue[0]
+            writes = first.writes
+            has_room = writes is None or self.memory.has_room(writes.size_bytes)
+            is_whole = swapper is None or not swapper.has_away or first.lies_there
+            if not (has_room and is_whole):
                 first.is_stalled = True
                 self._copy()
                 self._require_progress(first)
                 break
-            self._start(self._queue.popleft())
+            queue.popleft()
+            self._start(first)
         if self.ready:
             self._go_on()
 
@@ -260,15 +280,17 @@ class CountingHost(Host):
         """Let go of what a task has read; what was computed may be swapped from now on."""
         if task.kernel is not None and task.kernel.then is not None:
             task.kernel.then()
-        swapper = self.swapper
+        swapper, writes = self.swapper, task.writes
         if task.then is not None:
             task.then()
-        if task.writes is not None:
-            for saved in task.writes.end():
-                if swapper is not None:
+        if writes is not None:
+            if swapper is not None:
+                for saved in writes.saved:
                     swapper.add(saved)
+            writes.end()
         task.let_go()
-        self._copy()
+        if swapper is not None:
+            self._copy()
 
     def _copied(self, number: Cause) -> None:
         """Go on when a copy has ended."""
@@ -277,9 +299,10 @@ class CountingHost(Host):
 
     def _copy(self) -> None:
         """Begin the copies for which it is time."""
-        if self.swapper is not None:
-            is_waiting = self._queue and self._running is None
-            self.swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
+        swapper = self.swapper
+        if swapper is not None:
+            is_waiting = swapper.has_away and self._running is None and self._queue
+            swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
 
     def _require_progress(self, task: Queued) -> None:
         """Something is under way, here or on another worker, that can make room for the first task.

@@ -38,7 +38,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from ampsim.dataflow.frame import DEAD, Frame, Iteration, Path
 from ampsim.dataflow.graph import CONSTANT, Node
-from ampsim.dataflow.plan import Plan, Step, Target
+from ampsim.dataflow.plan import Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
 from ampsim.ir import Standin
@@ -167,6 +167,12 @@ class Executor:
         machine = self._machine
         value = machine.compute(step, iteration)
         targets = step.targets[0]
+        is_handed = step.is_on_device and self._run_ahead and not step.is_read
+        if is_handed or not (step.is_on_device or step.is_decision):
+            if is_handed:
+                machine.occupy(iteration, None)
+            self._deliver(targets, value, iteration)
+            return False
 
         def given() -> None:
             self._deliver(targets, value, iteration)
@@ -178,14 +184,9 @@ class Executor:
             if not step.is_decision or not machine.asks(step, given):
                 given()
 
-        if not step.is_on_device:
-            if step.is_decision and machine.asks(step, given):
-                return True
-        elif self._run_ahead and not step.is_read:
-            machine.occupy(iteration, None)
-        elif not machine.occupy(iteration, then) or (
-            step.is_decision and machine.asks(step, given)
-        ):
+        if step.is_on_device and not machine.occupy(iteration, then):
+            return True
+        if step.is_decision and machine.asks(step, given):
             return True
         self._deliver(targets, value, iteration)
         return False
@@ -325,7 +326,7 @@ class Executor:
         self.decisions.append((step.node.name, iteration.state.tag, side, self._machine.now_s))
         return side
 
-    def _deliver(self, targets: list[Target], value: Any, iteration: Iteration) -> None:
+    def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
         """Put a value into the slots for which it is; what has all its inputs can run."""
         inputs, pending, is_dead = iteration.inputs, iteration.pending, iteration.is_dead
         for target, slot in targets:

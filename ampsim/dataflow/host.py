@@ -7,6 +7,7 @@ lane: kernels one after the other, in the order in which they were handed over.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -43,12 +44,14 @@ class _Cost:
         output: what stands for its output in `sleep` mode.
         seconds: for which it occupies its device.
         kind: of its span.
+        size_bytes: of its output.
     """
 
-    __slots__ = ("kind", "output", "seconds")
+    __slots__ = ("kind", "output", "seconds", "size_bytes")
 
-    def __init__(self, output: Standin | None, seconds: float, kind: int) -> None:
+    def __init__(self, output: Standin | None, seconds: float, kind: int, size_bytes: int) -> None:
         self.output, self.seconds, self.kind = output, seconds, kind
+        self.size_bytes = size_bytes
 
 
 class Host:
@@ -96,6 +99,7 @@ class Host:
         self._last: Kernel | None = None
         self._runs: Runs
         self._dispatch_s = self.device.dispatch_s
+        self._dispatched: dict[Step, int] = {}
         self.ready: deque[Ready] = deque()
         self.queues: dict[Any, deque[Any]] = {0: self.ready if self._dispatch_s else deque()}
         self._processor = Processor(worker, clock, self._instant)
@@ -127,8 +131,11 @@ class Host:
         (step, iteration, cause), start_s = task[1]
         node = step.node
         if node is not None:
-            shown = (self.worker, node.index, node.direction, 0, 0, 0)
-            kind = self._recorder.kinds.number(shown, DISPATCH_LANE)
+            kind = self._dispatched.get(step)
+            if kind is None:
+                shown = (self.worker, node.index, node.direction, 0, 0, 0)
+                kind = self._recorder.kinds.number(shown, DISPATCH_LANE)
+                self._dispatched[step] = kind
             self._append(kind, start_s, iteration, cause)
         self._runs.run(step, iteration)
 
@@ -165,7 +172,10 @@ class Host:
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step."""
         first = step.first
-        inputs = iteration.inputs[first : first + step.count]
+        return self.value_of(step, iteration, iteration.inputs[first : first + step.count])
+
+    def value_of(self, step: Step, iteration: Iteration, inputs: list[Any]) -> Any:
+        """The value of a live step on these inputs."""
         if step.is_on_device:
             key = tuple([one.shape for one in inputs])
             cost = step.known.get(key)
@@ -215,7 +225,8 @@ class Host:
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
             COMPUTE_LANE,
         )
-        return _Cost(standin(shape, itemsize) if self._is_abstract else None, seconds, kind)
+        output = standin(shape, itemsize) if self._is_abstract else None
+        return _Cost(output, seconds, kind, math.prod(shape) * itemsize)
 
     # --- a client that decides
 

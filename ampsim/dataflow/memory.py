@@ -8,7 +8,7 @@ the time of the device, however far ahead the host is. Source: Yu et al. (2018),
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from ampsim.clock import Clock
@@ -35,15 +35,15 @@ class Maker(NamedTuple):
 class Owner(Protocol):
     """Who counts how many hold a value."""
 
-    def hold(self) -> None:
-        """One more holds it."""
+    def hold(self, count: int) -> None:
+        """So many more hold it."""
         ...
 
     def release(self) -> None:
         """One fewer does."""
         ...
 
-    def buffers(self) -> Iterator[Buffer]:
+    def buffers(self) -> Sequence[Buffer]:
         """What must lie in the device's memory for a kernel to read the value."""
         ...
 
@@ -169,13 +169,13 @@ class Buffer:
         """Whether a stack that has it is being popped."""
         return any(one.stack.is_popped for one in self.saved)
 
-    def buffers(self) -> Iterator[Buffer]:
+    def buffers(self) -> Sequence[Buffer]:
         """Itself."""
-        yield self
+        return (self,)
 
-    def hold(self) -> None:
-        """One more holds it."""
-        self._uses += 1
+    def hold(self, count: int) -> None:
+        """So many more hold it."""
+        self._uses += count
 
     def release(self) -> None:
         """One fewer does; with the last its bytes go."""
@@ -194,12 +194,10 @@ class Buffer:
         self._category = self._due
         self._memory.move(self.size_bytes, None, self._category)
 
-    def end(self) -> list[Saved]:
-        """Note that its kernel has ended, which lets go of it; what stands for it on stacks."""
+    def end(self) -> None:
+        """Note that its kernel has ended, which lets go of it."""
         self.is_computed = True
-        saved = self.saved.copy()
         self.release()
-        return saved
 
     def leave(self) -> None:
         """Note that its copy to the host begins."""
@@ -239,7 +237,10 @@ class Buffer:
             return INPUTS
         if self._arrays:
             return ARRAYS
-        return STACKS if any(not one.is_popped for one in self.saved) else ACTIVATIONS
+        for one in self.saved:
+            if not one.is_popped:
+                return STACKS
+        return ACTIVATIONS
 
 
 class Saved:
@@ -264,13 +265,13 @@ class Saved:
         buffer.saved.append(self)
         buffer.settle()
 
-    def buffers(self) -> Iterator[Buffer]:
+    def buffers(self) -> Sequence[Buffer]:
         """The one that was pushed."""
-        yield self.buffer
+        return (self.buffer,)
 
-    def hold(self) -> None:
-        """One more holds it."""
-        self._holders += 1
+    def hold(self, count: int) -> None:
+        """So many more hold it."""
+        self._holders += count
 
     def release(self) -> None:
         """One fewer does."""
@@ -310,22 +311,22 @@ class Resource:
         self.is_popped = False
         self.places: dict[Any, list[Owner]] = {}
 
-    def buffers(self) -> Iterator[Buffer]:
+    def buffers(self) -> Sequence[Buffer]:
         """None: a handle is no tensor."""
-        return iter(())
+        return ()
 
     def keep(self, owner: Owner, places: Sequence[Any]) -> None:
         """Hold what was written to places."""
         for buffer in owner.buffers():
-            owner.hold()
+            owner.hold(1)
             buffer.keep(1)
             self._kept.append((owner, buffer))
         for place in places:
             self.places.setdefault(place, []).append(owner)
 
-    def hold(self) -> None:
-        """One more has the handle."""
-        self._holders += 1
+    def hold(self, count: int) -> None:
+        """So many more have the handle."""
+        self._holders += count
 
     def release(self) -> None:
         """One fewer has; with the last it is dropped."""

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from ampsim.dataflow.graph import VARIABLE, Node
 from ampsim.dataflow.host import Kernel
 from ampsim.dataflow.memory import Buffer, DeviceMemory, DeviceTensor, Maker, Owner, Resource, Saved
-from ampsim.dataflow.operator import no_work
 from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
 
@@ -26,7 +25,7 @@ class Queued:
     """What waits for the device: a kernel, or what happens among kernels and takes no time.
 
     Args:
-        reads: what it holds until it has ended.
+        reads: owners of what it reads; they hold it for this until it has ended.
         writes: what it computes, which it holds too.
         then: done when the device has come to it.
         maker: the step that it is; by default whose output it computes.
@@ -47,8 +46,6 @@ class Queued:
         maker: Maker | None = None,
     ) -> None:
         self._maker, self._reads, self.writes, self.then = maker, reads, writes, then
-        for owner in reads:
-            owner.hold()
         self.kernel: Kernel | None = None
         self.since_s = 0.0
         self.is_stalled = False
@@ -57,11 +54,14 @@ class Queued:
         """Be a kernel, which is handed over now."""
         self.kernel, self.since_s = kernel, now_s
 
-    def can_start(self, memory: DeviceMemory) -> bool:
-        """Whether what it reads lies there, and there is room for what it computes."""
-        if not all(one.is_readable for one in self._read()):
-            return False
-        return self.writes is None or memory.has_room(self.writes.size_bytes)
+    @property
+    def lies_there(self) -> bool:
+        """Whether all that it reads lies there, which it does unless something is swapped."""
+        for owner in self._reads:
+            for buffer in owner.buffers():
+                if not buffer.is_readable:
+                    return False
+        return True
 
     def away(self) -> list[Buffer]:
         """What it reads that does not lie there."""
@@ -106,6 +106,11 @@ class Owners:
         made, self._made = self._made, []
         return made
 
+    @property
+    def has_made(self) -> bool:
+        """Whether the step that was run just now has made something."""
+        return bool(self._made)
+
     def given(self, value: Any, maker: Maker) -> DeviceTensor:
         """A value that lies on the device for the whole run; a variable with its optimizer's."""
         node = maker.node
@@ -113,7 +118,7 @@ class Owners:
         size_bytes = (1 + slots) * _size_bytes(value, node)
         buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
         self._inputs.append(buffer)
-        buffer.hold()
+        buffer.hold(1)
         self._queue.append(Queued((), buffer))
         return DeviceTensor(value, buffer)
 
@@ -131,17 +136,24 @@ class Owners:
         left = self._memory.used_bytes
         assert not left, f"{left} bytes of memory are held by nobody"
 
-    def of_kernel(self, maker: Maker, given: list[Any], value: Any) -> tuple[Any, Queued]:
-        """What a kernel gives, and the kernel as it waits for the device."""
-        reads = [one.owner for one in given if one.__class__ is DeviceTensor]
-        node = maker.node
-        if node.operator.work is no_work and node.outputs[0].is_float and len(reads) == 1:
-            return self._shared(value, reads[0]), Queued(reads, maker=maker)
-        buffer = Buffer(self._memory, _size_bytes(value, node), maker)
+    def of_kernel(
+        self, maker: Maker, reads: list[Owner], value: Any, size_bytes: int | None
+    ) -> tuple[Any, Queued]:
+        """What a kernel gives, and the kernel as it waits for the device.
+
+        Args:
+            maker: the kernel.
+            reads: owners of what it reads, which hold it for the kernel.
+            value: what it gives.
+            size_bytes: what that takes; None where it lies where the one input does.
+        """
+        if size_bytes is None:
+            return DeviceTensor(value, reads[0]), Queued(reads, maker=maker)
+        buffer = Buffer(self._memory, size_bytes, maker)
         task = Queued(reads, buffer)
-        if not node.outputs[0].is_float:
+        if not maker.node.outputs[0].is_float:
             return value, task
-        return self._shared(value, buffer), task
+        return DeviceTensor(value, buffer), task
 
     def of_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
         """What a step gives that the host runs, of a stack or an array."""
@@ -150,7 +162,7 @@ class Owners:
 
     def _shared(self, value: Any, owner: Owner) -> DeviceTensor:
         """A value that lies where another does."""
-        owner.hold()
+        owner.hold(1)
         self._made.append(owner)
         return DeviceTensor(value, owner)
 
@@ -159,7 +171,10 @@ class Owners:
         if not maker.node.outputs[0].is_float:
             return value
         buffer = Buffer(self._memory, _size_bytes(value, maker.node), maker)
-        self._queue.append(Queued(list(dict.fromkeys(reads)), buffer))
+        reads = list(dict.fromkeys(reads))
+        for owner in reads:
+            owner.hold(1)
+        self._queue.append(Queued(reads, buffer))
         return self._shared(value, buffer)
 
     def _new_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
@@ -175,11 +190,12 @@ class Owners:
         if pushed.__class__ is not DeviceTensor:
             stack.stack.append(None)
             return pushed
-        buffer = next(pushed.owner.buffers(), None)
-        if buffer is None:  # a handle
-            pushed.owner.hold()
+        buffers = pushed.owner.buffers()
+        if not buffers:  # a handle
+            pushed.owner.hold(1)
             stack.stack.append(pushed.owner)
             return pushed
+        buffer = buffers[0]
         self._pushes += 1
         saved = Saved(buffer, stack, maker, self._pushes)
         stack.stack.append(saved)
@@ -194,7 +210,7 @@ class Owners:
             return value
         self._made.append(owner)  # the stack has held it
         if isinstance(owner, Saved):
-            owner.hold()
+            owner.hold(1)
             self._queue.append(Queued((), None, partial(self._popped, owner)))
         return DeviceTensor(value, owner)
 
@@ -255,7 +271,7 @@ class Owners:
         """What a variable has from the next run on stays until this one is over."""
         if given[0].__class__ is not DeviceTensor:
             return value
-        given[0].owner.hold()
+        given[0].owner.hold(1)
         self._inputs.append(given[0].owner)
         return self._shared(value, given[0].owner)
 

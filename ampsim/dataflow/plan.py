@@ -21,11 +21,26 @@ from ampsim.dataflow.graph import (
     Node,
     Tensor,
 )
+from ampsim.dataflow.operator import no_work
 from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
 
 Target: TypeAlias = "tuple[Step, int]"
 """Where an output goes: a step, and the slot of its input."""
+
+
+class Targets(list["Target"]):
+    """Where one output goes.
+
+    Attributes:
+        readers: how many of these read it; the others only wait for it.
+    """
+
+    __slots__ = ("readers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers = 0
 
 
 class FramePlan:
@@ -71,6 +86,7 @@ class Step:
         needs_tag: whether its kernel is told where it runs.
         is_decision: whether a Switch reads what it computes.
         is_merge: whether it runs at the first live input.
+        is_view: whether its output lies where an input does, so that it takes no bytes.
         places: of what the last one keeps, among all that was asked for.
         known: what it costs, by shapes of its inputs.
         live, dead: how often it ran.
@@ -78,20 +94,20 @@ class Step:
 
     __slots__ = (
         "child", "count", "dead", "first", "frame", "is_decision", "is_merge", "is_on_device",
-        "is_read", "is_shape_told", "kernel", "kind", "known", "live", "needs_numbers", "needs_tag",
-        "node", "number", "peer", "places", "targets",
+        "is_read", "is_shape_told", "is_view", "kernel", "kind", "known", "live", "needs_numbers",
+        "needs_tag", "node", "number", "peer", "places", "targets",
     )  # fmt: skip
 
     def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
         self.node, self.kind, self.frame, self.count = node, kind, frame, count
         self.number, self.first = len(frame.steps), frame.slots
-        self.targets: list[list[Target]] = [[] for _ in (node.outputs if node else ())]
+        self.targets = [Targets() for _ in (node.outputs if node else ())]
         self.child: FramePlan | None = None
         self.peer: Step | None = None
         self.places: list[int] = []
         self.kernel: Callable[..., Any] | None = None
         self.is_on_device = self.is_read = self.is_merge = self.is_shape_told = False
-        self.needs_numbers = self.needs_tag = self.is_decision = False
+        self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
         self.known: dict[Any, Any] = {}
         self.live = self.dead = 0
         frame.steps.append(self)
@@ -190,6 +206,7 @@ class Plan:
             step.is_shape_told = operator.running_shape is not None and static is None
             step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
             step.needs_tag = operator.needs_tag
+            step.is_view = operator.work is no_work and node.outputs[0].is_float
             step.is_read = step.is_on_device and not node.outputs[0].is_float
         if operator is SEND:
             step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
@@ -221,7 +238,9 @@ class Plan:
     def _aim(self, tensor: Tensor, target: Step, slot: int, *, is_signal: bool = False) -> None:
         worker = target.frame.worker
         found = self._cut.local(tensor, worker, is_signal=is_signal)
-        self._steps[found.node, worker].targets[found.output].append((target, slot))
+        targets = self._steps[found.node, worker].targets[found.output]
+        targets.append((target, slot))
+        targets.readers += not is_signal
 
 
 def needed(asked: Sequence[Tensor]) -> list[Node]:

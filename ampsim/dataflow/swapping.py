@@ -56,6 +56,11 @@ class Swapper:
         """Whether a copy is under way."""
         return self._is_leaving or self._is_coming
 
+    @property
+    def has_away(self) -> bool:
+        """Whether something may be on the host, or on its way back."""
+        return self.out_bytes > self.in_bytes
+
     def add(self, saved: Saved) -> None:
         """Let what is on a stack, and has been computed, leave when its turn comes."""
         if saved.buffer.size_bytes >= SWAPPED_BYTES_MIN:
@@ -72,9 +77,13 @@ class Swapper:
             cause: what has ended just now.
             wanted: what the next kernel reads and is away.
         """
-        if not self._is_leaving and self._memory.used_bytes > self._lanes.above_bytes:
+        if (
+            self._candidates
+            and not self._is_leaving
+            and self._memory.used_bytes > self._lanes.above_bytes
+        ):
             self._begin_out(cause)
-        if not self._is_coming:
+        if (wanted or self._away) and not self._is_coming:
             self._begin_in(cause, wanted)
 
     def _begin_out(self, cause: Cause) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import runpy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -29,10 +29,13 @@ from ampsim.recipes.redrawing import edits_of, read_manifest
 from ampsim.recipes.running import FORMAT, KIND
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
+from ampsim.report.gantt.chart import gantt
 from ampsim.report.plot.curves import Curves, draw_curves
 from ampsim.report.saving import drawn_with, save
+from ampsim.report.style import DIRECTIONS
 from ampsim.study.provenance import source_digest
 from ampsim.text import mapping, short, to_toml
+from ampsim.trace import LANES
 from ampsim.user_code import user_code
 
 
@@ -53,6 +56,10 @@ def write_program_report(
             written.append(
                 save(draw_curves(tables[figure.table], figure), place / f"{figure.name}.png")
             )
+        for timeline in program.timelines:
+            table: Any = tables[timeline.table]
+            drawn = gantt(table, workers=1 + int(table["worker"].max()), title=timeline.title)
+            written.append(save(drawn, place / f"{timeline.name}.png"))
         written.append(place / PAGE)
         write_text(written[-1], page(program, tables))
         files = {path.name: sha256_of(path) for path in written}
@@ -64,7 +71,7 @@ def write_program_report(
 def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     """The page in Markdown; the program's own text is taken as it is."""
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
-    for figure in program.curves:
+    for figure in (*program.curves, *program.timelines):
         parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
     for name, table in tables.items():
         columns = [str(one) for one in table.columns]
@@ -92,6 +99,29 @@ _NAMES: Final = ("TITLE", "TEXT", "CURVES", "tables")
 
 
 @dataclass(frozen=True, slots=True)
+class Timeline:
+    """A Gantt chart of a table, whose rows are spans: the columns are `SPAN_COLUMNS`.
+
+    Args:
+        name: of the figure's file, without its suffix.
+        title: its heading.
+        table: name of the table.
+    """
+
+    name: str
+    title: str
+    table: str
+
+
+_COUNT: Final = "a whole number from 0 to 9999"
+SPAN_COLUMNS: Final = {
+    "worker": _COUNT, "lane": "a lane", "node": "text", "direction": "a direction",
+    "instance": _COUNT, "start_s": "a number", "end_s": "a number",
+}  # fmt: skip
+"""What a table has of which there is a chart; `instance` is the number that a box shows."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReportProgram:
     """A program that was read.
 
@@ -100,7 +130,7 @@ class ReportProgram:
         sha256: of its file.
         title: of the report.
         text: its paragraphs, in Markdown.
-        curves: its figures.
+        curves, timelines: its figures.
         make_tables: runs it.
     """
 
@@ -109,6 +139,7 @@ class ReportProgram:
     title: str
     text: str
     curves: tuple[Curves, ...]
+    timelines: tuple[Timeline, ...]
     make_tables: Callable[[], Mapping[str, pd.DataFrame]]
 
     @property
@@ -129,7 +160,7 @@ class ReportProgram:
         tables: Any = given
         if not isinstance(tables, dict) or not tables:
             raise FileFormatError(f"{path}: tables() must give tables by name, got {short(tables)}")
-        for fault in _faults_of_tables(tables, self.curves):  # pyright: ignore[reportUnknownArgumentType]  # a user's
+        for fault in _faults_of_tables(tables, self):  # pyright: ignore[reportUnknownArgumentType]  # a user's
             raise FileFormatError(f"{path}: {fault}")
         return dict(given)
 
@@ -162,38 +193,44 @@ def read_program(folder: Path) -> ReportProgram:
         raise FileFormatError(f"{path}: missing {', '.join(missing)}; a program has {_NAMES}")
     for fault in _faults_of_names(names):
         raise FileFormatError(f"{path}: {fault}")
-    title, text, curves = names["TITLE"], names["TEXT"], tuple(names["CURVES"])
-    return ReportProgram(folder, digest, title, text, curves, names["tables"])
+    title, text = names["TITLE"], names["TEXT"]
+    figures = tuple(names["CURVES"]), tuple(names.get("TIMELINES", ()))
+    return ReportProgram(folder, digest, title, text, *figures, names["tables"])
 
 
 def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
     for name, keep in (("TITLE", ""), ("TEXT", "\n\t")):
         if not _is_text(names[name], keep):
             yield f"{name} must be text that can be shown, got {short(names[name])}"
-    curves = names["CURVES"]
-    if not isinstance(curves, list | tuple) or any(
-        not isinstance(one, Curves)
-        for one in curves  # pyright: ignore[reportUnknownVariableType]  # a user's code
-    ):
-        yield f"CURVES must be a list of Curves, got {short(curves)}"
-        return
     files: set[str] = set()
-    every: list[Curves] = list(curves)  # pyright: ignore[reportUnknownArgumentType]  # as above
-    for place, one in enumerate(every):
-        for field in fields(one):
-            value, is_flag = getattr(one, field.name), field.name.startswith("is_")
-            if not (isinstance(value, bool) if is_flag else _is_text(value)):
-                kind = "true or false" if is_flag else "text"
-                yield f"CURVES[{place}].{field.name} must be {kind}, got {short(value)}"
-                return
-        if not _FILE_NAME.fullmatch(one.name) or one.name.casefold() in files:
-            yield f"CURVES[{place}].name {_A_NAME}, got {short(one.name)}"
-        files.add(one.name.casefold())
+    for key, kind in (("CURVES", Curves), ("TIMELINES", Timeline)):
+        faults = list(_faults_of_figures(key, names.get(key, ()), kind, files))
+        yield from faults
+        if faults:
+            return
     if not callable(names["tables"]):
         yield f"tables must be a function, got {short(names['tables'])}"
 
 
-def _faults_of_tables(tables: Mapping[Any, Any], curves: Sequence[Curves]) -> Iterator[str]:
+def _faults_of_figures(key: str, given: Any, kind: type[Any], files: set[str]) -> Iterator[str]:
+    """What is wrong with the figures of one kind; `files` are names that are taken."""
+    if not isinstance(given, list | tuple) or any(not isinstance(one, kind) for one in given):  # pyright: ignore[reportUnknownVariableType]  # a user's
+        yield f"{key} must be a list of {kind.__name__}, got {short(given)}"
+        return
+    every: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType]  # as above
+    for place, one in enumerate(every):
+        for field in fields(one):
+            value, is_flag = getattr(one, field.name), field.name.startswith("is_")
+            if not (isinstance(value, bool) if is_flag else _is_text(value)):
+                wanted = "true or false" if is_flag else "text"
+                yield f"{key}[{place}].{field.name} must be {wanted}, got {short(value)}"
+                return
+        if not _FILE_NAME.fullmatch(one.name) or one.name.casefold() in files:
+            yield f"{key}[{place}].name {_A_NAME}, got {short(one.name)}"
+        files.add(one.name.casefold())
+
+
+def _faults_of_tables(tables: Mapping[Any, Any], program: ReportProgram) -> Iterator[str]:
     files: set[str] = set()
     for name in tables:
         if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or name.casefold() in files:
@@ -205,8 +242,10 @@ def _faults_of_tables(tables: Mapping[Any, Any], curves: Sequence[Curves]) -> It
             yield f"table {name!r} must be a DataFrame, got {short(table)}"
             return
         yield from _faults_of_table(name, table)
-    for one in curves:
+    for one in program.curves:
         yield from _faults_of_curves(one, tables)
+    for one in program.timelines:
+        yield from _faults_of_timeline(one, tables)
 
 
 def _faults_of_table(name: str, table: Any) -> Iterator[str]:
@@ -251,6 +290,23 @@ def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str
                 return
 
 
+def _faults_of_timeline(timeline: Timeline, tables: Mapping[str, Any]) -> Iterator[str]:
+    where = f"figure {timeline.name!r}"
+    if timeline.table not in tables:
+        yield f"{where}: {one_of('table', timeline.table, tables)}"
+        return
+    table = tables[timeline.table]
+    for column, kind in SPAN_COLUMNS.items():
+        if column not in table:
+            yield f"{where}: {one_of('column', column, table.columns.tolist())}"
+            return
+        cells: list[Any] = table[column].tolist()
+        for row, cell in enumerate(cells, 1):
+            if not _IS_KIND[kind](cell):
+                yield f"{where}: {column} of row {row} must be {kind}, got {short(cell)}"
+                return
+
+
 def _is_text(value: Any, keep: str = "") -> bool:
     """Whether it is text that can be shown: a line, but for characters to `keep`."""
     return isinstance(value, str) and all(one.isprintable() or one in keep for one in value)
@@ -261,6 +317,15 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, numbers.Integral):  # NumPy's are, too
         return abs(int(value)) < 2**63
     return isinstance(value, float | np.floating)
+
+
+_IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
+    _COUNT: lambda cell: isinstance(cell, numbers.Integral) and 0 <= int(cell) < 10_000,
+    "a number": lambda cell: _is_number(cell) and abs(cell) < _LARGEST,
+    "a lane": lambda cell: cell in LANES,
+    "a direction": lambda cell: cell in DIRECTIONS,
+    "text": _is_text,
+}
 
 
 def check_program(program: ReportProgram, folder: Path) -> Verdict:

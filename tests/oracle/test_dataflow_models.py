@@ -21,9 +21,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "batch": 5, "replicas": 1, "learning_rate": 0.01},
     "mlp": {"hidden": 7, "layers": 3, "batch": 5, "data": "synthetic", "valid_images": 20},
     "lstm_mnist": {"hidden": 4, "batch": 5, "data": "synthetic"},
+    "dynamic_lstm": {"hidden": 4, "layers": 1, "length": 7, "batch": 5},
+    "dynamic_lstm, 2 layers": {"hidden": 4, "layers": 2, "length": 7, "batch": 5},
 }
 LONG = {"lstm_mnist": 40}
-MORE_FLOP = {"lstm_mnist": 2 * 4 * 16}
+MORE_FLOP = {
+    "lstm_mnist": 2 * 4 * 16, "dynamic_lstm": 2 * 4 * 16, "dynamic_lstm, 2 layers": 2 * 2 * 4 * 16,
+}  # fmt: skip
 """Of a training item: the gradient of the first state, which the cell's node leaves out, and a loop
 has as any other."""
 
@@ -37,7 +41,8 @@ WAYS = {
 
 
 def made(name: str, **more: Any) -> Any:
-    return ampsim.load_model(name, **{"dtype": "float64", **OPTIONS[name], **more})
+    options = {"dtype": "float64", **OPTIONS[name], **more}
+    return ampsim.load_model(name.split(",")[0], **options)
 
 
 def trained(model: Any, schedule: Any, **more: Any) -> Any:
@@ -103,7 +108,29 @@ def gradients(model: Any, batch: Any) -> dict[str, np.ndarray]:
     return dict(zip(held, found, strict=True))
 
 
+def torch_recall(torch: Any, p: Any, batch: Any) -> Any:
+    """The loss of `dynamic_lstm`, one step after the other."""
+    layers, hidden = sum(key.endswith("weight") for key in p) - 2, 4
+    zeros = torch.zeros((batch.rows, hidden), dtype=torch.float64)
+    states, said = [(zeros, zeros)] * layers, []
+    for symbols in torch.tensor(batch.symbols):
+        x, after = p["embedding.weight"][symbols], []
+        for layer, (h, c) in enumerate(states, 1):
+            name = f"lstm-{layer}"
+            gates = torch.cat([x, h], dim=1) @ p[f"{name}.weight"] + p[f"{name}.bias"]
+            o, i, f, g = gates.split(hidden, dim=1)
+            c = torch.sigmoid(i) * torch.tanh(g) + torch.sigmoid(f) * c
+            x = torch.sigmoid(o) * torch.tanh(c)
+            after.append((x, c))
+        states = after
+        said.append(x)
+    logits = torch.cat(said) @ p["linear.weight"] + p["linear.bias"]
+    return torch.nn.functional.cross_entropy(logits, torch.tensor(batch.labels))
+
+
 def torch_loss(torch: Any, name: str, p: Any, batch: Any) -> Any:
+    if name.startswith("dynamic_lstm"):
+        return torch_recall(torch, p, batch)
     if name == "rnn":
         state = torch.zeros((batch.rows, 6), dtype=torch.float64)
         for row in torch.tensor(batch.tokens):

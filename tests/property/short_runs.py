@@ -21,6 +21,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "lenet": {"filters": 2, "more_filters": 3, "hidden": 8, "data": "synthetic"},
     "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "rnn": {"hidden": 4, "replicas": 2},
+    "dynamic_lstm": {"hidden": 4, "layers": 2, "length": 6},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "bilstm_tagger": {"data": "synthetic"},

@@ -107,6 +107,7 @@ def test_every_epoch_ends_however_few_batches_there_are(rows):
 NETWORKS: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 8, "replicas": 1},
     "lstm_mnist": {"data": "synthetic", "hidden": 4, "batch": 5},
+    "dynamic_lstm": {"hidden": 4, "layers": 2, "batch": 5},
     "lenet": {"data": "synthetic", "batch": 4},
     "ggnn": {"data": "synthetic", "hidden": 12},
 }

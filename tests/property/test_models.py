@@ -13,6 +13,7 @@ from ampsim.assets import names
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "replicas": 2},
     "mlp": {"hidden": 8, "data": "synthetic"},
+    "dynamic_lstm": {"hidden": 4, "layers": 3},
     "lenet": {"filters": 2, "more_filters": 3, "hidden": 8, "data": "synthetic"},
     "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "profile": {"network": "cifar10-full", "batch": 100},
@@ -26,7 +27,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "bilstm_tagger, composed": {"data": "synthetic", "cell": "composed"},
     "bilstm_tagger, by-gate": {"data": "synthetic", "cell": "by-gate"},
 }
-INSTANCES = {"rnn": 300, "mlp": 300, "lenet": 300, "lstm_mnist": 600, "profile": 300}
+INSTANCES = {
+    "rnn": 300, "mlp": 300, "lenet": 300, "lstm_mnist": 600, "dynamic_lstm": 300, "profile": 300,
+}  # fmt: skip
 SHAPES_ALONE = {"profile"}
 """Models that mode "numeric" refuses."""
 

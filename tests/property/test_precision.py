@@ -16,6 +16,7 @@ MODELS = {
     "lenet": {"filters": 2, "more_filters": 3, "hidden": 8, "data": "synthetic"},
     "lstm_mnist": {"hidden": 4, "data": "synthetic"},
     "rnn": {"hidden": 4, "replicas": 2},
+    "dynamic_lstm": {"hidden": 4, "layers": 2},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "tree_lstm, composed": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "composed"},
     "ggnn": {"hidden": 12, "data": "synthetic"},

@@ -39,6 +39,7 @@ from ampsim.study.simulation import RunOptions
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
 FIRST_FORECASTS: dict[str, tuple[dict[str, Any], int | None]] = {
     "bilstm_tagger": ({"data": "synthetic", "hidden": 16}, 60),
+    "dynamic_lstm": ({"hidden": 16}, 5_000),
     "ggnn": ({"data": "synthetic", "hidden": 16}, 100),
     "lenet": ({"data": "synthetic"}, 1_000),
     "lstm_mnist": ({"data": "synthetic", "hidden": 16}, None),

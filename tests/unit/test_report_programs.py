@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from ampsim.errors import FileFormatError
 from ampsim.recipes import programs
 from ampsim.recipes.checking import Verdict
 from ampsim.recipes.programs import check_program, read_program, write_program_report
@@ -75,6 +77,57 @@ def test_a_program_that_is_wrong_now_is_a_fault_of_its_report(folder):
     (folder / "manifest.toml").write_text(manifest.replace(before, digest))
     (fault,) = check(folder).faults
     assert "y of row 1 must be a number" in fault
+
+
+SPANS = """
+from ampsim.recipes.programs import Timeline
+
+TIMELINES = [Timeline("who", "Who worked", "spans")]
+numbers_alone = tables
+SPANS = {
+    "worker": [0, 0], "lane": ["compute", "copy-out"], "node": ["a", "b"],
+    "direction": ["forward", "backward"], "instance": [1, 2], "start_s": [0.0, 0.5],
+    "end_s": [1.0, 1.5],
+}
+
+
+def tables():
+    return {**numbers_alone(), "spans": pd.DataFrame(SPANS)}
+"""
+
+
+def test_a_timeline_is_drawn_of_spans_in_lanes(folder):
+    (folder / "program.py").write_text(PROGRAM + SPANS)
+    write(folder)
+    page = (folder / "report.md").read_text()
+    assert page.index("![Squares](squares.png)") < page.index("![Who worked](who.png)")
+    assert check(folder) == Verdict(())
+    drawn = (folder / "who.png").read_bytes()
+    (folder / "program.py").write_text(PROGRAM + SPANS.replace("0.5]", "0.9]"))
+    write(folder)
+    assert (folder / "who.png").read_bytes() != drawn
+
+
+NO_TIMELINE = {
+    "a list of others": ("[Timeline(", "[3, Timeline(", "must be a list of Timeline, got [3"),
+    "a name that is taken": ('"who"', '"Squares"', "TIMELINES[0].name must be up to 60 letters"),
+    "a table that is missing": ('"spans")]', '"span")]', "no table named 'span'; did you mean"),
+    "a column that is missing": ('"node": ["a", "b"],', "", "no column named 'node'"),
+    "half a worker": ('"worker": [0, 0]', '"worker": [0, 0.5]', "worker of row 1 must be a whole"),
+    "a lane that is none": ('"copy-out"', '"copy-over"', "lane of row 2 must be a lane, got"),
+    "a direction": ('"backward"', '"upward"', "direction of row 2 must be a direction, got 'upwa"),
+    "a time of text": ("[1.0, 1.5]", '[1.0, "b"]', "end_s of row 2 must be a number, got 'b'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", NO_TIMELINE)
+def test_a_timeline_of_what_are_no_spans_is_refused(tmp_path, wrong):
+    before, after, said = NO_TIMELINE[wrong]
+    assert before in SPANS
+    (tmp_path / "program.py").write_text(PROGRAM + SPANS.replace(before, after))
+    with pytest.raises(FileFormatError, match=re.escape(said)):
+        write(tmp_path)
+    assert not (tmp_path / "report.md").exists()
 
 
 TABLE = '{"numbers": pd.DataFrame({"x": [1, 2, 3], "y": [1.0, 4.0, 9.0], "kind": "all"})}'

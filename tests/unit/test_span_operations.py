@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "mlp": {"hidden": 4, "data": "synthetic"},
     "lenet": {"filters": 2, "more_filters": 3, "hidden": 4, "data": "synthetic"},
     "lstm_mnist": {"hidden": 4, "data": "synthetic"},
+    "dynamic_lstm": {"hidden": 4, "layers": 2},
     "tree_lstm": {"hidden": 4, "embedding": 4, "data": "synthetic"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "bilstm_tagger": {"data": "synthetic"},

@@ -23,6 +23,7 @@ from ampsim.study.model import Model
 WIDE: dict[str, dict[str, Any]] = {
     "act_rnn": {"hidden": 256},
     "bilstm_tagger": {"data": "synthetic", "hidden": 160, "word_width": 256},
+    "dynamic_lstm": {"hidden": 96, "layers": 2},
     "dqn": {"hidden": 456, "batch": 64, "learn_from": 1},
     "ggnn": {"data": "synthetic", "hidden": 320, "steps": 2},
     "lenet": {"data": "synthetic"},
