@@ -76,7 +76,7 @@ class Config:
         length: steps of the longest sequences.
         shortest: steps of the shortest ones, as a share of these; 1 for one length.
         batch: sequences in an instance.
-        devices: workers that have the layers of the program, as many to each as can be.
+        devices: workers among which the layers of the program are shared out evenly.
         learning_rate: of Adam.
         min_update_interval: batches between updates under AMP; nodes within the loop, which meet a
             batch once a step, count as many messages for each as it has steps in the mean.
