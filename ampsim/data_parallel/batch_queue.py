@@ -36,6 +36,7 @@ class Assignment:
         rows: items in all of them.
         passed: instances of its epoch that were assigned before it.
         whole: instances of its epoch; infinite where no learning rate changes within it.
+        rate: learning rate of its first instance.
         part: of the training, counted from 0.
         is_last: whether the ranks of a group reduce after it, in any case.
         ends_part: whether its rank does nothing more for its part, where ranks take batches in
@@ -48,17 +49,21 @@ class Assignment:
     rows: int
     passed: int
     whole: float
+    rate: float
     part: int
     is_last: bool = False
     ends_part: bool = False
 
-    @property
-    def at(self) -> float:
-        """Where in time its first instance is, in epochs, for learning rates.
 
-        The epoch itself, unless it is known how many instances that has.
-        """
-        return self.epoch if math.isinf(self.whole) else self.epoch + self.passed / self.whole
+def epochs_at(epoch: int, passed: int, whole: float) -> float:
+    """Where in time an instance is, in epochs, for learning rates.
+
+    The epoch itself, unless it is known how many instances that has.
+
+    >>> epochs_at(2, 5, 20), epochs_at(2, 5, math.inf)
+    (2.25, 2)
+    """
+    return epoch if math.isinf(whole) else epoch + passed / whole
 
 
 class BatchSource(Protocol):
@@ -83,6 +88,7 @@ class BatchQueue:
         together: batches that a rank takes at once.
         in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
             last one some ranks may have nothing.
+        rate: learning rate at a time, in epochs.
         on_part: called with a part when all of its assignments are closed, and whether it ends an
             epoch.
 
@@ -91,11 +97,17 @@ class BatchQueue:
     """
 
     def __init__(
-        self, ranks: int, together: int, *, in_rounds: bool, on_part: Callable[[int, bool], None]
+        self,
+        ranks: int,
+        together: int,
+        *,
+        in_rounds: bool,
+        rate: Callable[[float], float],
+        on_part: Callable[[int, bool], None],
     ) -> None:
         self._ranks, self._together = ranks, together
         self._in_rounds = in_rounds
-        self._on_part = on_part
+        self._rate, self._on_part = rate, on_part
         self._epoch = -1
         self._batches: Iterator[Any] = iter(())
         self._next: list[Any] = []
@@ -213,8 +225,9 @@ class BatchQueue:
         batches = tuple(self._next)
         rows = sum(one.rows for one in batches)
         passed = self._number - self._first
+        rate = self._rate(epochs_at(self._epoch, passed, self._whole))
         assignment = Assignment(
-            self._epoch, batches, self._number, rows, passed, self._whole, self._part
+            self._epoch, batches, self._number, rows, passed, self._whole, rate, self._part
         )
         self._number += len(batches)
         self._open[self._part] += 1
@@ -245,10 +258,11 @@ class GroupQueue:
     Args:
         ranks: of the group.
         together: batches that a rank takes at once.
+        rate: learning rate at a time, in epochs.
     """
 
-    def __init__(self, ranks: int, together: int) -> None:
-        self._ranks, self._together = ranks, together
+    def __init__(self, ranks: int, together: int, rate: Callable[[float], float]) -> None:
+        self._ranks, self._together, self._rate = ranks, together, rate
         self._rounds: list[list[Assignment]] = [[] for _ in range(ranks)]
 
     def offer(self, assignment: Assignment) -> None:
@@ -259,12 +273,14 @@ class GroupQueue:
             for rank, rounds in enumerate(self._rounds):
                 start = first + rank * each
                 batches = assignment.batches[start : start + each]
+                passed = assignment.passed + start
                 own = replace(
                     assignment,
                     batches=batches,
                     first=assignment.first + start,
                     rows=sum(one.rows for one in batches),
-                    passed=assignment.passed + start,
+                    passed=passed,
+                    rate=self._rate(epochs_at(assignment.epoch, passed, assignment.whole)),
                     is_last=is_last,
                     ends_part=False,
                 )

@@ -23,7 +23,7 @@ from ampsim.machine import Fabric, Instant
 from ampsim.model_parallel import RunSettings
 from ampsim.model_parallel.memories import WorkerMemories
 from ampsim.model_parallel.price import Charge, WorkOf
-from ampsim.trace import Cause, Recorder
+from ampsim.trace import Recorder
 
 CENTRE: Final = "centre"
 """What records call the weights that ranks share: merges and exchanges are of it."""
@@ -94,11 +94,6 @@ class Setting:
     level: int = 0
 
     @property
-    def is_pulled(self) -> bool:
-        """Whether a step of a copy may pull it towards a centre."""
-        return self.decisions.is_elastic or (self.around is not None and self.around.is_pulled)
-
-    @property
     def steps_at_server(self) -> bool:
         """Whether a server makes the steps, of gradients."""
         if self.around is not None:
@@ -120,17 +115,6 @@ class Setting:
         if self.decisions.compression is None:
             return self.bytes_of(place)
         return self.kept_count(place) * entry_bytes(self.nodes[place])
-
-    def send(
-        self, workers: tuple[int, int], size_bytes: int, cause: Cause, arrive: Callable[..., None]
-    ) -> None:
-        """Send so many bytes from one worker to another; at once, where the way is free."""
-        channel = self.fabric.channel(*workers)
-        if channel is None:
-            arrive(cause)
-        else:
-            places = (self.centre_place, self.centre_place)
-            channel.send(size_bytes, places, cause, arrive)
 
 
 def elastic_work(node: ParameterizedNode) -> Work:

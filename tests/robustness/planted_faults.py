@@ -85,9 +85,7 @@ FAULTS = {
         "passed = self._number - self._first + 1",
     ),
     "a server that forgets the oldest": Planted(
-        "data_parallel/server.py",
-        "self.merged_s, self.staleness = end_s, max(self.staleness, staleness)",
-        "self.merged_s, self.staleness = end_s, staleness",
+        "data_parallel/servers.py", "max(one[2] for one in merges)", "merges[-1][2]"
     ),
     "a writer beside readers": Planted(
         "dependency/execution.py",
