@@ -66,18 +66,6 @@ def epochs_at(epoch: int, passed: int, whole: float) -> float:
     return epoch if math.isinf(whole) else epoch + passed / whole
 
 
-class BatchSource(Protocol):
-    """What assigns batches to ranks."""
-
-    def take(self, rank: int) -> Assignment | None:
-        """The batches of `rank` that come next; None where none are left."""
-        ...
-
-    def close(self, assignment: Assignment) -> None:
-        """Note that the step of an assignment has been made."""
-        ...
-
-
 class BatchQueue:
     """Assigns each batch of an epoch once; no assignment has batches of two epochs.
 

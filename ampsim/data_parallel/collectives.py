@@ -90,7 +90,7 @@ class Ring(Collective):
         return 2 * (ranks - 1) * (latency_s + size_bytes / ranks / rate)
 
 
-class Tree(Collective):
+class BinomialTree(Collective):
     """Sums go up a binomial tree to rank 0, and the result comes down.
 
     Rank r's parent is r without its lowest 1 bit, so that no rank is farther from rank 0 than the
@@ -231,7 +231,7 @@ class Star(Collective):
 
 
 COLLECTIVES: Final[dict[str, Collective]] = {
-    one.name: one for one in (Ring(), Tree(), HalvingDoubling(), Hierarchical(), Star())
+    one.name: one for one in (Ring(), BinomialTree(), HalvingDoubling(), Hierarchical(), Star())
 }
 """Every collective that a user may choose, under its name."""
 

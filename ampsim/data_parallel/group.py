@@ -10,7 +10,7 @@ What the solver around makes of weights is worked out once, and each copy is cha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ampsim.data_parallel.all_reduce import AllReduce, all_reduce_of
@@ -61,7 +61,7 @@ class SharedWeights:
             member.nodes[self._place].adopt(theta)
 
 
-class Group(Rank):
+class RankGroup(Rank):
     """Several ranks as one.
 
     Args:
@@ -138,6 +138,7 @@ class Group(Rank):
         return self.members[0].vectors_on()
 
 
+@dataclass(slots=True)
 class RankMaker:
     """Makes ranks, copy after copy.
 
@@ -147,22 +148,15 @@ class RankMaker:
         placement: for each node, its worker in the first copy.
         blocks: for each copy, which block of `workers_per_rank` workers it lies on.
         totals: take what the losses say, by part of the training.
-
-    Attributes:
         copies: those that have been made.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        make_graph: Callable[[], Graph],
-        placement: Sequence[int],
-        blocks: Sequence[int],
-        totals: Mapping[int, PassTotals],
-    ) -> None:
-        self._job, self._make_graph, self._placement = job, make_graph, placement
-        self._blocks, self._totals = blocks, totals
-        self.copies: list[ModelCopy] = []
+    job: Job
+    make_graph: Callable[[], Graph]
+    placement: Sequence[int]
+    blocks: Sequence[int]
+    totals: Mapping[int, PassTotals]
+    copies: list[ModelCopy] = field(default_factory=list[ModelCopy])
 
     def make(self, number: int, setting: Setting) -> Rank:
         """Make a rank of this number among those of `setting`."""
@@ -171,28 +165,28 @@ class RankMaker:
         return self._group(number, setting)
 
     def _copy(self, number: int, setting: Setting) -> ModelCopy:
-        graph = self._make_graph()
+        graph = self.make_graph()
         for node, theta in zip(graph.parameterized, setting.centre.thetas, strict=True):
             node.adopt(theta)
         each = setting.solver.workers_per_rank
-        first = self._blocks[len(self.copies)] * each
+        first = self.blocks[len(self.copies)] * each
         made = ModelCopy(
             (number, len(self.copies)),
-            replace(self._job, graph=graph),
+            replace(self.job, graph=graph),
             range(first, first + each),
-            [worker if worker == HOST else first + worker for worker in self._placement],
+            [worker if worker == HOST else first + worker for worker in self.placement],
             setting,
-            totals=self._totals,
+            totals=self.totals,
         )
         self.copies.append(made)
         return made
 
-    def _group(self, number: int, setting: Setting) -> Group:
+    def _group(self, number: int, setting: Setting) -> RankGroup:
         solver = setting.solver.group
         assert solver is not None
         assert solver.ranks is not None
         names = [node.name for node in setting.nodes]
-        thetas, optimizer = setting.centre.thetas, self._job.optimizer
+        thetas, optimizer = setting.centre.thetas, self.job.optimizer
         queue = GroupQueue(solver.ranks, solver.batches_per_assignment, setting.rate)
         inner = replace(
             setting,
@@ -205,7 +199,7 @@ class RankMaker:
             level=setting.level + 1,
         )
         members = [self.make(one, inner) for one in range(solver.ranks)]
-        return Group(
+        return RankGroup(
             number,
             members,
             queue,

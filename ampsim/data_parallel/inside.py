@@ -5,18 +5,14 @@ predetermined or random." Groups are drawn once, before time passes, and stay.
 
 `amp:8` is a schedule and its `max_active_keys`, `sync-sgd:4` a solver and its `ranks`, and
 `sync-sgd:4/pipeline:2` a solver whose ranks are pipelines.
-
-A group acts as one rank, which it can where its own ranks agree: they hold the same weights
-whenever they have reduced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from ampsim.data_parallel.decisions import Decisions
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel.schedules import SCHEDULES, Schedule
 from ampsim.rng import stream
@@ -138,71 +134,6 @@ def name_of(schedule: Schedule) -> str:
     own = schedule.name if count is None else f"{schedule.name}:{count}"
     inner = name_of(known.inner) if hasattr(known, "inner") else "sequential"
     return own if inner == "sequential" else f"{own}/{inner}"
-
-
-class Nested(Protocol):
-    """What is asked of a solver to know what goes inside it, or it inside another."""
-
-    name: ClassVar[str]
-
-    @property
-    def decisions(self) -> Decisions:
-        """What it decides between ranks."""
-        ...
-
-    @property
-    def ranks(self) -> int | None:
-        """How many ranks it was given; None for as many as there is room for."""
-        ...
-
-    @property
-    def workers_per_rank(self) -> int:
-        """Workers of each copy."""
-        ...
-
-
-def fault_of_schedule(solver: Nested, inner: Schedule) -> str | None:
-    """Why a schedule cannot be inside each copy, and what can; None if it can."""
-    fault, is_of_gradients = None, solver.decisions.sends == "gradient"
-    if not inner.admission.drains and is_of_gradients:
-        fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
-    elif inner.order.holds_gradients:
-        fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
-    elif inner.order.turns is not None or inner.weights.versions is not None:
-        fault = f"{inner.name} has turns for the instances of one copy, which others number too"
-    known = "Sequential()" if is_of_gradients else "Sequential(), Amp()"
-    return None if fault is None else f"{fault}; take {known} or Pipeline()"
-
-
-def fault_of_group(solver: Nested, inner: Nested) -> str | None:
-    """Why a solver cannot be inside each rank, and what can; None if it can."""
-    around, inside = solver.decisions, inner.decisions
-    is_of_gradients = around.sends == "gradient"
-    known = "SyncSGD(ranks=4)"
-    if not is_of_gradients:
-        known += ", LocalSGD(ranks=4) or DiLoCo(ranks=4)"
-    if inside.meets != "all" or inside.is_elastic:
-        return f"ranks of {inner.name} never agree on their weights; take {known}"
-    if is_of_gradients and inside.sends == "weights":
-        return f"ranks of {inner.name} step alone and leave no gradient to send; take {known}"
-    if inner.ranks is None:
-        return (
-            f"{inner.name} must say how many ranks a group has; take ranks=4, or "
-            f"inner='{inner.name}:4'"
-        )
-    if around.backup_ranks or inside.backup_ranks:
-        return "only ranks of one copy can be cancelled; leave backup_ranks out"
-    if around.overlap:
-        return "a group sends when all of its gradients are there; take overlap inside alone"
-    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
-
-
-def _fault_of_workers(here: int, inside: int) -> str | None:
-    """Both are of each copy: one that says 1 may have said nothing."""
-    if here == inside or 1 in (here, inside):
-        return None
-    got = f"{here} and {inside}"
-    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
 
 
 def ranks_on(

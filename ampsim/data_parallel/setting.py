@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.batch_queue import BatchSource
+from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
 from ampsim.data_parallel.decisions import Decisions
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
@@ -86,7 +86,7 @@ class Setting:
     nodes: Sequence[ParameterizedNode]
     places: Sequence[int]
     centre_place: int
-    batches: BatchSource
+    batches: BatchQueue | GroupQueue
     rate: Callable[[float], float]
     clock: Clock
     is_abstract: bool

@@ -16,8 +16,6 @@ from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, S
 from ampsim.data_parallel.inside import (
     FIXED,
     Levels,
-    fault_of_group,
-    fault_of_schedule,
     inner_named,
     make_known,
     ranks_on,
@@ -111,7 +109,7 @@ class Solver:
                 f"such as ampsim.SyncSGD(ranks=4), got {shown(inner)}"
             )
         is_group = isinstance(inner, Solver)
-        fault = fault_of_group(self, inner) if is_group else fault_of_schedule(self, inner)
+        fault = _fault_of_group(self, inner) if is_group else _fault_of_schedule(self, inner)
         if fault is not None:
             raise OptionError(f"inner of {self.name}: {fault}")
         if is_group and inner.workers_per_rank != self.workers_per_rank:
@@ -261,8 +259,56 @@ class Solver:
         return reply
 
 
+def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
+    """Why a schedule cannot be inside each copy, and what can; None if it can."""
+    fault, is_of_gradients = None, solver.decisions.sends == "gradient"
+    if not inner.admission.drains and is_of_gradients:
+        fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
+    elif inner.order.holds_gradients:
+        fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
+    elif inner.order.turns is not None or inner.weights.versions is not None:
+        fault = f"{inner.name} has turns for the instances of one copy, which others number too"
+    known = "Sequential()" if is_of_gradients else "Sequential(), Amp()"
+    return None if fault is None else f"{fault}; take {known} or Pipeline()"
+
+
+def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
+    """Why a solver cannot be inside each rank, and what can; None if it can.
+
+    A group acts as one rank, which it can where its own ranks agree: they hold the same weights
+    whenever they have reduced.
+    """
+    around, inside = solver.decisions, inner.decisions
+    is_of_gradients = around.sends == "gradient"
+    known = "SyncSGD(ranks=4)"
+    if not is_of_gradients:
+        known += ", LocalSGD(ranks=4) or DiLoCo(ranks=4)"
+    if inside.meets != "all" or inside.is_elastic:
+        return f"ranks of {inner.name} never agree on their weights; take {known}"
+    if is_of_gradients and inside.sends == "weights":
+        return f"ranks of {inner.name} step alone and leave no gradient to send; take {known}"
+    if inner.ranks is None:
+        return (
+            f"{inner.name} must say how many ranks a group has; take ranks=4, or "
+            f"inner='{inner.name}:4'"
+        )
+    if around.backup_ranks or inside.backup_ranks:
+        return "only ranks of one copy can be cancelled; leave backup_ranks out"
+    if around.overlap:
+        return "a group sends when all of its gradients are there; take overlap inside alone"
+    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
+
+
+def _fault_of_workers(here: int, inside: int) -> str | None:
+    """Both are of each copy: one that says 1 may have said nothing."""
+    if here == inside or 1 in (here, inside):
+        return None
+    got = f"{here} and {inside}"
+    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+
+
 @dataclass(frozen=True)
-class Served(Solver):
+class ParameterServerSolver(Solver):
     """A solver whose ranks exchange with servers.
 
     Args:
@@ -340,7 +386,7 @@ class Sparsified(Solver):
 
 
 @dataclass(frozen=True)
-class Collected(Solver):
+class CollectiveSolver(Solver):
     """A solver whose ranks exchange in a collective.
 
     Args:
@@ -380,3 +426,10 @@ class Collected(Solver):
         ranks = super().ranks_on(workers)
         COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
         return ranks
+
+
+Served = ParameterServerSolver
+"""The former name, for one release."""
+
+Collected = CollectiveSolver
+"""The former name, for one release."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Locks, Sends, Step, Vector
-from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solver import CollectiveSolver, ParameterServerSolver, Solver
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
 from ampsim.text import shown
@@ -84,7 +84,7 @@ class Averaging(Solver):
 
 
 @dataclass(frozen=True)
-class Elastic(Averaging, Served):
+class Elastic(Averaging, ParameterServerSolver):
     """What the elastic solvers with a server have in common.
 
     Args:
@@ -163,7 +163,7 @@ class EAWild(Elastic):
 
 
 @dataclass(frozen=True)
-class SyncEASGD(Averaging, Collected):
+class SyncEASGD(Averaging, CollectiveSolver):
     """All ranks exchange with the centre at once, in a collective, whatever the devices' speeds.
 
     Source: You, Buluç and Demmel (SC'17): w <- w + alpha sum of (w_j - w), and each rank steps as
