@@ -147,7 +147,8 @@ class GradientAllReduce(AllReduce):
                 self._group.counts[place] = self.counts[place]
                 continue
             if mean is not None:
-                step = partial(centre.step, place, batches[0].rate, setting.clock.now)
+                rate = setting.rate(batches[0].at)  # of the first batches of this round
+                step = partial(centre.step, place, rate, setting.clock.now)
                 theta = setting.solver.merge(centre.thetas[place], mean, 0.0, step)
                 centre.thetas[place] = theta
             centre.versions[place] += 1
@@ -268,7 +269,7 @@ class WeightAllReduce(AllReduce):
         maker, rate = self._outer, self._outer.optimizer.rate(0)
         if not decisions.has_outer_step:  # the rate of the first batches of this round
             assert ranks[0].assignment is not None
-            maker, rate = centre, ranks[0].assignment.rate
+            maker, rate = centre, setting.rate(ranks[0].assignment.at)
         for place in range(len(setting.nodes)):
             thetas = [rank.nodes[place].theta for rank in ranks]
             mean = weighted_mean(thetas, [1] * len(ranks) if decisions.is_elastic else rows)

@@ -36,7 +36,7 @@ class Assignment:
         rows: items in all of them.
         passed: instances of its epoch that were assigned before it.
         whole: instances of its epoch; infinite where no learning rate changes within it.
-        rate: learning rate of its first instance.
+        at: where in time its first instance is, in epochs, for learning rates.
         part: of the training, counted from 0.
         is_last: whether the ranks of a group reduce after it, in any case.
         ends_part: whether its rank does nothing more for its part, where ranks take batches in
@@ -49,7 +49,7 @@ class Assignment:
     rows: int
     passed: int
     whole: float
-    rate: float
+    at: float
     part: int
     is_last: bool = False
     ends_part: bool = False
@@ -76,7 +76,6 @@ class BatchQueue:
         together: batches that a rank takes at once.
         in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
             last one some ranks may have nothing.
-        rate: learning rate at a time, in epochs.
         on_part: called with a part when all of its assignments are closed, and whether it ends an
             epoch.
 
@@ -85,17 +84,11 @@ class BatchQueue:
     """
 
     def __init__(
-        self,
-        ranks: int,
-        together: int,
-        *,
-        in_rounds: bool,
-        rate: Callable[[float], float],
-        on_part: Callable[[int, bool], None],
+        self, ranks: int, together: int, *, in_rounds: bool, on_part: Callable[[int, bool], None]
     ) -> None:
         self._ranks, self._together = ranks, together
         self._in_rounds = in_rounds
-        self._rate, self._on_part = rate, on_part
+        self._on_part = on_part
         self._epoch = -1
         self._batches: Iterator[Any] = iter(())
         self._next: list[Any] = []
@@ -213,9 +206,9 @@ class BatchQueue:
         batches = tuple(self._next)
         rows = sum(one.rows for one in batches)
         passed = self._number - self._first
-        rate = self._rate(epochs_at(self._epoch, passed, self._whole))
+        at = epochs_at(self._epoch, passed, self._whole)
         assignment = Assignment(
-            self._epoch, batches, self._number, rows, passed, self._whole, rate, self._part
+            self._epoch, batches, self._number, rows, passed, self._whole, at, self._part
         )
         self._number += len(batches)
         self._open[self._part] += 1
@@ -246,11 +239,10 @@ class GroupQueue:
     Args:
         ranks: of the group.
         together: batches that a rank takes at once.
-        rate: learning rate at a time, in epochs.
     """
 
-    def __init__(self, ranks: int, together: int, rate: Callable[[float], float]) -> None:
-        self._ranks, self._together, self._rate = ranks, together, rate
+    def __init__(self, ranks: int, together: int) -> None:
+        self._ranks, self._together = ranks, together
         self._rounds: list[list[Assignment]] = [[] for _ in range(ranks)]
 
     def offer(self, assignment: Assignment) -> None:
@@ -268,7 +260,7 @@ class GroupQueue:
                     first=assignment.first + start,
                     rows=sum(one.rows for one in batches),
                     passed=passed,
-                    rate=self._rate(epochs_at(assignment.epoch, passed, assignment.whole)),
+                    at=epochs_at(assignment.epoch, passed, assignment.whole),
                     is_last=is_last,
                     ends_part=False,
                 )

@@ -82,7 +82,6 @@ class SolverEngine:
             self._count,
             solver.batches_per_assignment,
             in_rounds=solver.decisions.meets == "all",
-            rate=optimizer.rate,
             on_part=self._end_part,
         )
         self._setting = Setting(

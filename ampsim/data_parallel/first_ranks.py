@@ -161,7 +161,8 @@ class FirstRanks(Exchange):
         """The mean of these ranks' gradients, applied to the centre."""
         setting, centre = self._setting, self._setting.centre
         batches = [one.assignment for one in first if one.assignment is not None]
-        rate, now_s = min(batches, key=lambda one: one.first).rate, setting.clock.now
+        rate = setting.rate(min(batches, key=lambda one: one.first).at)
+        now_s = setting.clock.now
         counts: Counter[int] = Counter()
         for rank in first:
             counts.update(rank.counts)

@@ -187,7 +187,7 @@ class RankMaker:
         assert solver.ranks is not None
         names = [node.name for node in setting.nodes]
         thetas, optimizer = setting.centre.thetas, self.job.optimizer
-        queue = GroupQueue(solver.ranks, solver.batches_per_assignment, setting.rate)
+        queue = GroupQueue(solver.ranks, solver.batches_per_assignment)
         inner = replace(
             setting,
             solver=solver,

@@ -220,7 +220,8 @@ class Rank(ABC):
                 stepped = local(theta, theta, towards, setting.pull, lambda _g, w: w)
             else:
                 assert self.assignment is not None
-                step = partial(self.own.step, place, self.assignment.rate, now_s)
+                rate = setting.rate(self.assignment.at)
+                step = partial(self.own.step, place, rate, now_s)
                 stepped = local(theta, gradient, towards, setting.pull, step)
                 self.own.versions[place] += 1
             node.adopt(stepped)

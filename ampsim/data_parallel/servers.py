@@ -59,7 +59,7 @@ class PushPull(Exchange):
         self._indices = range(len(workers))
         self._lock = TurnLock(len(ranks)) if decisions.locks == "exchange" else None
         self._bound: Bound | None = None
-        if decisions.staleness_bound is not None:
+        if decisions.staleness_bound is not None and not decisions.asks_first:
             self._bound = Bound(ranks, decisions.staleness_bound)
         self._waits_for_merge = not decisions.asks_first and decisions.locks == "update"
         self._nodes = (setting.centre_place, setting.centre_place)
@@ -421,9 +421,9 @@ class Server(NothingFree):
         self._is_gradient = decisions.sends == "gradient"
         self._is_whole = decisions.locks != "nothing"
         is_asked = decisions.asks_first
-        self._answers_at_once = not (self._is_gradient or is_asked or self._is_whole)
-        is_held = is_asked or decisions.staleness_bound is not None
-        self._answers_merge = not (self._answers_at_once or is_held)
+        is_bound = decisions.staleness_bound is not None
+        self._answers_at_once = not (self._is_gradient or is_asked or self._is_whole or is_bound)
+        self._answers_merge = not (self._answers_at_once or is_asked or is_bound)
         self._queue: deque[_Queued] = deque()
         self.queues: dict[str, deque[_Queued]] = {MERGE: self._queue}
         self.memory = setting.memories.of(processor.index)
@@ -488,7 +488,7 @@ class Server(NothingFree):
                 go_on(cause)
 
     def answer(self, push: Push, cause: Cause) -> None:
-        """Send this server's part of the centre as it is; of a merge, what the solver needs."""
+        """Send this server's part of the centre: as it is, or what weights were merged with."""
         setting, centre = self._setting, self._setting.centre
         for place in self.places:
             push.versions[place] = centre.versions[place]
@@ -512,7 +512,7 @@ class Server(NothingFree):
                 assert vector is not None
                 if not self._is_gradient and not setting.decisions.asks_first:
                     self._note_weights(push, place, vector)
-                rate = solver.merge_rate(push.batches.rate, staleness)
+                rate = solver.merge_rate(setting.rate(push.batches.at), staleness)
                 step = partial(centre.step, place, rate, now_s)
                 theta = solver.merge(centre.thetas[place], vector, setting.pull, step)
                 centre.thetas[place] = theta
