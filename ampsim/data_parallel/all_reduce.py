@@ -280,7 +280,7 @@ class WeightAllReduce(AllReduce):
             centre.versions[place] += 1
 
     def weights(self, part: int) -> list[Vector]:
-        """What ranks have learned in a part: the centre, or the mean of ranks that step since.
+        """The weights after a part: the centre's, or the mean of all ranks where they step alone.
 
         Each rank's are those of its last step of the part; it may have gone on.
         """

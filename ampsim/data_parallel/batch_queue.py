@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 
 class Batch(Protocol):
-    """What the queue asks of a batch."""
+    """A batch, as far as the queue must know it."""
 
     rows: int
 
@@ -165,7 +165,7 @@ class BatchQueue:
             self._on_part(part, is_last)
 
     def has_any(self, part: int) -> bool:
-        """Whether a part of an epoch that was offered has any batch to assign, or had."""
+        """Tell whether a part of an epoch that was offered has any batch to assign, or had."""
         return part < self._part or bool(self._next) or bool(self._open.get(part))
 
     @property

@@ -237,7 +237,7 @@ COLLECTIVES: Final[dict[str, Collective]] = {
 
 
 class AllGather(Collective):
-    """What each rank has goes round a ring until all have it; ranks add it up themselves.
+    """Vectors go round a ring until all ranks have all of them; ranks add them up themselves.
 
     Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication
     operations in MPICH", IJHPCA 19 (2005), Section 4.1, ring algorithm: (P - 1) (a + n / B), with n
@@ -258,7 +258,7 @@ class AllGather(Collective):
 
 
 class Broadcast(Collective):
-    """What rank 0 has goes to all ranks, down a binomial tree: floor(log2 P) (a + n / B)."""
+    """The vector of rank 0 goes to all ranks, down a binomial tree: floor(log2 P) (a + n / B)."""
 
     name = "broadcast"
 

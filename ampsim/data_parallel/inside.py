@@ -1,4 +1,4 @@
-"""What may be inside a solver, and which ranks make a group there.
+"""Names of what is inside a solver, and the ranks that make a group there.
 
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 3.1: "The grouping method can be
 predetermined or random." Groups are drawn once, before time passes, and stay.
@@ -80,7 +80,7 @@ _KINDS: Final[dict[str, Any]] = dict(SCHEDULES)
 """All that may be inside; solvers come here as they are defined."""
 
 _COUNTS: Final = ("max_active_keys", "ranks")
-"""What a number after a colon is: the first of these that there is."""
+"""Options that a number after a colon may set: the first of these that there is."""
 
 NESTED_MAX: Final = 8
 """Most solvers within each other (chosen: twice as many as racks, machines, sockets and cores)."""
@@ -92,7 +92,7 @@ def make_known(kind: Any) -> None:
 
 
 def inner_named(text: str) -> Schedule:
-    """What a name stands for.
+    """Return the schedule or solver that a name stands for.
 
     Raises:
         OptionError: it is no name, or what it names has no such number.

@@ -102,7 +102,7 @@ async def all_of(coroutines: Sequence[Coroutine[Any, Any, Value]]) -> Value:
 
 
 class Exchange(ABC):
-    """What a rank exchanges with.
+    """The others that a rank exchanges with.
 
     Args:
         setting: what ranks have in common.
@@ -144,7 +144,7 @@ class NodeWeights(Protocol):
 
 
 class Rank(ABC):
-    """What one rank has, and what it can do.
+    """One rank: its weights, its gradients, its batches, and the steps it makes with them.
 
     Args:
         numbers: its own among those that it exchanges with, counted from 0, and that of its first

@@ -92,6 +92,9 @@ class PushPull(Exchange):
         setting = self._setting
         if resume is not None:
             push.resume, push.sent_s = resume, setting.clock.now
+        if self._bound is not None:
+            answer = partial(self._answer, push)
+            push.following.append(partial(self._bound.merged, push.rank.number, answer))
         for server, worker, _size, size_bytes in push.parts:
             arrive = partial(server.receive, push, size_bytes)
             setting.fabric.send((worker, server.worker), size_bytes, self._nodes, cause, arrive)
@@ -137,9 +140,6 @@ class PushGradients(PushPull):
         setting, number, parts = self._setting, rank.number, self._parts[rank.number]
         what = (rank.gradients, rank.counts, self._read[number], [0] * len(rank.nodes))
         push = Push(rank, batches, parts, {*self._indices}, setting.clock.now, *what)
-        if self._bound is not None:
-            answer = partial(self._answer, push)
-            push.following.append(partial(self._bound.merged, rank.number, answer))
         if self._lock is not None:
             cause = await until(partial(self._lock.acquire, number, cause))
         self._latest[number] = push
@@ -225,21 +225,17 @@ class PushWeights(PushPull):
         return cause
 
     def _is_due(self, rank: Rank) -> bool:
-        """Whether a rank exchanges with its next step."""
+        """Tell whether a rank exchanges with its next step."""
         return (self._steps[rank.number] + 1) % self._period == 0
 
     def _push_of(self, rank: Rank, batches: Assignment) -> Push:
-        """What a rank pushes: its weights as they are."""
+        """Make a push of a rank's weights as they are."""
         vectors: list[Vector | None] = [None] * len(rank.nodes)
         if not self._setting.is_abstract:
             vectors = [node.theta for node in rank.nodes]
         parts, now_s = self._parts[rank.number], self._setting.clock.now
         what = (vectors, rank.counts, self._read[rank.number], [0] * len(vectors))
-        push = Push(rank, batches, parts, {*self._indices}, now_s, *what)
-        if self._bound is not None:
-            answer = partial(self._answer, push)
-            push.following.append(partial(self._bound.merged, rank.number, answer))
-        return push
+        return Push(rank, batches, parts, {*self._indices}, now_s, *what)
 
     def _pull(self, push: Push, cause: Cause, resume: Resume) -> None:
         """Ask every server for its part of the centre."""
@@ -262,7 +258,7 @@ class PushWeights(PushPull):
 
 
 class PushPart(NamedTuple):
-    """What goes between a worker of a rank and a server: its vectors that lie on both.
+    """The vectors that a worker of a rank and a server both have.
 
     Args:
         server: the server.
@@ -327,7 +323,7 @@ class Push:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the rank has the answer."""
+        """True when the rank has the answer."""
         return not math.isnan(self.end_s)
 
     def ask(self, now_s: float, resume: Resume) -> None:
@@ -399,7 +395,7 @@ class _Merge(NamedTuple):
 
 
 class Server(NothingFree):
-    """What one server does; the tasks of its processor.
+    """One server at work: the tasks of its processor.
 
     Args:
         index: among the servers.
@@ -572,7 +568,7 @@ def shards_of(setting: Setting, servers: int) -> list[list[int]]:
 
 
 def parts_of(rank: Rank, servers: Sequence[Server], setting: Setting) -> list[PushPart]:
-    """What a rank sends or gets at once, server by server."""
+    """List what a rank sends or gets at once, server by server."""
     parts: list[PushPart] = []
     for server in servers:
         for worker, places in rank.vectors_on().items():

@@ -1,4 +1,4 @@
-"""What the ranks of one solver, and what they exchange with, have in common."""
+"""The record that the ranks of one solver, and what they exchange with, have in common."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ampsim.model_parallel.price import Charge, WorkOf
 from ampsim.trace import Recorder
 
 CENTRE: Final = "centre"
-"""What records call the weights that ranks share: merges and exchanges are of it."""
+"""The name of the weights that ranks share, in records of merges and exchanges."""
 
 ELASTIC: Final = Charge("elastic")
 """An update that also pulls towards the centre."""
@@ -53,7 +53,7 @@ ELASTIC_ARRAYS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What ranks and exchanges have in common.
+    """The machine, the solver and the centre that ranks and exchanges have in common.
 
     Args:
         solver: the functions, and the schedule inside.
@@ -95,7 +95,7 @@ class Setting:
 
     @property
     def steps_at_server(self) -> bool:
-        """Whether a server makes the steps, of gradients."""
+        """True where a server makes the steps, of gradients."""
         if self.around is not None:
             return self.around.steps_at_server
         return self.decisions.meets == "server" and self.decisions.sends == "gradient"
@@ -118,21 +118,21 @@ class Setting:
 
 
 def elastic_work(node: ParameterizedNode) -> Work:
-    """What pulling the parameters of a node towards others takes."""
+    """The work of pulling the parameters of a node towards others."""
     size_bytes = node.parameter_count * node.theta.itemsize
     flop, moved = ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes
     return Work(flop, moved, ELASTIC_FLOP, pass_bytes=moved)
 
 
 def addition_work(node: ParameterizedNode) -> Work:
-    """What adding a vector to the parameters of a node takes."""
+    """The work of adding a vector to the parameters of a node."""
     size_bytes = node.parameter_count * node.theta.itemsize
     moved = ELASTIC_ARRAYS * size_bytes
     return Work(node.parameter_count, moved, 1, pass_bytes=moved)
 
 
 def work_in_rank(node: ParameterizedNode, own: WorkOf, charge: Charge) -> Work:
-    """What an update of a node does in a rank, by what an update does alone and its charge."""
+    """The work of an update of a node in a rank, by what an update does alone and its charge."""
     if charge == ELASTIC:
         return own(Direction.UPDATE, None) + elastic_work(node)
     if charge == PULL:

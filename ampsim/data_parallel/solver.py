@@ -36,7 +36,7 @@ _FORMER: Final = {"exchange_period": "period", "bound": "staleness_bound"}
 
 @dataclass(frozen=True)
 class Solver:
-    """What all solvers have; `ampsim.data_parallel.solvers` has them.
+    """The base of all solvers; `ampsim.data_parallel.solvers` has those that are shipped.
 
     A solver is a record of `decisions` and up to three functions: `local`, `merge` and `adopt`.
     What it decides is a value of the class, an option or a property that bears the decision's name.
@@ -95,7 +95,7 @@ class Solver:
 
     @property
     def decisions(self) -> Decisions:
-        """What it decides between ranks."""
+        """All decisions between ranks, as the engine reads them."""
         return Decisions(**{one: getattr(self, one) for one in DECISIONS if hasattr(self, one)})
 
     def _require_inner(self) -> None:
@@ -148,7 +148,7 @@ class Solver:
 
     @property
     def steps_inside(self) -> bool:
-        """Whether ranks step before anything is asked of them, and have no gradient to show."""
+        """True where ranks step before they are asked, and have no gradient to send."""
         group = self.group
         return not self.inside.admission.drains if group is None else group.sends == "weights"
 
@@ -160,7 +160,7 @@ class Solver:
 
     @property
     def order(self) -> Order:
-        """What the schedule inside each copy serves first."""
+        """The order in which the schedule inside each copy serves messages."""
         return self.inside.order
 
     @property
@@ -205,7 +205,7 @@ class Solver:
         return 0.0
 
     def optimizer(self, own: Optimizer) -> Optimizer:
-        """What steps by gradients: the model's `own` optimizer, unless the solver has another.
+        """The optimizer that steps by gradients: the model's `own`, unless the solver has another.
 
         Raises:
             OptionError: the solver's does not go with the model's.
@@ -213,7 +213,7 @@ class Solver:
         return own
 
     def outer(self) -> Optimizer:
-        """What makes the centre's own steps, where the solver has an outer step."""
+        """The optimizer of the centre's own steps, where the solver has an outer step."""
         return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
@@ -243,7 +243,7 @@ class Solver:
         return step(gradient, theta)
 
     def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
-        """What a rank sends that has asked for the centre, of its weights and the answer."""
+        """The vector that a rank sends when it has the answer to its question for the centre."""
         return theta
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:

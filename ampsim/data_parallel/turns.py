@@ -1,4 +1,4 @@
-"""What keeps a rank from its exchange with servers: its turn, or a bound on how far it is ahead."""
+"""A rank waits for its turn, or is held by a bound on how far it may be ahead."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
 
 @dataclass(frozen=True)
 class Averaging(Solver):
-    """What all elastic solvers have in common, whether ranks exchange with servers or each other.
+    """The base of elastic solvers, whether ranks exchange with servers or with each other.
 
     Args:
         moving_rate: alpha; None for 0.9 / ranks.
@@ -85,7 +85,7 @@ class Averaging(Solver):
 
 @dataclass(frozen=True)
 class Elastic(Averaging, ParameterServerSolver):
-    """What the elastic solvers with a server have in common.
+    """The base of elastic solvers with servers.
 
     Args:
         elastic: who takes the difference: "server", or "worker".
@@ -108,7 +108,7 @@ class Elastic(Averaging, ParameterServerSolver):
         return super().local(theta, gradient, centre, pull, step)
 
     def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
-        """What the rank loses, and the centre gains."""
+        """The spring: the rank loses it, and the centre gains it."""
         return spring(theta, reply, pull)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
