@@ -102,6 +102,7 @@ class SolverEngine:
             rate=optimizer.rate,
             clock=clock,
             is_abstract=settings.is_abstract,
+            steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(own, make_graph, placement)

@@ -195,7 +195,6 @@ class RankMaker:
             pull=solver.pull(solver.ranks),
             centre=Parameters(names, thetas, optimizer, shapes_of(setting.nodes)),
             batches=queue,
-            around=setting,
             level=setting.level + 1,
         )
         members = [self.make(one, inner) for one in range(solver.ranks)]

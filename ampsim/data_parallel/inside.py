@@ -28,26 +28,6 @@ Levels: TypeAlias = Sequence[tuple[int, str]]
 """Ranks of a solver, and how their copies are found; of the one inside that, and so on."""
 
 
-def require_groups(solver: str, groups: str, alone: str | None) -> None:
-    """Check how groups are found.
-
-    Args:
-        solver: its name.
-        groups: as chosen.
-        alone: the schedule inside each rank, where that is no group.
-
-    Raises:
-        OptionError: there is no such way, or there are no groups.
-    """
-    if groups not in GROUPS:
-        raise OptionError(one_of("groups", groups, GROUPS))
-    if groups != FIXED and alone is not None:
-        raise OptionError(
-            f"{solver}: groups={shown(groups)} needs ranks that are groups, got {alone} inside "
-            "each; take inner='sync-sgd:4'"
-        )
-
-
 def blocks_of(levels: Levels, copies: int, seed: int) -> list[int]:
     """For each copy, group by group, the block of workers that it lies on.
 
@@ -134,43 +114,3 @@ def name_of(schedule: Schedule) -> str:
     own = schedule.name if count is None else f"{schedule.name}:{count}"
     inner = name_of(known.inner) if hasattr(known, "inner") else "sequential"
     return own if inner == "sequential" else f"{own}/{inner}"
-
-
-def ranks_on(
-    workers: int, servers: int, ranks: int | None, *, copies: int, each: int, name: str
-) -> int:
-    """`ranks`, or as many as there is room for beside servers.
-
-    Args:
-        workers: of the cluster.
-        servers: workers that are servers.
-        ranks: as asked for; None for as many as there is room for.
-        copies: of the model in each rank.
-        each: workers of each copy.
-        name: of the solver.
-
-    Raises:
-        OptionError: there is no room for them.
-    """
-    of_rank = each * copies
-    if servers >= workers:
-        raise OptionError(
-            f"{name}: servers must leave workers for ranks, got servers={servers} on "
-            f"{workers} worker{'s' * (workers != 1)}; take fewer servers or more workers"
-        )
-    found = (workers - servers) // of_rank if ranks is None else ranks
-    in_group = "" if copies == 1 else f"{copies} x "
-    if not found or found * of_rank + servers > workers:
-        raise OptionError(
-            f"{name}: ranks and servers must fit the cluster, got {max(found, 1)} x "
-            f"{in_group}{each} + {servers} on {workers} "
-            f"worker{'s' * (workers != 1)}; take fewer ranks or more workers"
-        )
-    rest = workers - servers - found * of_rank
-    if rest and ranks is None and in_group:
-        raise OptionError(
-            f"{name}: groups of {of_rank} workers must divide those of all ranks, got "
-            f"{workers - servers}; take {workers - rest} or {workers - rest + of_rank} workers, "
-            f"or say ranks={found}"
-        )
-    return found

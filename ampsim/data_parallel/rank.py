@@ -44,8 +44,8 @@ VectorStep: TypeAlias = Callable[[int, float], Charged]
 async def train(rank: Rank, exchange: Exchange, cause: Cause) -> Cause:
     """Train a rank, from `cause` on, until no batches are left for it.
 
-    An exchange awaits the rank's turn, sends what the rank has, takes the answer, and updates the
-    rank by it.
+    `with_others` is the rest of a step: the rank waits for its turn, where ranks have turns; it
+    pushes and pulls, or reduces with all others; and it updates its weights by what that gave.
     """
     while (batches := rank.next_batches()) is not None:
         exchange.begin(rank, cause)

@@ -69,7 +69,7 @@ class Setting:
         rate: learning rate at a time, in epochs.
         clock: whose time passes.
         is_abstract: whether no numbers are computed, as in `sleep` mode.
-        around: what a group has in common with others, where these are the ranks of a group.
+        steps_at_server: whether a server makes the steps, of gradients, here or around a group.
         level: how many solvers are around this one.
     """
 
@@ -90,15 +90,8 @@ class Setting:
     rate: Callable[[float], float]
     clock: Clock
     is_abstract: bool
-    around: Setting | None = None
+    steps_at_server: bool
     level: int = 0
-
-    @property
-    def steps_at_server(self) -> bool:
-        """True where a server makes the steps, of gradients."""
-        if self.around is not None:
-            return self.around.steps_at_server
-        return self.decisions.meets == "server" and self.decisions.sends == "gradient"
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

@@ -15,11 +15,10 @@ from ampsim.data_parallel.collectives import COLLECTIVES
 from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends, Step, Vector
 from ampsim.data_parallel.inside import (
     FIXED,
+    GROUPS,
     Levels,
     inner_named,
     make_known,
-    ranks_on,
-    require_groups,
 )
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
@@ -80,7 +79,7 @@ class Solver:
             require_count("ranks", self.ranks)
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
-        require_groups(self.name, self.groups, self.inside.name if self.group is None else None)
+        self._require_groups()
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let it be named as what is inside another, and take decisions by their former names."""
@@ -116,6 +115,15 @@ class Solver:
             each = max(self.workers_per_rank, inner.workers_per_rank)
             object.__setattr__(self, "workers_per_rank", each)
             object.__setattr__(self, "inner", replace(inner, workers_per_rank=each))
+
+    def _require_groups(self) -> None:
+        if self.groups not in GROUPS:
+            raise OptionError(one_of("groups", self.groups, GROUPS))
+        if self.groups != FIXED and self.group is None:
+            raise OptionError(
+                f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
+                f"{self.inside.name} inside each; take inner='sync-sgd:4'"
+            )
 
     @property
     def inside(self) -> Schedule:
@@ -217,15 +225,34 @@ class Solver:
         return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers.
+        """How many ranks there are on so many workers: `ranks`, or as many as there is room for.
 
         Raises:
-            OptionError: there is no room for them.
+            OptionError: there is no room for them beside the servers.
         """
-        return ranks_on(
-            workers, self.server_count, self.ranks, copies=self.copies_per_rank,
-            each=self.workers_per_rank, name=self.name,
-        )  # fmt: skip
+        servers, copies, each = self.server_count, self.copies_per_rank, self.workers_per_rank
+        of_rank, name, plural = each * copies, self.name, "s" * (workers != 1)
+        if servers >= workers:
+            raise OptionError(
+                f"{name}: servers must leave workers for ranks, got servers={servers} on "
+                f"{workers} worker{plural}; take fewer servers or more workers"
+            )
+        found = (workers - servers) // of_rank if self.ranks is None else self.ranks
+        in_group = "" if copies == 1 else f"{copies} x "
+        if not found or found * of_rank + servers > workers:
+            raise OptionError(
+                f"{name}: ranks and servers must fit the cluster, got {max(found, 1)} x "
+                f"{in_group}{each} + {servers} on {workers} worker{plural}; "
+                "take fewer ranks or more workers"
+            )
+        rest = workers - servers - found * of_rank
+        if rest and self.ranks is None and in_group:
+            raise OptionError(
+                f"{name}: groups of {of_rank} workers must divide those of all ranks, got "
+                f"{workers - servers}; take {workers - rest} or {workers - rest + of_rank} "
+                f"workers, or say ranks={found}"
+            )
+        return found
 
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
