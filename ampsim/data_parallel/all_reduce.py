@@ -132,14 +132,14 @@ class GradientAllReduce(AllReduce):
         """Step along the mean gradient; a rank's counts as many times as it has items."""
         setting, centre, ranks = self._setting, self._setting.centre, self._ranks
         batches = [rank.assignment for rank in ranks if rank.assignment is not None]
+        rows = [one.rows for one in batches]
         self.counts = Counter()
         for rank in ranks:
             self.counts.update(rank.counts)
         for place in sorted(self.counts):
             mean = None
             if not setting.is_abstract:
-                gradients = [rank.gradients[place] for rank in ranks]
-                mean = weighted_mean(gradients, [one.rows for one in batches])
+                mean = weighted_mean([rank.gradients[place] for rank in ranks], rows)
                 for rank in ranks:
                     rank.gradients[place] = None
             if self._group is not None:

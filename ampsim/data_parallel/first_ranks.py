@@ -162,19 +162,18 @@ class FirstRanks(Exchange):
         setting, centre = self._setting, self._setting.centre
         batches = [one.assignment for one in first if one.assignment is not None]
         rate = setting.rate(min(batches, key=lambda one: one.first).at)
-        now_s = setting.clock.now
+        now_s, rows = setting.clock.now, [one.rows for one in batches]
         counts: Counter[int] = Counter()
         for rank in first:
             counts.update(rank.counts)
         for place in sorted(counts):
             if not setting.is_abstract:
-                gradients = [one.gradients[place] for one in first]
-                mean = weighted_mean(gradients, [one.rows for one in batches])
+                mean = weighted_mean([one.gradients[place] for one in first], rows)
+                for rank in first:
+                    rank.gradients[place] = None
                 assert mean is not None
                 step = partial(centre.step, place, rate, now_s)
                 centre.thetas[place] = setting.solver.merge(centre.thetas[place], mean, 0.0, step)
-                for rank in first:
-                    rank.gradients[place] = None
             centre.versions[place] += 1
         return _Step(now_s, list(centre.thetas), counts, batches)
 

@@ -9,7 +9,7 @@ leads to happens when it ends.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -56,7 +56,6 @@ class PushPull(Exchange):
             Server(index, worker, places, setting)
             for index, (worker, places) in enumerate(zip(workers, shards, strict=True))
         ]
-        self._indices = range(len(workers))
         self._lock = TurnLock(len(ranks)) if decisions.locks == "exchange" else None
         self._bound: Bound | None = None
         if decisions.staleness_bound is not None and not decisions.asks_first:
@@ -64,6 +63,8 @@ class PushPull(Exchange):
         self._waits_for_merge = not decisions.asks_first and decisions.locks == "update"
         self._nodes = (setting.centre_place, setting.centre_place)
         self._parts = [parts_of(rank, self.servers, setting) for rank in ranks]
+        each = [[part.server.index for part in parts] for parts in self._parts]
+        self._to_arrive = [{one: of_rank.count(one) for one in of_rank} for of_rank in each]
         self._read = [list(setting.centre.versions) for _ in ranks]
         self._latest: dict[int, Push] = {}
         self._noted: set[Push] = set()
@@ -110,8 +111,9 @@ class PushPull(Exchange):
         """Record an exchange that is merged, with when its answer or the end of the run came."""
         if push in self._noted:
             return
-        setting, servers, merges = self._setting, self.servers, push.merges
-        start_s, staleness = min(one[0] for one in merges), max(one[2] for one in merges)
+        setting, servers = self._setting, self.servers
+        starts_s, ends_s, stale = zip(*push.merges, strict=True)
+        start_s = min(starts_s)
         waits = "reply"
         if not push.stalled_s:
             waits = "nothing"
@@ -124,11 +126,11 @@ class PushPull(Exchange):
         where = servers[0].worker if len(servers) == 1 else SEVERAL
         is_known = setting.decisions.sends == "weights" and not setting.is_abstract
         numbers = (push.rank.first, where, SENDS.index(setting.decisions.sends))
-        times = (push.ready_s, push.sent_s, start_s, merges[-1][1], end_s, push.stalled_s)
+        times = (push.ready_s, push.sent_s, start_s, ends_s[-1], end_s, push.stalled_s)
         size_bytes = sum(part.sent_bytes for part in push.parts)
         distance = math.sqrt(push.square) if is_known else math.nan
         is_mixed = len(set(push.versions)) > 1
-        row = (*numbers, *times, WAITS.index(waits), size_bytes, staleness, distance, is_mixed)
+        row = (*numbers, *times, WAITS.index(waits), size_bytes, max(stale), distance, is_mixed)
         setting.recorder.exchanges.append(row)
 
 
@@ -139,7 +141,7 @@ class PushGradients(PushPull):
         """Push the gradient, in turn where ranks have turns; adopt the weights of the answer."""
         setting, number, parts = self._setting, rank.number, self._parts[rank.number]
         what = (rank.gradients, rank.counts, self._read[number], [0] * len(rank.nodes))
-        push = Push(rank, batches, parts, {*self._indices}, setting.clock.now, *what)
+        push = Push(rank, batches, parts, {**self._to_arrive[number]}, setting.clock.now, *what)
         if self._lock is not None:
             cause = await until(partial(self._lock.acquire, number, cause))
         self._latest[number] = push
@@ -233,9 +235,9 @@ class PushWeights(PushPull):
         vectors: list[Vector | None] = [None] * len(rank.nodes)
         if not self._setting.is_abstract:
             vectors = [node.theta for node in rank.nodes]
-        parts, now_s = self._parts[rank.number], self._setting.clock.now
-        what = (vectors, rank.counts, self._read[rank.number], [0] * len(vectors))
-        return Push(rank, batches, parts, {*self._indices}, now_s, *what)
+        number, parts, now_s = rank.number, self._parts[rank.number], self._setting.clock.now
+        what = (vectors, rank.counts, self._read[number], [0] * len(vectors))
+        return Push(rank, batches, parts, {**self._to_arrive[number]}, now_s, *what)
 
     def _pull(self, push: Push, cause: Cause, resume: Resume) -> None:
         """Ask every server for its part of the centre."""
@@ -281,14 +283,13 @@ class Push:
         rank: whose it is.
         batches: the rank's.
         parts: what goes to and fro.
-        unmerged: servers that have not merged all of their part.
+        unmerged: servers that have not merged all of theirs, and how many parts have not arrived.
         ready_s: when the rank had something to send.
         vectors: one for each node, None where there is none.
         counts: gradients in each vector that has any; also in `sleep` mode.
         read: versions of the centre that the vectors rest on.
         versions: those that the rank gets; 0 of what has not been answered.
         reply: vectors of the centre that the rank gets, by place.
-        arrived: by server, how many parts are there.
         arrivals_s: when all parts were at a server, the first one first.
         merges: of each the beginning, the end, and the most staleness of a vector.
         following: called with a cause when all is merged.
@@ -302,14 +303,13 @@ class Push:
     rank: Rank
     batches: Assignment
     parts: Sequence[PushPart]
-    unmerged: set[int]
+    unmerged: dict[int, int]
     ready_s: float
     vectors: list[Vector | None]
     counts: dict[int, int]
     read: list[int]
     versions: list[int]
     reply: dict[int, Vector | None] = field(default_factory=dict[int, "Vector | None"])
-    arrived: Counter[int] = field(default_factory=Counter[int])
     arrivals_s: list[float] = field(default_factory=list[float])
     merges: list[tuple[float, float, int]] = field(default_factory=list[Any])
     following: list[Callable[[Cause], None]] = field(default_factory=list[Any])
@@ -439,8 +439,8 @@ class Server(NothingFree):
         """Take a part of a push; when all of it is there, it waits to be merged."""
         if self.memory is not None:
             self.memory.take(MESSAGES, size_bytes)
-        push.arrived[self.index] += 1
-        if push.arrived[self.index] < sum(part.server is self for part in push.parts):
+        push.unmerged[self.index] -= 1
+        if push.unmerged[self.index]:
             return
         push.arrivals_s.append(self._setting.clock.now)
         if self._answers_at_once:
@@ -474,7 +474,7 @@ class Server(NothingFree):
         push.merges.append((start_s, end_s, staleness))
         if queued.left:
             return
-        push.unmerged.discard(self.index)
+        del push.unmerged[self.index]
         if self._is_gradient and not push.unmerged:
             setting.batches.close(push.batches)
         if self._answers_merge:
