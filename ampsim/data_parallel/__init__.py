@@ -7,7 +7,14 @@ from ampsim.data_parallel.engine import SolverEngine
 from ampsim.data_parallel.fitting import cluster_of_rank
 from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, name_of
 from ampsim.data_parallel.setting import CENTRE
-from ampsim.data_parallel.solver import Collected, Served, Solver, Sparsified
+from ampsim.data_parallel.solver import (
+    Collected,
+    CollectiveSolver,
+    ParameterServerSolver,
+    Served,
+    Solver,
+    Sparsified,
+)
 from ampsim.data_parallel.solvers import SOLVERS, registry
 from ampsim.data_parallel.solvers.registry import *  # noqa: F403  # what is listed
 
@@ -20,10 +27,12 @@ __all__ = [
     "SOLVERS",
     "Collected",
     "Collective",
+    "CollectiveSolver",
     "Decisions",
     "Hop",
     "Locks",
     "Meets",
+    "ParameterServerSolver",
     "Sends",
     "Served",
     "Solver",

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 
 class Batch(Protocol):
-    """What the queue asks of a batch."""
+    """A batch, as far as the queue must know it."""
 
     rows: int
 
@@ -36,6 +36,7 @@ class Assignment:
         rows: items in all of them.
         passed: instances of its epoch that were assigned before it.
         whole: instances of its epoch; infinite where no learning rate changes within it.
+        at: where in time its first instance is, in epochs, for learning rates.
         part: of the training, counted from 0.
         is_last: whether the ranks of a group reduce after it, in any case.
         ends_part: whether its rank does nothing more for its part, where ranks take batches in
@@ -48,29 +49,21 @@ class Assignment:
     rows: int
     passed: int
     whole: float
+    at: float
     part: int
     is_last: bool = False
     ends_part: bool = False
 
-    @property
-    def at(self) -> float:
-        """Where in time its first instance is, in epochs, for learning rates.
 
-        The epoch itself, unless it is known how many instances that has.
-        """
-        return self.epoch if math.isinf(self.whole) else self.epoch + self.passed / self.whole
+def epochs_at(epoch: int, passed: int, whole: float) -> float:
+    """Where in time an instance is, in epochs, for learning rates.
 
+    The epoch itself, unless it is known how many instances that has.
 
-class BatchSource(Protocol):
-    """What assigns batches to ranks."""
-
-    def take(self, rank: int) -> Assignment | None:
-        """The batches of `rank` that come next; None where none are left."""
-        ...
-
-    def close(self, assignment: Assignment) -> None:
-        """Note that the step of an assignment has been made."""
-        ...
+    >>> epochs_at(2, 5, 20), epochs_at(2, 5, math.inf)
+    (2.25, 2)
+    """
+    return epoch if math.isinf(whole) else epoch + passed / whole
 
 
 class BatchQueue:
@@ -172,7 +165,7 @@ class BatchQueue:
             self._on_part(part, is_last)
 
     def has_any(self, part: int) -> bool:
-        """Whether a part of an epoch that was offered has any batch to assign, or had."""
+        """Tell whether a part of an epoch that was offered has any batch to assign, or had."""
         return part < self._part or bool(self._next) or bool(self._open.get(part))
 
     @property
@@ -213,8 +206,9 @@ class BatchQueue:
         batches = tuple(self._next)
         rows = sum(one.rows for one in batches)
         passed = self._number - self._first
+        at = epochs_at(self._epoch, passed, self._whole)
         assignment = Assignment(
-            self._epoch, batches, self._number, rows, passed, self._whole, self._part
+            self._epoch, batches, self._number, rows, passed, self._whole, at, self._part
         )
         self._number += len(batches)
         self._open[self._part] += 1
@@ -259,12 +253,14 @@ class GroupQueue:
             for rank, rounds in enumerate(self._rounds):
                 start = first + rank * each
                 batches = assignment.batches[start : start + each]
+                passed = assignment.passed + start
                 own = replace(
                     assignment,
                     batches=batches,
                     first=assignment.first + start,
                     rows=sum(one.rows for one in batches),
-                    passed=assignment.passed + start,
+                    passed=passed,
+                    at=epochs_at(assignment.epoch, passed, assignment.whole),
                     is_last=is_last,
                     ends_part=False,
                 )

@@ -90,7 +90,7 @@ class Ring(Collective):
         return 2 * (ranks - 1) * (latency_s + size_bytes / ranks / rate)
 
 
-class Tree(Collective):
+class BinomialTree(Collective):
     """Sums go up a binomial tree to rank 0, and the result comes down.
 
     Rank r's parent is r without its lowest 1 bit, so that no rank is farther from rank 0 than the
@@ -231,13 +231,13 @@ class Star(Collective):
 
 
 COLLECTIVES: Final[dict[str, Collective]] = {
-    one.name: one for one in (Ring(), Tree(), HalvingDoubling(), Hierarchical(), Star())
+    one.name: one for one in (Ring(), BinomialTree(), HalvingDoubling(), Hierarchical(), Star())
 }
 """Every collective that a user may choose, under its name."""
 
 
 class AllGather(Collective):
-    """What each rank has goes round a ring until all have it; ranks add it up themselves.
+    """Vectors go round a ring until all ranks have all of them; ranks add them up themselves.
 
     Source: R. Thakur, R. Rabenseifner and W. Gropp, "Optimization of collective communication
     operations in MPICH", IJHPCA 19 (2005), Section 4.1, ring algorithm: (P - 1) (a + n / B), with n
@@ -258,7 +258,7 @@ class AllGather(Collective):
 
 
 class Broadcast(Collective):
-    """What rank 0 has goes to all ranks, down a binomial tree: floor(log2 P) (a + n / B)."""
+    """The vector of rank 0 goes to all ranks, down a binomial tree: floor(log2 P) (a + n / B)."""
 
     name = "broadcast"
 

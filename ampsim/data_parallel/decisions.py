@@ -1,4 +1,4 @@
-"""What a solver decides, as one record that the engine reads."""
+"""The decisions of a solver, one record that the engine reads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Meets: TypeAlias = Literal["all", "server"]
 Sends: TypeAlias = Literal["gradient", "weights"]
 Locks: TypeAlias = Literal["exchange", "update", "nothing"]
 Waits: TypeAlias = str
-"""What no solver decides any more; the name goes with the next version."""
+"""No solver decides this any more; the name goes with the next version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What a solver decides between ranks.
+    """The decisions of a solver between ranks.
 
     Args:
         meets: who exchanges: "all" ranks in a collective, or each with a "server".
@@ -70,7 +70,7 @@ class Decisions:
 
     @property
     def asks_first(self) -> bool:
-        """Whether a rank asks a server for the centre, and sends what it makes of the answer."""
+        """True where a rank asks a server for the centre, and sends what it makes of the answer."""
         return self.elastic == "worker"
 
 

@@ -8,19 +8,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from ampsim.data_parallel.all_reduce import AllReduce
+from ampsim.data_parallel.all_reduce import all_reduce_of
 from ampsim.data_parallel.batch_queue import BatchQueue, Later
-from ampsim.data_parallel.coroutine import run
 from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.first_ranks import FirstRanks
 from ampsim.data_parallel.fitting import BARE, require_fit, require_plain
 from ampsim.data_parallel.group import RankMaker
 from ampsim.data_parallel.inside import blocks_of
-from ampsim.data_parallel.model_copy import ModelCopy
 from ampsim.data_parallel.parameters import Parameters, shapes_of
-from ampsim.data_parallel.push_pull import PushPull
-from ampsim.data_parallel.rank import Rank, train
-from ampsim.data_parallel.server import Server
+from ampsim.data_parallel.rank import Exchange, ModelCopy, Rank, run, train
+from ampsim.data_parallel.servers import PushGradients, PushPull, PushWeights, Server
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver
 from ampsim.errors import StuckError
@@ -105,13 +102,13 @@ class SolverEngine:
             rate=optimizer.rate,
             clock=clock,
             is_abstract=settings.is_abstract,
+            steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
         self._start_processors()
         self._observer = Observer(job, settings.is_abstract)
-        self._observer.tell_items(self._tell)
 
     def _begin_empty(self) -> None:
         """Have trained nothing."""
@@ -125,23 +122,23 @@ class SolverEngine:
         self.has_ended_epoch = False
         self._last_end_s = 0.0
         self._has_begun = False
-        self.on_items: Callable[[int], None] = lambda _items: None
 
     def _connect(self, outer: Parameters) -> None:
         """Make what ranks exchange with; `outer` makes the centre's own steps."""
         solver, setting = self._solver, self._setting
         decisions = setting.decisions
         self._servers: Sequence[Server] = ()
-        self._exchange: AllReduce | FirstRanks | PushPull
+        self._exchange: Exchange
         if decisions.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
-            self._exchange = PushPull(setting, self._ranks, servers)
-            self._servers = self._exchange.servers
+            kind = PushGradients if decisions.sends == "gradient" else PushWeights
+            self._exchange = exchange = kind(setting, self._ranks, servers)
+            self._servers = exchange.servers
         elif decisions.backup_ranks:
             self._exchange = FirstRanks(setting, self._copies, self._queue)
         else:
-            self._exchange = AllReduce(setting, self._ranks, outer)
+            self._exchange = all_reduce_of(setting, self._ranks, outer)
 
     def train(
         self,
@@ -195,6 +192,15 @@ class SolverEngine:
                 node.adopt(theta)
         return PassReport(start_s, ended.at_s, self._totals.pop(part, PassTotals()))
 
+    def tell_items(self, on_items: Callable[[int], None]) -> None:
+        """Call `on_items` with the number of items of each instance that finishes.
+
+        Of a rank that is cancelled, nothing comes of them.
+        """
+        self._observer.tell_items(on_items)
+        for copy in self._copies:
+            copy.controller.on_finish = partial(_tell_of, copy, on_items)
+
     def expect(self, batches_of: Callable[[int], float]) -> None:
         """Know how many batches each epoch has, for learning rates that change within it."""
         self._queue.expect(batches_of)
@@ -217,16 +223,6 @@ class SolverEngine:
         maker = RankMaker(job, make_graph, placement, blocks, self._totals)
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies
-        for copy in self._copies:
-            copy.controller.on_finish = partial(self._tell_of, copy)
-
-    def _tell_of(self, rank: Rank, items: int) -> None:
-        """Tell of items, unless nothing comes of them."""
-        if not rank.is_cancelled:
-            self.on_items(items)
-
-    def _tell(self, items: int) -> None:
-        self.on_items(items)
 
     def _start_processors(self) -> None:
         setting, seed = self._setting, self._setting.run.seed
@@ -288,3 +284,9 @@ class SolverEngine:
                 f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {left} "
                 f"batches of epoch {epoch + 1} are not merged; ranks {busy} wait"
             )
+
+
+def _tell_of(rank: Rank, on_items: Callable[[int], None], items: int) -> None:
+    """Tell of items, unless nothing comes of them."""
+    if not rank.is_cancelled:
+        on_items(items)

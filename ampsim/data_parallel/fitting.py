@@ -1,4 +1,4 @@
-"""Whether a solver fits model and cluster, and the cluster of its first rank."""
+"""Checks that a solver fits model and cluster, and the cluster of its first rank."""
 
 from __future__ import annotations
 

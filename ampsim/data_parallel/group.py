@@ -9,17 +9,25 @@ What the solver around makes of weights is worked out once, and each copy is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ampsim.data_parallel.all_reduce import AllReduce
+from ampsim.data_parallel.all_reduce import AllReduce, all_reduce_of
 from ampsim.data_parallel.batch_queue import Assignment, GroupQueue
-from ampsim.data_parallel.coroutine import Resume, all_of, run, until
 from ampsim.data_parallel.decisions import Vector
-from ampsim.data_parallel.model_copy import ModelCopy
 from ampsim.data_parallel.parameters import Parameters, shapes_of
-from ampsim.data_parallel.rank import Answer, Exchange, Rank, train
+from ampsim.data_parallel.rank import (
+    Exchange,
+    ModelCopy,
+    Rank,
+    Resume,
+    VectorStep,
+    all_of,
+    run,
+    train,
+    until,
+)
 from ampsim.data_parallel.setting import Setting
 from ampsim.hardware import HOST
 from ampsim.ir import Graph
@@ -29,7 +37,31 @@ from ampsim.optim import Optimizer
 from ampsim.trace import Cause
 
 
-class Group(Rank):
+class SharedWeights:
+    """The weights of one node that all ranks of a group have.
+
+    Args:
+        centre: of the group.
+        place: of the node's vector.
+        members: the ranks.
+    """
+
+    def __init__(self, centre: Parameters, place: int, members: Sequence[Rank]) -> None:
+        self._centre, self._place, self._members = centre, place, members
+
+    @property
+    def theta(self) -> Vector:
+        """The parameters, flat."""
+        return self._centre.thetas[self._place]
+
+    def adopt(self, theta: Vector) -> None:
+        """Give every member these parameters."""
+        self._centre.thetas[self._place] = theta
+        for member in self._members:
+            member.nodes[self._place].adopt(theta)
+
+
+class RankGroup(Rank):
     """Several ranks as one.
 
     Args:
@@ -51,82 +83,62 @@ class Group(Rank):
         optimizer: Optimizer,
         outer: Parameters,
     ) -> None:
-        setting, self._inner = settings
-        super().__init__(number, members[0].first, setting, optimizer, members)
+        setting, inner = settings
+        places = range(len(setting.nodes))
+        nodes = [SharedWeights(inner.centre, place, members) for place in places]
+        super().__init__((number, members[0].first), setting, optimizer, nodes, members)
         self._queue = queue
-        self._rounds = AllReduce(self._inner, members, outer, self)
+        self._rounds: AllReduce = all_reduce_of(inner, members, outer, self)
 
     async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
-        """Let the members train until they have reduced; `exchange` is told of no single vector."""
+        """Let the members train until they have reduced; `exchange` is told of no single vector.
+
+        Where they reduce gradients, the last round has left the mean in `gradients`.
+        """
         if batches.batches:
             self._queue.offer(batches)
             cause = await all_of([train(one, self._rounds, cause) for one in self.members])
-            self.rows += batches.rows
-            if self._inner.decisions.sends == "gradient":
-                self.touched = set(self._rounds.due)
-                for place in self.touched:
-                    self.counts[place] = self._rounds.counts[place]
         self.ready_s = self._setting.clock.now
         return cause
 
-    async def apply(self, answer: Answer) -> Cause:
+    async def update_vectors(
+        self, places: Collection[int], step: VectorStep, cause: Cause
+    ) -> Cause:
         """Update all copies, each on its own device; the first to come works out the weights."""
-        step = answer.step
-        if step is None:
-            return answer.cause
-        shapes: dict[int, Charged] = {}
+        charges: dict[int, Charged] = {}
 
-        def once(_member: Rank, place: int, now_s: float) -> Charged:
-            if place not in shapes:
-                shapes[place] = step(self, place, now_s)
-            return shapes[place]
+        def once(place: int, now_s: float) -> Charged:
+            if place not in charges:
+                charges[place] = step(place, now_s)
+            return charges[place]
 
-        of_each = replace(answer, step=once)
-        return await all_of([one.apply(of_each) for one in self.members])
+        return await all_of([one.update_vectors(places, once, cause) for one in self.members])
 
     async def broadcast(self, cause: Cause) -> Cause:
         """Send what came to the first member on to the others."""
-        if not self._rounds.columns:
+        if not self._rounds.streams:
             return await self.members[0].broadcast(cause)
-        return await until(partial(self._spread, cause))
+        return await until(partial(self._spread, cause), len(self.members))
 
     def _spread(self, cause: Cause, resume: Resume) -> None:
-        left = len(self.members)
-        to_come = [self._rounds.columns] * left
-
-        def has(cause: Cause) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                resume(cause)
+        """Send from the first member; `resume` whenever a member and its copies have all of it."""
+        to_come = [len(self._rounds.streams)] * len(self.members)
 
         def came(number: int, cause: Cause) -> None:
             to_come[number] -= 1
             if not to_come[number]:
-                run(self.members[number].broadcast(cause), has)
+                run(self.members[number].broadcast(cause), resume)
 
-        self._rounds.spread(cause, came)
-
-    def take(self, place: int, gradient: Vector) -> None:
-        """Have the mean gradient of one vector of all members."""
-        self.gradients[place] = gradient
+        ends = [partial(came, number) for number in range(len(self.members))]
+        for stream in self._rounds.streams:
+            run(stream.perform(stream.whole, ends, self._setting.clock.now, cause))
 
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker of the first member, the places of the vectors that lie there."""
         return self.members[0].vectors_on()
 
-    def theta(self, place: int) -> Vector:
-        """The weights that all members have, of one node."""
-        return self._inner.centre.thetas[place]
 
-    def adopt(self, place: int, theta: Vector | None) -> None:
-        """Give every member these weights."""
-        if theta is not None:
-            self._inner.centre.thetas[place] = theta
-        for member in self.members:
-            member.adopt(place, theta)
-
-
+@dataclass(slots=True)
 class RankMaker:
     """Makes ranks, copy after copy.
 
@@ -136,22 +148,15 @@ class RankMaker:
         placement: for each node, its worker in the first copy.
         blocks: for each copy, which block of `workers_per_rank` workers it lies on.
         totals: take what the losses say, by part of the training.
-
-    Attributes:
         copies: those that have been made.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        make_graph: Callable[[], Graph],
-        placement: Sequence[int],
-        blocks: Sequence[int],
-        totals: Mapping[int, PassTotals],
-    ) -> None:
-        self._job, self._make_graph, self._placement = job, make_graph, placement
-        self._blocks, self._totals = blocks, totals
-        self.copies: list[ModelCopy] = []
+    job: Job
+    make_graph: Callable[[], Graph]
+    placement: Sequence[int]
+    blocks: Sequence[int]
+    totals: Mapping[int, PassTotals]
+    copies: list[ModelCopy] = field(default_factory=list[ModelCopy])
 
     def make(self, number: int, setting: Setting) -> Rank:
         """Make a rank of this number among those of `setting`."""
@@ -160,28 +165,28 @@ class RankMaker:
         return self._group(number, setting)
 
     def _copy(self, number: int, setting: Setting) -> ModelCopy:
-        graph = self._make_graph()
+        graph = self.make_graph()
         for node, theta in zip(graph.parameterized, setting.centre.thetas, strict=True):
             node.adopt(theta)
         each = setting.solver.workers_per_rank
-        first = self._blocks[len(self.copies)] * each
+        first = self.blocks[len(self.copies)] * each
         made = ModelCopy(
             (number, len(self.copies)),
-            replace(self._job, graph=graph),
+            replace(self.job, graph=graph),
             range(first, first + each),
-            [worker if worker == HOST else first + worker for worker in self._placement],
+            [worker if worker == HOST else first + worker for worker in self.placement],
             setting,
-            totals=self._totals,
+            totals=self.totals,
         )
         self.copies.append(made)
         return made
 
-    def _group(self, number: int, setting: Setting) -> Group:
+    def _group(self, number: int, setting: Setting) -> RankGroup:
         solver = setting.solver.group
         assert solver is not None
         assert solver.ranks is not None
         names = [node.name for node in setting.nodes]
-        thetas, optimizer = setting.centre.thetas, self._job.optimizer
+        thetas, optimizer = setting.centre.thetas, self.job.optimizer
         queue = GroupQueue(solver.ranks, solver.batches_per_assignment)
         inner = replace(
             setting,
@@ -190,11 +195,10 @@ class RankMaker:
             pull=solver.pull(solver.ranks),
             centre=Parameters(names, thetas, optimizer, shapes_of(setting.nodes)),
             batches=queue,
-            around=setting,
             level=setting.level + 1,
         )
         members = [self.make(one, inner) for one in range(solver.ranks)]
-        return Group(
+        return RankGroup(
             number,
             members,
             queue,

@@ -1,22 +1,18 @@
-"""What may be inside a solver, and which ranks make a group there.
+"""Names of what is inside a solver, and the ranks that make a group there.
 
 Source: Wongpanich, You and Demmel (HPC Asia 2020), Section 3.1: "The grouping method can be
 predetermined or random." Groups are drawn once, before time passes, and stay.
 
 `amp:8` is a schedule and its `max_active_keys`, `sync-sgd:4` a solver and its `ranks`, and
 `sync-sgd:4/pipeline:2` a solver whose ranks are pipelines.
-
-A group acts as one rank, which it can where its own ranks agree: they hold the same weights
-whenever they have reduced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from ampsim.data_parallel.decisions import Decisions
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel.schedules import SCHEDULES, Schedule
 from ampsim.rng import stream
@@ -30,26 +26,6 @@ GROUPS: Final = (FIXED, RANDOM)
 
 Levels: TypeAlias = Sequence[tuple[int, str]]
 """Ranks of a solver, and how their copies are found; of the one inside that, and so on."""
-
-
-def require_groups(solver: str, groups: str, alone: str | None) -> None:
-    """Check how groups are found.
-
-    Args:
-        solver: its name.
-        groups: as chosen.
-        alone: the schedule inside each rank, where that is no group.
-
-    Raises:
-        OptionError: there is no such way, or there are no groups.
-    """
-    if groups not in GROUPS:
-        raise OptionError(one_of("groups", groups, GROUPS))
-    if groups != FIXED and alone is not None:
-        raise OptionError(
-            f"{solver}: groups={shown(groups)} needs ranks that are groups, got {alone} inside "
-            "each; take inner='sync-sgd:4'"
-        )
 
 
 def blocks_of(levels: Levels, copies: int, seed: int) -> list[int]:
@@ -84,7 +60,7 @@ _KINDS: Final[dict[str, Any]] = dict(SCHEDULES)
 """All that may be inside; solvers come here as they are defined."""
 
 _COUNTS: Final = ("max_active_keys", "ranks")
-"""What a number after a colon is: the first of these that there is."""
+"""Options that a number after a colon may set: the first of these that there is."""
 
 NESTED_MAX: Final = 8
 """Most solvers within each other (chosen: twice as many as racks, machines, sockets and cores)."""
@@ -96,7 +72,7 @@ def make_known(kind: Any) -> None:
 
 
 def inner_named(text: str) -> Schedule:
-    """What a name stands for.
+    """Return the schedule or solver that a name stands for.
 
     Raises:
         OptionError: it is no name, or what it names has no such number.
@@ -138,108 +114,3 @@ def name_of(schedule: Schedule) -> str:
     own = schedule.name if count is None else f"{schedule.name}:{count}"
     inner = name_of(known.inner) if hasattr(known, "inner") else "sequential"
     return own if inner == "sequential" else f"{own}/{inner}"
-
-
-class Nested(Protocol):
-    """What is asked of a solver to know what goes inside it, or it inside another."""
-
-    name: ClassVar[str]
-
-    @property
-    def decisions(self) -> Decisions:
-        """What it decides between ranks."""
-        ...
-
-    @property
-    def ranks(self) -> int | None:
-        """How many ranks it was given; None for as many as there is room for."""
-        ...
-
-    @property
-    def workers_per_rank(self) -> int:
-        """Workers of each copy."""
-        ...
-
-
-def fault_of_schedule(solver: Nested, inner: Schedule) -> str | None:
-    """Why a schedule cannot be inside each copy, and what can; None if it can."""
-    fault, is_of_gradients = None, solver.decisions.sends == "gradient"
-    if not inner.admission.drains and is_of_gradients:
-        fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
-    elif inner.order.holds_gradients:
-        fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
-    elif inner.order.turns is not None or inner.weights.versions is not None:
-        fault = f"{inner.name} has turns for the instances of one copy, which others number too"
-    known = "Sequential()" if is_of_gradients else "Sequential(), Amp()"
-    return None if fault is None else f"{fault}; take {known} or Pipeline()"
-
-
-def fault_of_group(solver: Nested, inner: Nested) -> str | None:
-    """Why a solver cannot be inside each rank, and what can; None if it can."""
-    around, inside = solver.decisions, inner.decisions
-    is_of_gradients = around.sends == "gradient"
-    known = "SyncSGD(ranks=4)"
-    if not is_of_gradients:
-        known += ", LocalSGD(ranks=4) or DiLoCo(ranks=4)"
-    if inside.meets != "all" or inside.is_elastic:
-        return f"ranks of {inner.name} never agree on their weights; take {known}"
-    if is_of_gradients and inside.sends == "weights":
-        return f"ranks of {inner.name} step alone and leave no gradient to send; take {known}"
-    if inner.ranks is None:
-        return (
-            f"{inner.name} must say how many ranks a group has; take ranks=4, or "
-            f"inner='{inner.name}:4'"
-        )
-    if around.backup_ranks or inside.backup_ranks:
-        return "only ranks of one copy can be cancelled; leave backup_ranks out"
-    if around.overlap:
-        return "a group sends when all of its gradients are there; take overlap inside alone"
-    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
-
-
-def _fault_of_workers(here: int, inside: int) -> str | None:
-    """Both are of each copy: one that says 1 may have said nothing."""
-    if here == inside or 1 in (here, inside):
-        return None
-    got = f"{here} and {inside}"
-    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
-
-
-def ranks_on(
-    workers: int, servers: int, ranks: int | None, *, copies: int, each: int, name: str
-) -> int:
-    """`ranks`, or as many as there is room for beside servers.
-
-    Args:
-        workers: of the cluster.
-        servers: workers that are servers.
-        ranks: as asked for; None for as many as there is room for.
-        copies: of the model in each rank.
-        each: workers of each copy.
-        name: of the solver.
-
-    Raises:
-        OptionError: there is no room for them.
-    """
-    of_rank = each * copies
-    if servers >= workers:
-        raise OptionError(
-            f"{name}: servers must leave workers for ranks, got servers={servers} on "
-            f"{workers} worker{'s' * (workers != 1)}; take fewer servers or more workers"
-        )
-    found = (workers - servers) // of_rank if ranks is None else ranks
-    in_group = "" if copies == 1 else f"{copies} x "
-    if not found or found * of_rank + servers > workers:
-        raise OptionError(
-            f"{name}: ranks and servers must fit the cluster, got {max(found, 1)} x "
-            f"{in_group}{each} + {servers} on {workers} "
-            f"worker{'s' * (workers != 1)}; take fewer ranks or more workers"
-        )
-    rest = workers - servers - found * of_rank
-    if rest and ranks is None and in_group:
-        raise OptionError(
-            f"{name}: groups of {of_rank} workers must divide those of all ranks, got "
-            f"{workers - servers}; take {workers - rest} or {workers - rest + of_rank} workers, "
-            f"or say ranks={found}"
-        )
-    return found

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from ampsim.data_parallel.decisions import Step, Vector
+from ampsim.data_parallel.decisions import Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode
 from ampsim.optim import Optimizer
@@ -50,36 +50,36 @@ class Parameters:
             self._methods = [optimizer.of_tensors(one) for one in shapes]
         self._states: list[tuple[Any, ...] | None] = [None] * len(self.thetas)
 
-    def step(self, place: int, rate: float, now_s: float) -> Step:
-        """Return ``step(gradient, theta)`` of one vector; the gradient may be written over.
+    def step(
+        self, place: int, rate: float, now_s: float, gradient: Vector, theta: Vector
+    ) -> Vector:
+        """Return one vector after a step from `theta`; `gradient` may be written over.
 
         Raises:
-            DivergenceError: when it is called, a weight would stop being finite.
+            DivergenceError: a weight would stop being finite.
         """
+        state, method = self._states[place], self._methods[place]
+        if state is None:
+            state = method.init(theta)
+        if method.is_elementwise and len(gradient) > BLOCK:
+            theta, state = _step_by_blocks(method, gradient, state, theta, rate)
+        elif method.is_elementwise:
+            theta, state = method.update(gradient, state, theta, rate, in_place=True)
+        else:
+            theta, state = method.update(gradient, state, theta, rate)
+        self._states[place] = state
+        if not math.isfinite(float(theta.dot(theta))):
+            raise DivergenceError(
+                f"weights of {self._names[place]} stopped being finite in update "
+                f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
+            )
+        return theta
 
-        def step(gradient: Vector, theta: Vector) -> Vector:
-            state, method = self._states[place], self._methods[place]
-            if state is None:
-                state = method.init(theta)
-            stepped, self._states[place] = _stepped(method, gradient, state, theta, rate)
-            if not math.isfinite(float(stepped.dot(stepped))):
-                raise DivergenceError(
-                    f"weights of {self._names[place]} stopped being finite in update "
-                    f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
-                )
-            return stepped
 
-        return step
-
-
-def _stepped(
+def _step_by_blocks(
     optimizer: Optimizer, gradient: Vector, state: tuple[Any, ...], theta: Vector, rate: float
 ) -> tuple[Vector, tuple[Any, ...]]:
-    """One step; block by block over the gradient where there are many parameters."""
-    if not optimizer.is_elementwise:
-        return optimizer.update(gradient, state, theta, rate)
-    if len(gradient) <= BLOCK:
-        return optimizer.update(gradient, state, theta, rate, in_place=True)
+    """One step of many parameters, block by block over the gradient."""
     after = state
     for start in range(0, len(gradient), BLOCK):
         block = slice(start, start + BLOCK)

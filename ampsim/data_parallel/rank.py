@@ -1,99 +1,166 @@
 """A rank trains: it takes batches, computes their gradient, exchanges and updates its weights.
 
-`train` is all that a rank does, whatever the solver; what it awaits there is its own (`ModelCopy`,
-or `Group`) and of what it exchanges with (`AllReduce`, `FirstRanks`, `PushPull`).
+`train` is all that a rank does, whatever the solver. It is a coroutine, read top down, and goes on
+within the very call that brings what it awaits: no event of the clock lies between. So what happens
+at one instant keeps the order in which it was brought about (docs/decisions/0004-instants.md), on
+any clock.
 """
 
 from __future__ import annotations
 
+import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import Parameters, shapes_of
-from ampsim.data_parallel.setting import Setting
-from ampsim.model_parallel.price import Charged
+from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, SELECTION, Setting, work_in_rank
+from ampsim.data_parallel.top_k import ErrorFeedback
+from ampsim.ir import ParameterizedNode
+from ampsim.machine import Memory
+from ampsim.model_parallel.assembly import assemble
+from ampsim.model_parallel.called_off import StoppableWorker
+from ampsim.model_parallel.footprint import GRADIENTS, STASHES, take_parameters
+from ampsim.model_parallel.job import Job, PassTotals
+from ampsim.model_parallel.memories import SharedMachine
+from ampsim.model_parallel.placed_node import Message, PlacedNode
+from ampsim.model_parallel.price import Charge, Charged
+from ampsim.model_parallel.update import Updater
 from ampsim.optim import Optimizer
 from ampsim.trace import Cause
 
-VectorStep: TypeAlias = "Callable[[Rank, int, float], Charged]"
-"""``step(rank, place, now_s)`` changes the vector at `place`; it returns the shape that this is
-charged for."""
+Value = TypeVar("Value")
+
+Resume: TypeAlias = Callable[..., None]
+"""Lets a coroutine go on, with the value that it awaited."""
+
+VectorStep: TypeAlias = Callable[[int, float], Charged]
+"""``step(place, now_s)`` changes the vector at `place`; it returns what this is charged for."""
 
 
 async def train(rank: Rank, exchange: Exchange, cause: Cause) -> Cause:
-    """Train a rank, from `cause` on, until no batches are left for it."""
+    """Train a rank, from `cause` on, until no batches are left for it.
+
+    `with_others` is the rest of a step: the rank waits for its turn, where ranks have turns; it
+    pushes and pulls, or reduces with all others; and it updates its weights by what that gave.
+    """
     while (batches := rank.next_batches()) is not None:
         exchange.begin(rank, cause)
         cause = await rank.compute(batches, exchange, cause)
-        answer = await exchange.with_others(rank, cause)
-        cause = await rank.apply(answer)
-        exchange.finish(rank)
+        cause = await exchange.with_others(rank, batches, cause)
     exchange.end(rank)
     return cause
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a rank has to do with its weights before it takes its next batches.
+def run(
+    coroutine: Coroutine[Any, Any, Any],
+    ended: Callable[[Any], None] | None = None,
+    value: Any = None,
+) -> None:
+    """Run a coroutine up to what it awaits next.
 
     Args:
-        cause: what brought the answer.
-        places: of the vectors that are updated, which takes the devices' time; perhaps none.
-        step: updates one of them.
+        coroutine: awaits nothing but `until`.
+        ended: called with what it returns.
+        value: what it awaited; None to begin.
+    """
+    try:
+        begin = coroutine.send(value)
+    except StopIteration as end:
+        if ended is not None:
+            ended(end.value)
+        return
+    if begin is not None:
+        begin(partial(run, coroutine, ended))
+
+
+@types.coroutine
+def until(begin: Callable[[Resume], None], times: int = 1) -> Generator[Any, Any, Any]:
+    """Await something that is begun now and ends later, perhaps at once.
+
+    Args:
+        begin: called when the coroutine has stopped, with what lets it go on.
+        times: how often that is called; the last value is returned.
+    """
+    value = yield begin
+    for _ in range(times - 1):
+        value = yield None
+    return value
+
+
+async def all_of(coroutines: Sequence[Coroutine[Any, Any, Value]]) -> Value:
+    """Await all of them, begun in their order; return what the last one to end returns."""
+
+    def begin(resume: Resume) -> None:
+        for coroutine in coroutines:
+            run(coroutine, resume)
+
+    return await until(begin, len(coroutines))
+
+
+class Exchange(ABC):
+    """The others that a rank exchanges with.
+
+    Args:
+        setting: what ranks have in common.
+        ranks: all of them.
     """
 
-    cause: Cause
-    places: Collection[int] = ()
-    step: VectorStep | None = None
+    def __init__(self, setting: Setting, ranks: Sequence[Rank]) -> None:
+        self._setting, self._ranks = setting, ranks
 
+    @abstractmethod
+    async def with_others(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
+        """Exchange the gradient, or the weights, of a rank that has computed; update it by that."""
 
-class Exchange(Protocol):
-    """What a rank exchanges with."""
-
-    def begin(self, rank: Rank, cause: Cause) -> None:
+    def begin(self, rank: Rank, cause: Cause) -> None:  # noqa: B027  # most need not know
         """Note that the rank has taken its batches and has read its weights."""
-        ...
 
-    def computed(self, rank: Rank, place: int, cause: Cause) -> None:
-        """Note that the rank has the gradient of one vector, where the solver asks for it."""
-        ...
+    def computed(self, rank: Rank, place: int, cause: Cause) -> None:  # noqa: B027  # as above
+        """Note that the rank has the gradient of one vector, before it has all."""
 
-    async def with_others(self, rank: Rank, cause: Cause) -> Answer:
-        """Exchange the gradient, or the weights, of a rank that has computed its batches."""
-        ...
-
-    def finish(self, rank: Rank) -> None:
-        """Note that the rank has applied the answer."""
-        ...
-
-    def end(self, rank: Rank) -> None:
+    def end(self, rank: Rank) -> None:  # noqa: B027  # as above
         """Note that no batches are left for the rank."""
+
+    def weights(self, part: int) -> list[Vector]:
+        """The weights that are validated after a part of the training: the centre's."""
+        return list(self._setting.centre.thetas)
+
+
+class NodeWeights(Protocol):
+    """The weights of one node."""
+
+    @property
+    def theta(self) -> Vector:
+        """The parameters, flat."""
+        ...
+
+    def adopt(self, theta: Vector) -> None:
+        """Use other parameters from now on."""
         ...
 
 
 class Rank(ABC):
-    """What one rank has, and what it can do.
+    """One rank: its weights, its gradients, its batches, and the steps it makes with them.
 
     Args:
-        number: among those that it exchanges with, counted from 0.
-        first: the number of its first copy among all copies.
+        numbers: its own among those that it exchanges with, counted from 0, and that of its first
+            copy among all copies.
         setting: what it has in common with those that it exchanges with.
         optimizer: makes its own steps.
+        nodes: its weights, one for each node that learns; empty vectors in `sleep` mode.
         members: the ranks of a group; none of a rank that is one copy.
 
     Attributes:
+        number, first: the numbers.
         assignment: the batches that it trains now.
         is_idle: whether it has no batches.
         is_cancelled: whether its batches are to have no effect any more.
-        steps: assignments that it has finished since it last reduced with others.
-        rows: items that it has seen since then.
         gradients: of its batches, for each vector; None where there is none.
-        touched: the places of vectors that have a gradient, also in `sleep` mode.
-        counts: gradients of each vector.
+        counts: how many gradients are in each vector that has any, also in `sleep` mode.
         own: the weights' optimizer, where the rank makes steps itself.
         centre: the centre's vectors, from an exchange to the step that needs them.
         ready_s: when its gradient was there.
@@ -101,30 +168,29 @@ class Rank(ABC):
 
     def __init__(
         self,
-        number: int,
-        first: int,
+        numbers: tuple[int, int],
         setting: Setting,
         optimizer: Optimizer,
+        nodes: Sequence[NodeWeights],
         members: Sequence[Rank] = (),
     ) -> None:
-        self.number, self.first, self.members = number, first, members
+        self.number, self.first = numbers
+        self.members, self.nodes = members, nodes
         self._setting = setting
         names, shapes = [node.name for node in setting.nodes], shapes_of(setting.nodes)
         self.own = Parameters(names, setting.centre.thetas, optimizer, shapes)
-        count = len(setting.nodes)
         self.assignment: Assignment | None = None
         self.is_idle, self.is_cancelled = True, False
-        self.steps = self.rows = 0
-        self.gradients: list[Vector | None] = [None] * count
-        self.touched: set[int] = set()
-        self.counts = [0] * count
-        self.centre: list[Vector | None] | None = None
+        self.gradients: list[Vector | None] = []
+        self.counts: dict[int, int] = {}
+        self.centre: Mapping[int, Vector | None] | None = None
         self.ready_s = 0.0
 
     def next_batches(self) -> Assignment | None:
         """Take the next batches from the queue; None where none are left."""
         self.assignment = self._setting.batches.take(self.number)
         self.is_idle, self.is_cancelled = self.assignment is None, False
+        self.gradients, self.counts = [None] * len(self.nodes), {}
         return self.assignment
 
     @abstractmethod
@@ -135,49 +201,38 @@ class Rank(ABC):
         """
 
     @abstractmethod
-    async def apply(self, answer: Answer) -> Cause:
-        """Update the vectors of an answer, which takes the devices' time."""
+    async def update_vectors(
+        self, places: Collection[int], step: VectorStep, cause: Cause
+    ) -> Cause:
+        """Make a step with each of these vectors, which takes the devices' time."""
 
     async def broadcast(self, cause: Cause) -> Cause:
         """Give all of its copies what an exchange brought; one copy has it."""
         return cause
 
-    async def serve(
-        self, cause: Cause, places: Collection[int], step: Callable[[int, float], Charged]
-    ) -> Cause:
-        """Do something else for each of these vectors, which takes the device's time.
-
-        Only ranks of one copy are asked: `step` does it for one vector, at a time, and returns the
-        shape that this is charged for.
-        """
-        raise AssertionError(f"rank {self.number} is a group, and sends whole gradients")
-
-    def step(self, place: int, now_s: float, centre: Vector | None) -> None:
+    def step(self, centre: Mapping[int, Vector | None] | None, place: int, now_s: float) -> Charged:
         """Step along its own gradient of one vector, pulled towards the centre's where given."""
         setting, gradient = self._setting, self.gradients[place]
         if not setting.is_abstract:
-            theta = self.theta(place)
+            node, towards = self.nodes[place], None if centre is None else centre[place]
+            theta, local = node.theta, setting.solver.local
             if gradient is None:  # a rank without a batch: the spring alone
-                stepped = setting.solver.local(theta, theta, centre, setting.pull, lambda _g, w: w)
+                stepped = local(theta, theta, towards, setting.pull, lambda _g, w: w)
             else:
                 assert self.assignment is not None
-                step = self.own.step(place, setting.rate(self.assignment.at), now_s)
-                stepped = setting.solver.local(theta, gradient, centre, setting.pull, step)
+                rate = setting.rate(self.assignment.at)
+                step = partial(self.own.step, place, rate, now_s)
+                stepped = local(theta, gradient, towards, setting.pull, step)
                 self.own.versions[place] += 1
-            self.adopt(place, stepped)
-        if place in self.touched:
+            node.adopt(stepped)
+        if place in self.counts:
             row = (setting.places[place], now_s, self.counts[place], 0.0, 0)
             setting.recorder.updates.append(row)
+        if centre is None:
+            return None
+        return ELASTIC if place in self.counts else PULL
 
-    def forget_gradients(self) -> None:
-        """Let the gradients go that it has sent or applied."""
-        self.touched.clear()
-        for place in range(len(self.gradients)):
-            self.gradients[place] = None
-        for member in self.members:
-            member.forget_gradients()
-
-    def stash_centre(self, vectors: list[Vector | None]) -> None:
+    def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""
         self.centre = vectors
         for member in self.members:
@@ -193,15 +248,222 @@ class Rank(ABC):
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker that exchanges for it, the places of the vectors that lie there."""
 
-    @abstractmethod
-    def theta(self, place: int) -> Vector:
-        """Its weights of one node."""
-
-    @abstractmethod
-    def adopt(self, place: int, theta: Vector | None) -> None:
-        """Use these weights from now on; None in `sleep` mode, where there are none."""
-
     def take_parameters(self) -> None:
         """Let its parameters lie in memory."""
         for member in self.members:
             member.take_parameters()
+
+
+class ModelCopy(Rank):
+    """A rank that is one copy of the model, on workers of its own, run inside by a schedule.
+
+    Args:
+        numbers: as of `Rank`.
+        job: the network of this copy.
+        workers: those that are its own.
+        placement: for each node, its worker.
+        setting: as of `Rank`.
+        totals: take what the losses say, by part of the training.
+
+    Attributes:
+        feedback: what it has kept back of its gradients; None where it sends all of them.
+    """
+
+    def __init__(
+        self,
+        numbers: tuple[int, int],
+        job: Job,
+        workers: range,
+        placement: Sequence[int],
+        setting: Setting,
+        *,
+        totals: Mapping[int, PassTotals],
+    ) -> None:
+        inside, decisions, recorder = setting.solver.inside, setting.decisions, setting.recorder
+        shared = SharedMachine(
+            setting.instant,
+            setting.fabric,
+            setting.memories,
+            workers,
+            self,
+            work_in_rank,
+            self._computed if decisions.overlap else None,
+            is_stoppable=decisions.backup_ranks > 0,
+        )
+        # where a server applies gradients, they have no staleness before
+        steps_at_server = setting.steps_at_server
+        self.assembly = assemble(
+            job,
+            setting.cluster,
+            list(placement),
+            inside,
+            recorder=recorder.without_staleness() if steps_at_server else recorder,
+            settings=setting.run,
+            shared=shared,
+        )
+        self.controller = self.assembly.controller
+        placed = self.assembly.placed_nodes
+        self._placed: list[PlacedNode] = [placed[place] for place in setting.places]
+        self._nodes = job.graph.parameterized
+        super().__init__(numbers, setting, job.optimizer, self._nodes)
+        self._vector_of = {place: index for index, place in enumerate(setting.places)}
+        self._totals, self._averages = totals, inside.updates.averages
+        self._updater: Updater | None = None
+        if not inside.admission.drains:
+            self._updater = Updater(job.optimizer, recorder, averages_instances=self._averages)
+        self.feedback: ErrorFeedback | None = None
+        if decisions.compression is not None:
+            self.feedback = ErrorFeedback([node.name for node in setting.nodes])
+        self._exchange: Exchange
+        self._step: VectorStep | None = None
+        for one in placed:  # losses start backward passes
+            one.node.is_training = True
+
+    # what it awaits: its passes and its updates
+
+    async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
+        """Compute the gradient of these batches; where the schedule inside steps, the steps."""
+        if batches.batches:
+            self._prepare(batches, exchange)
+            start, first = self.controller.start_pass, batches.first
+            start = partial(start, batches.batches, True, cause, first_instance=first)
+            cause = await until(start)
+            if self.is_cancelled:
+                self._end_cancellation()
+                return cause
+            self._totals[batches.part].include(self.controller.totals)
+            if self._updater is not None:
+                cause = await until(partial(self._send_last_updates, cause))
+            for place, node in enumerate(self._nodes):
+                if node.gradient_count:
+                    self.counts[place] = node.gradient_count
+                    if not node.is_abstract:
+                        self.gradients[place] = gradient = node.take_gradient()
+                        if self._averages and len(node.instances) > 1:
+                            gradient *= gradient.dtype.type(1.0 / len(node.instances))
+            if self.feedback is not None:
+                cause = await self.update_vectors(self.counts, self._select, cause)
+        self.ready_s = self._setting.clock.now
+        return cause
+
+    async def update_vectors(
+        self, places: Collection[int], step: VectorStep, cause: Cause
+    ) -> Cause:
+        """Make a step with each of these vectors, when its message has come."""
+        if not places:
+            return cause
+        self._step = step
+        nodes = {self._setting.places[place] for place in places}
+        return await until(partial(self.controller.send_updates, cause, nodes))
+
+    # what its workers ask
+
+    def update(self, placed: PlacedNode, now_s: float) -> Charged:
+        """Serve an update message."""
+        if self._step is not None:
+            return self._step(self._vector_of[placed.index], now_s)
+        assert self._updater is not None
+        assert placed.learner is not None
+        is_due = placed.learner.gradient_count > 0
+        return self._updater.update(placed, now_s) if is_due else NOTHING
+
+    def _computed(self, message: Message) -> None:
+        """Note that a node has the gradients of all instances of the batches."""
+        placed, _port, _state, _payload, cause = message
+        self._exchange.computed(self, self._vector_of[placed.index], cause)
+
+    # its passes
+
+    def _prepare(self, batches: Assignment, exchange: Exchange) -> None:
+        """Let nodes know of the pass that is to come."""
+        self._exchange = exchange
+        for node in self._nodes:
+            if node.gradient_count:  # the last pass's, which has been exchanged
+                node.updated()
+        if self._updater is not None:
+            self._updater.start_epoch(batches.epoch, batches.first - batches.passed, batches.whole)
+            self._step = None
+        if self._setting.decisions.overlap:
+            for node in self._nodes:
+                node.min_update_interval = len(batches.batches)
+
+    def _send_last_updates(self, cause: Cause, resume: Resume) -> None:
+        """Let nodes apply what gradients are left, after the updates that they sent themselves."""
+
+        def send() -> None:
+            self.controller.send_updates(cause, set(self._setting.places), resume)
+            self._setting.instant.settle()
+
+        self._setting.clock.call_later(0.0, send)
+
+    def _select(self, place: int, now_s: float) -> Charged:
+        """Choose what is sent of one vector, and keep the rest."""
+        count, gradient = self._setting.kept_count(place), self.gradients[place]
+        if gradient is not None:
+            assert self.feedback is not None
+            self.gradients[place] = self.feedback.sent(place, gradient, count, now_s)
+        return Charge(SELECTION, (count,))
+
+    def cancel(self) -> None:
+        """Let what is left of its pass go through without time; its gradient is not wanted."""
+        self.is_cancelled = True
+        for placed in self.assembly.placed_nodes:
+            placed.leave_links()
+        for worker in self._stoppable_workers():
+            worker.call_off()
+
+    def _end_cancellation(self) -> None:
+        """Be as before the pass, of which nothing is in flight any more."""
+        for worker in self._stoppable_workers():
+            worker.resume()
+        for placed in self.assembly.placed_nodes:
+            placed.rejoin_links()
+            node = placed.node
+            assert not [*node.pending()], f"{node.name} still holds what was cancelled"
+            if isinstance(node, ParameterizedNode):
+                if node.gradient_count and not node.is_abstract:
+                    node.take_gradient()
+                node.reset_accumulation()
+
+    def _stoppable_workers(self) -> list[StoppableWorker]:
+        return [one for one in self.assembly.workers if isinstance(one, StoppableWorker)]
+
+    # what it has
+
+    def vectors_on(self) -> dict[int, list[int]]:
+        """For each worker of its own, the places of the vectors that lie there."""
+        found: dict[int, list[int]] = {}
+        for place, placed in enumerate(self._placed):
+            found.setdefault(placed.worker, []).append(place)
+        return found
+
+    def take_parameters(self) -> None:
+        """Let its parameters lie in memory."""
+        for node, placed in zip(self._nodes, self._placed, strict=True):
+            if placed.footprint is not None:
+                take_parameters(node, placed.footprint.memory, is_predicted=False)
+        if self.feedback is not None:
+            for memory, size_bytes in self._vector_bytes():
+                memory.take(GRADIENTS, size_bytes)
+
+    def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
+        """Keep the centre's vectors, which takes memory, until the step that needs them."""
+        super().stash_centre(vectors)
+        for memory, size_bytes in self._vector_bytes():
+            memory.take(STASHES, size_bytes)
+
+    def forget_centre(self) -> None:
+        """Let the centre's vectors go, and the memory that they took."""
+        super().forget_centre()
+        for memory, size_bytes in self._vector_bytes():
+            memory.give(STASHES, size_bytes)
+
+    def _vector_bytes(self) -> list[tuple[Memory, int]]:
+        """The memory of each worker, where that is counted, and the size of its vectors."""
+        setting = self._setting
+        each = [(setting.memories.of(one), places) for one, places in self.vectors_on().items()]
+        return [
+            (memory, sum(map(setting.bytes_of, places)))
+            for memory, places in each
+            if memory is not None
+        ]

@@ -1,4 +1,4 @@
-"""What the ranks of one solver, and what they exchange with, have in common."""
+"""The record that the ranks of one solver, and what they exchange with, have in common."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ampsim.clock import Clock
-from ampsim.data_parallel.batch_queue import BatchSource
+from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
 from ampsim.data_parallel.decisions import Decisions
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Solver
@@ -23,10 +23,10 @@ from ampsim.machine import Fabric, Instant
 from ampsim.model_parallel import RunSettings
 from ampsim.model_parallel.memories import WorkerMemories
 from ampsim.model_parallel.price import Charge, WorkOf
-from ampsim.trace import Cause, Recorder
+from ampsim.trace import Recorder
 
 CENTRE: Final = "centre"
-"""What records call the weights that ranks share: merges and exchanges are of it."""
+"""The name of the weights that ranks share, in records of merges and exchanges."""
 
 ELASTIC: Final = Charge("elastic")
 """An update that also pulls towards the centre."""
@@ -53,7 +53,7 @@ ELASTIC_ARRAYS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What ranks and exchanges have in common.
+    """The machine, the solver and the centre that ranks and exchanges have in common.
 
     Args:
         solver: the functions, and the schedule inside.
@@ -69,7 +69,7 @@ class Setting:
         rate: learning rate at a time, in epochs.
         clock: whose time passes.
         is_abstract: whether no numbers are computed, as in `sleep` mode.
-        around: what a group has in common with others, where these are the ranks of a group.
+        steps_at_server: whether a server makes the steps, of gradients, here or around a group.
         level: how many solvers are around this one.
     """
 
@@ -86,24 +86,12 @@ class Setting:
     nodes: Sequence[ParameterizedNode]
     places: Sequence[int]
     centre_place: int
-    batches: BatchSource
+    batches: BatchQueue | GroupQueue
     rate: Callable[[float], float]
     clock: Clock
     is_abstract: bool
-    around: Setting | None = None
+    steps_at_server: bool
     level: int = 0
-
-    @property
-    def is_pulled(self) -> bool:
-        """Whether a step of a copy may pull it towards a centre."""
-        return self.decisions.is_elastic or (self.around is not None and self.around.is_pulled)
-
-    @property
-    def steps_at_server(self) -> bool:
-        """Whether a server makes the steps, of gradients."""
-        if self.around is not None:
-            return self.around.steps_at_server
-        return self.decisions.meets == "server" and self.decisions.sends == "gradient"
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""
@@ -121,34 +109,23 @@ class Setting:
             return self.bytes_of(place)
         return self.kept_count(place) * entry_bytes(self.nodes[place])
 
-    def send(
-        self, workers: tuple[int, int], size_bytes: int, cause: Cause, arrive: Callable[..., None]
-    ) -> None:
-        """Send so many bytes from one worker to another; at once, where the way is free."""
-        channel = self.fabric.channel(*workers)
-        if channel is None:
-            arrive(cause)
-        else:
-            places = (self.centre_place, self.centre_place)
-            channel.send(size_bytes, places, cause, arrive)
-
 
 def elastic_work(node: ParameterizedNode) -> Work:
-    """What pulling the parameters of a node towards others takes."""
+    """The work of pulling the parameters of a node towards others."""
     size_bytes = node.parameter_count * node.theta.itemsize
     flop, moved = ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes
     return Work(flop, moved, ELASTIC_FLOP, pass_bytes=moved)
 
 
 def addition_work(node: ParameterizedNode) -> Work:
-    """What adding a vector to the parameters of a node takes."""
+    """The work of adding a vector to the parameters of a node."""
     size_bytes = node.parameter_count * node.theta.itemsize
     moved = ELASTIC_ARRAYS * size_bytes
     return Work(node.parameter_count, moved, 1, pass_bytes=moved)
 
 
 def work_in_rank(node: ParameterizedNode, own: WorkOf, charge: Charge) -> Work:
-    """What an update of a node does in a rank, by what an update does alone and its charge."""
+    """The work of an update of a node in a rank, by what an update does alone and its charge."""
     if charge == ELASTIC:
         return own(Direction.UPDATE, None) + elastic_work(node)
     if charge == PULL:

@@ -15,13 +15,10 @@ from ampsim.data_parallel.collectives import COLLECTIVES
 from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends, Step, Vector
 from ampsim.data_parallel.inside import (
     FIXED,
+    GROUPS,
     Levels,
-    fault_of_group,
-    fault_of_schedule,
     inner_named,
     make_known,
-    ranks_on,
-    require_groups,
 )
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
@@ -38,7 +35,7 @@ _FORMER: Final = {"exchange_period": "period", "bound": "staleness_bound"}
 
 @dataclass(frozen=True)
 class Solver:
-    """What all solvers have; `ampsim.data_parallel.solvers` has them.
+    """The base of all solvers; `ampsim.data_parallel.solvers` has those that are shipped.
 
     A solver is a record of `decisions` and up to three functions: `local`, `merge` and `adopt`.
     What it decides is a value of the class, an option or a property that bears the decision's name.
@@ -82,7 +79,7 @@ class Solver:
             require_count("ranks", self.ranks)
         require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
-        require_groups(self.name, self.groups, self.inside.name if self.group is None else None)
+        self._require_groups()
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Let it be named as what is inside another, and take decisions by their former names."""
@@ -97,7 +94,7 @@ class Solver:
 
     @property
     def decisions(self) -> Decisions:
-        """What it decides between ranks."""
+        """All decisions between ranks, as the engine reads them."""
         return Decisions(**{one: getattr(self, one) for one in DECISIONS if hasattr(self, one)})
 
     def _require_inner(self) -> None:
@@ -111,13 +108,22 @@ class Solver:
                 f"such as ampsim.SyncSGD(ranks=4), got {shown(inner)}"
             )
         is_group = isinstance(inner, Solver)
-        fault = fault_of_group(self, inner) if is_group else fault_of_schedule(self, inner)
+        fault = _fault_of_group(self, inner) if is_group else _fault_of_schedule(self, inner)
         if fault is not None:
             raise OptionError(f"inner of {self.name}: {fault}")
         if is_group and inner.workers_per_rank != self.workers_per_rank:
             each = max(self.workers_per_rank, inner.workers_per_rank)
             object.__setattr__(self, "workers_per_rank", each)
             object.__setattr__(self, "inner", replace(inner, workers_per_rank=each))
+
+    def _require_groups(self) -> None:
+        if self.groups not in GROUPS:
+            raise OptionError(one_of("groups", self.groups, GROUPS))
+        if self.groups != FIXED and self.group is None:
+            raise OptionError(
+                f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
+                f"{self.inside.name} inside each; take inner='sync-sgd:4'"
+            )
 
     @property
     def inside(self) -> Schedule:
@@ -150,7 +156,7 @@ class Solver:
 
     @property
     def steps_inside(self) -> bool:
-        """Whether ranks step before anything is asked of them, and have no gradient to show."""
+        """True where ranks step before they are asked, and have no gradient to send."""
         group = self.group
         return not self.inside.admission.drains if group is None else group.sends == "weights"
 
@@ -162,7 +168,7 @@ class Solver:
 
     @property
     def order(self) -> Order:
-        """What the schedule inside each copy serves first."""
+        """The order in which the schedule inside each copy serves messages."""
         return self.inside.order
 
     @property
@@ -207,7 +213,7 @@ class Solver:
         return 0.0
 
     def optimizer(self, own: Optimizer) -> Optimizer:
-        """What steps by gradients: the model's `own` optimizer, unless the solver has another.
+        """The optimizer that steps by gradients: the model's `own`, unless the solver has another.
 
         Raises:
             OptionError: the solver's does not go with the model's.
@@ -215,19 +221,38 @@ class Solver:
         return own
 
     def outer(self) -> Optimizer:
-        """What makes the centre's own steps, where the solver has an outer step."""
+        """The optimizer of the centre's own steps, where the solver has an outer step."""
         return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers.
+        """How many ranks there are on so many workers: `ranks`, or as many as there is room for.
 
         Raises:
-            OptionError: there is no room for them.
+            OptionError: there is no room for them beside the servers.
         """
-        return ranks_on(
-            workers, self.server_count, self.ranks, copies=self.copies_per_rank,
-            each=self.workers_per_rank, name=self.name,
-        )  # fmt: skip
+        servers, copies, each = self.server_count, self.copies_per_rank, self.workers_per_rank
+        of_rank, name, plural = each * copies, self.name, "s" * (workers != 1)
+        if servers >= workers:
+            raise OptionError(
+                f"{name}: servers must leave workers for ranks, got servers={servers} on "
+                f"{workers} worker{plural}; take fewer servers or more workers"
+            )
+        found = (workers - servers) // of_rank if self.ranks is None else self.ranks
+        in_group = "" if copies == 1 else f"{copies} x "
+        if not found or found * of_rank + servers > workers:
+            raise OptionError(
+                f"{name}: ranks and servers must fit the cluster, got {max(found, 1)} x "
+                f"{in_group}{each} + {servers} on {workers} worker{plural}; "
+                "take fewer ranks or more workers"
+            )
+        rest = workers - servers - found * of_rank
+        if rest and self.ranks is None and in_group:
+            raise OptionError(
+                f"{name}: groups of {of_rank} workers must divide those of all ranks, got "
+                f"{workers - servers}; take {workers - rest} or {workers - rest + of_rank} "
+                f"workers, or say ranks={found}"
+            )
+        return found
 
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
@@ -245,7 +270,7 @@ class Solver:
         return step(gradient, theta)
 
     def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
-        """What a rank sends that has asked for the centre, of its weights and the answer."""
+        """The vector that a rank sends when it has the answer to its question for the centre."""
         return theta
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
@@ -261,8 +286,56 @@ class Solver:
         return reply
 
 
+def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
+    """Why a schedule cannot be inside each copy, and what can; None if it can."""
+    fault, is_of_gradients = None, solver.decisions.sends == "gradient"
+    if not inner.admission.drains and is_of_gradients:
+        fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
+    elif inner.order.holds_gradients:
+        fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"
+    elif inner.order.turns is not None or inner.weights.versions is not None:
+        fault = f"{inner.name} has turns for the instances of one copy, which others number too"
+    known = "Sequential()" if is_of_gradients else "Sequential(), Amp()"
+    return None if fault is None else f"{fault}; take {known} or Pipeline()"
+
+
+def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
+    """Why a solver cannot be inside each rank, and what can; None if it can.
+
+    A group acts as one rank, which it can where its own ranks agree: they hold the same weights
+    whenever they have reduced.
+    """
+    around, inside = solver.decisions, inner.decisions
+    is_of_gradients = around.sends == "gradient"
+    known = "SyncSGD(ranks=4)"
+    if not is_of_gradients:
+        known += ", LocalSGD(ranks=4) or DiLoCo(ranks=4)"
+    if inside.meets != "all" or inside.is_elastic:
+        return f"ranks of {inner.name} never agree on their weights; take {known}"
+    if is_of_gradients and inside.sends == "weights":
+        return f"ranks of {inner.name} step alone and leave no gradient to send; take {known}"
+    if inner.ranks is None:
+        return (
+            f"{inner.name} must say how many ranks a group has; take ranks=4, or "
+            f"inner='{inner.name}:4'"
+        )
+    if around.backup_ranks or inside.backup_ranks:
+        return "only ranks of one copy can be cancelled; leave backup_ranks out"
+    if around.overlap:
+        return "a group sends when all of its gradients are there; take overlap inside alone"
+    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
+
+
+def _fault_of_workers(here: int, inside: int) -> str | None:
+    """Both are of each copy: one that says 1 may have said nothing."""
+    if here == inside or 1 in (here, inside):
+        return None
+    got = f"{here} and {inside}"
+    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+
+
 @dataclass(frozen=True)
-class Served(Solver):
+class ParameterServerSolver(Solver):
     """A solver whose ranks exchange with servers.
 
     Args:
@@ -340,7 +413,7 @@ class Sparsified(Solver):
 
 
 @dataclass(frozen=True)
-class Collected(Solver):
+class CollectiveSolver(Solver):
     """A solver whose ranks exchange in a collective.
 
     Args:
@@ -380,3 +453,10 @@ class Collected(Solver):
         ranks = super().ranks_on(workers)
         COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
         return ranks
+
+
+Served = ParameterServerSolver
+"""The former name, for one release."""
+
+Collected = CollectiveSolver
+"""The former name, for one release."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES, Collective, Hop
-from ampsim.data_parallel.rank import Rank
+from ampsim.data_parallel.rank import Rank, Resume, until
 from ampsim.data_parallel.setting import Setting
 from ampsim.hardware import Way
 from ampsim.trace import Cause
@@ -70,7 +70,7 @@ class HopRun:
         done: Callable[[int, Cause], None],
     ) -> None:
         self._hops, self._workers, self._part_bytes = hops, workers, part_bytes
-        self._setting = setting
+        self._setting, self._nodes = setting, (setting.centre_place, setting.centre_place)
         self._done = done
         self._missing = [len(hop.after) for hop in hops]
         self._next: list[list[int]] = [[] for _ in hops]
@@ -100,7 +100,8 @@ class HopRun:
             hop = self._hops[number]
             ends = (self._workers[hop.source], self._workers[hop.target])
             size_bytes = round(hop.parts * self._part_bytes)
-            self._setting.send(ends, size_bytes, cause, partial(self._arrived, number))
+            arrive = partial(self._arrived, number)
+            self._setting.fabric.send(ends, size_bytes, self._nodes, cause, arrive)
         self._is_sending = False
 
     def _arrived(self, number: int, cause: Cause) -> None:
@@ -115,40 +116,24 @@ class HopRun:
         self._send_ready()
 
 
-class _Message(NamedTuple):
-    """What a collective sends, and how.
+class Bucket(NamedTuple):
+    """Vectors that a collective sends together, and how.
 
     Args:
+        places: of the vectors.
         collective: the algorithm.
-        size_bytes: of the vector, or of what each rank has.
-        part_bytes: of one part of it, padded.
+        size_bytes: of the vectors, or of what each rank has of them.
+        part_bytes: of one part, padded.
         formula_s: how long it takes on idle links that are all alike; NaN where they are not.
         held_s: how long links are held then.
     """
 
+    places: Sequence[int]
     collective: Collective
     size_bytes: int
     part_bytes: int
     formula_s: float
     held_s: float
-
-
-class _Offer(NamedTuple):
-    """A collective for which all ranks have what they send.
-
-    Args:
-        message: what is sent.
-        came: called with a rank and a cause when that rank has what it gives.
-        first_s: when the first rank was ready.
-        cause: what brought the last.
-        last: the rank that was last.
-    """
-
-    message: _Message
-    came: Callable[[int, Cause], None]
-    first_s: float
-    cause: Cause
-    last: int
 
 
 def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
@@ -174,96 +159,90 @@ class Stream:
         setting: what ranks have in common.
         workers: one of each rank.
         places: of the vectors that lie there.
-        came: called with a rank and a cause whenever that rank has what a collective gives it.
 
     Attributes:
-        buckets: the vectors of each.
-        size_bytes: of what a rank has in all buckets.
+        buckets: what is reduced.
+        whole: all vectors, as the first rank sends them to the others.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        workers: Sequence[int],
-        places: Sequence[int],
-        came: Callable[[int, Cause], None],
-    ) -> None:
-        self._setting, self._workers, self._came = setting, workers, came
-        self.buckets = buckets_of(places, setting)
-        sizes = [sum(map(setting.sent_bytes_of, one)) for one in self.buckets]
-        self.size_bytes = sum(sizes)
+    def __init__(self, setting: Setting, workers: Sequence[int], places: Sequence[int]) -> None:
+        self._setting, self._workers = setting, workers
         is_whole = setting.decisions.compression is None
         collective = COLLECTIVES[setting.decisions.collective] if is_whole else ALL_GATHER
         self._way = uniform_way(setting, workers)
-        self._messages = [self._message(collective, size_bytes) for size_bytes in sizes]
-        self._whole = self._message(BROADCAST, sum(map(setting.bytes_of, places)))
-        self._offers: deque[_Offer] = deque()
+        self.buckets = [
+            self._bucket(collective, one, sum(map(setting.sent_bytes_of, one)))
+            for one in buckets_of(places, setting)
+        ]
+        self.whole = self._bucket(BROADCAST, places, sum(map(setting.bytes_of, places)))
+        self._waiting: deque[Resume] = deque()
         self._is_busy = False
 
-    def offer(self, bucket: int, first_s: float, cause: Cause, last: int) -> None:
-        """Reduce a bucket as soon as what was offered before it is done."""
-        self._offer(_Offer(self._messages[bucket], self._came, first_s, cause, last))
-
-    def spread(self, cause: Cause, came: Callable[[int, Cause], None]) -> None:
-        """Send all vectors from the first rank to the others, in the same order of offers."""
-        self._offer(_Offer(self._whole, came, self._setting.clock.now, cause, 0))
-
-    def _offer(self, offer: _Offer) -> None:
-        if self._is_busy:
-            self._offers.append(offer)
-        else:
-            self._run(offer)
-
-    def _run(self, offer: _Offer) -> None:
-        """Run a collective: as one event where its formula holds, else message by message."""
-        setting, message, count = self._setting, offer.message, len(self._workers)
-        size_bytes, formula_s, now_s = message.size_bytes, message.formula_s, setting.clock.now
-        self._is_busy = True
-        if self._way is None:
-            hops = message.collective.hops(count, setting.decisions.ranks_per_group)
-            came = partial(self._came_by_hop, offer, now_s, [count])
-            HopRun(hops, self._workers, message.part_bytes, setting, came).start(offer.cause)
-            return
-        row = (count, size_bytes, offer.first_s, now_s, now_s + formula_s, formula_s, True)
-        setting.recorder.collectives.append(row)
-        if not formula_s:
-            self._ended(offer, offer.cause, is_event=False)
-            return
-        pair = (self._workers[offer.last], self._workers[(offer.last + 1) % count])
-        times = (now_s, now_s + formula_s, now_s, now_s + message.held_s)
-        places = (setting.centre_place, setting.centre_place)
-        sent = (*places, size_bytes, *times, *pair, offer.cause)
-        transfer = setting.fabric.transfers.add(sent)
-        setting.clock.call_later(formula_s, partial(self._ended, offer, transfer, is_event=True))
-
-    def _ended(self, offer: _Offer, cause: Cause, *, is_event: bool) -> None:
-        """Begin the next collective, and let all ranks have what this one gives."""
-        self._run_next(cause)
-        for rank in range(len(self._workers)):
-            offer.came(rank, cause)
-        if is_event:
-            self._setting.instant.settle()
-
-    def _run_next(self, cause: Cause) -> None:
-        """Begin the next collective, after `cause`."""
-        self._is_busy = False
-        if self._offers:
-            self._run(self._offers.popleft()._replace(cause=cause))
-
-    def _came_by_hop(
-        self, offer: _Offer, start_s: float, left: list[int], rank: int, cause: Cause
+    async def perform(
+        self,
+        bucket: Bucket,
+        came: Sequence[Resume],
+        first_s: float,
+        cause: Cause,
+        last: int = 0,
     ) -> None:
-        """Record a collective of messages when the last rank has what it came for."""
-        left[0] -= 1
-        if not left[0]:
-            message, end_s = offer.message, self._setting.clock.now
-            times = (offer.first_s, start_s, end_s, message.formula_s)
-            row = (len(self._workers), message.size_bytes, *times, False)
-            self._setting.recorder.collectives.append(row)
-            self._run_next(cause)
-        offer.came(rank, cause)
+        """Run a collective when those before it have ended; the next begins when it has.
 
-    def _message(self, collective: Collective, size_bytes: int) -> _Message:
+        It is one event where its formula holds, else message by message.
+
+        Args:
+            bucket: what is sent.
+            came: for each rank, called with a cause when it has what the collective gives.
+            first_s: when the first rank was ready.
+            cause: what brought the last.
+            last: the rank that was last.
+        """
+        if self._is_busy:
+            cause = await until(self._waiting.append)
+        self._is_busy = True
+        setting, workers, count = self._setting, self._workers, len(self._workers)
+        start_s, formula_s, ranks = setting.clock.now, bucket.formula_s, range(count)
+        if self._way is None:
+            rank, cause = await until(partial(self._start_hops, bucket, came, cause))
+            ranks, end_s = (rank,), setting.clock.now
+        else:
+            end_s = start_s + formula_s
+        row = (count, bucket.size_bytes, first_s, start_s, end_s, formula_s, self._way is not None)
+        setting.recorder.collectives.append(row)
+        is_event = formula_s > 0  # not NaN
+        if is_event:
+            ends = (workers[last], workers[(last + 1) % count])
+            times = (start_s, end_s, start_s, start_s + bucket.held_s)
+            places = (setting.centre_place, setting.centre_place)
+            sent = (*places, bucket.size_bytes, *times, *ends, cause)
+            cause = setting.fabric.transfers.add(sent)
+            await until(partial(setting.clock.call_later, formula_s))
+        self._is_busy = False
+        if self._waiting:
+            self._waiting.popleft()(cause)
+        for rank in ranks:
+            came[rank](cause)
+        if is_event:
+            setting.instant.settle()
+
+    def _start_hops(
+        self, bucket: Bucket, came: Sequence[Resume], cause: Cause, resume: Resume
+    ) -> None:
+        """Send message by message; `resume` with the last rank and the cause that it has."""
+        left = len(self._workers)
+
+        def done(rank: int, cause: Cause) -> None:
+            nonlocal left
+            left -= 1
+            if left:
+                came[rank](cause)
+            else:
+                resume((rank, cause))
+
+        hops = bucket.collective.hops(left, self._setting.decisions.ranks_per_group)
+        HopRun(hops, self._workers, bucket.part_bytes, self._setting, done).start(cause)
+
+    def _bucket(self, collective: Collective, places: Sequence[int], size_bytes: int) -> Bucket:
         setting, count, part_bytes = self._setting, len(self._workers), size_bytes
         group = setting.decisions.ranks_per_group
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
@@ -275,33 +254,4 @@ class Stream:
             how = (count, group, part_bytes * parts)
             formula_s = collective.seconds(*how, self._way.latency_s, rate)
             held_s = collective.seconds(*how, 0.0, rate)
-        return _Message(collective, size_bytes, part_bytes, formula_s, held_s)
-
-
-class Readiness:
-    """Offers a bucket as soon as all ranks have the gradients of its vectors.
-
-    Args:
-        streams: of all columns.
-        ranks: how many there are follows from them.
-    """
-
-    def __init__(self, streams: Sequence[Stream], ranks: Sequence[Rank]) -> None:
-        self._of = {
-            place: (stream, bucket)
-            for stream in streams
-            for bucket, places in enumerate(stream.buckets)
-            for place in places
-        }
-        self._ranks = len(ranks)
-        self._there: dict[tuple[Stream, int], int] = {}
-        self._since: dict[tuple[Stream, int], dict[int, float]] = {}
-
-    def note(self, rank: int, place: int, now_s: float, cause: Cause) -> None:
-        """Note that a rank has the gradient of a vector."""
-        stream, bucket = key = self._of[place]
-        self._there[key] = self._there.get(key, 0) + 1
-        self._since.setdefault(key, {})[rank] = now_s
-        if self._there[key] == self._ranks * len(stream.buckets[bucket]):
-            del self._there[key]
-            stream.offer(bucket, min(self._since.pop(key).values()), cause, rank)
+        return Bucket(places, collective, size_bytes, part_bytes, formula_s, held_s)

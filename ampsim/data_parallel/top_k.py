@@ -68,7 +68,7 @@ def largest(vector: Vector, count: int) -> Vector:
 
 
 class ErrorFeedback:
-    """What one rank has kept back of its gradients.
+    """Keeps back what one rank does not send of its gradients.
 
     Args:
         names: of the nodes, one for each vector; for messages to people.
@@ -82,7 +82,7 @@ class ErrorFeedback:
         self.kept: list[Vector | None] = [None for _ in names]
 
     def sent(self, place: int, gradient: Vector, count: int, now_s: float) -> Vector:
-        """What is sent of a gradient and of what was kept back: zero but in `count` entries.
+        """Return what is sent of a gradient and of what was kept back: zero but in `count` entries.
 
         The rest is kept. `gradient` is written over.
 
@@ -109,7 +109,7 @@ def entry_bytes(node: ParameterizedNode) -> int:
 
 
 def selection_work(node: ParameterizedNode, count: int) -> Work:
-    """What adding the memory, finding `count` entries and taking them out costs.
+    """The work of adding the memory, finding `count` entries and taking them out.
 
     Beside the passes over the vector, the entries are written, and zeros in their places.
     """
@@ -119,7 +119,7 @@ def selection_work(node: ParameterizedNode, count: int) -> Work:
 
 
 def addition_of_entries(node: ParameterizedNode, lists: int, count: int) -> Work:
-    """What adding up `lists` of `count` entries each costs: one addition an entry.
+    """The work of adding up `lists` of `count` entries each: one addition an entry.
 
     Zeros are written first, in all of the vector; then each entry is read, and where it belongs is
     read and written. Each list is one operation.

@@ -9,7 +9,7 @@ from ampsim.hardware import Cluster
 from ampsim.machine.channel import Channel, Flight, Transfers, Unreliable
 from ampsim.machine.fair_share import FairChannel, FairShares
 from ampsim.machine.first_come import Holder, QueuedChannel
-from ampsim.trace import Recorder
+from ampsim.trace import Cause, Recorder
 
 
 class Fabric:
@@ -45,6 +45,24 @@ class Fabric:
         if pair not in self._channels:
             self._channels[pair] = self._made(pair)
         return self._channels[pair]
+
+    def send(
+        self,
+        workers: tuple[int, int],
+        size_bytes: int,
+        nodes: tuple[int, int],
+        cause: Cause,
+        arrive: Callable[[Cause], None],
+    ) -> None:
+        """Send so many bytes from one worker to another; at once, where the way takes no time.
+
+        As of `Channel.send`; without a transfer, `cause` itself is the cause of what follows.
+        """
+        channel = self.channel(*workers)
+        if channel is None:
+            arrive(cause)
+        else:
+            channel.send(size_bytes, nodes, cause, arrive)
 
     def note_unfinished(self) -> None:
         """Record what is still under way, as when a run has failed; none is after a whole pass."""

@@ -139,7 +139,6 @@ def _controller(setup: Setup) -> Controller:
         budget=None if staleness is None else Budget(staleness, debts),
         look_ahead=in_flight_max if has_versions else 1,
         admitted=Admitted(updates_wait=waits),
-        between=setup.shared.between,
         order=setup.order,
         send=send if setup.host is None else setup.host.send,
     )

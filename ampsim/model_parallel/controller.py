@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ampsim.clock import Clock
 from ampsim.errors import DivergenceError, SimulationError
@@ -29,16 +29,6 @@ BY_CONTROLLER: Final = (-1,)
 """State of an update message that the controller sent; it belongs to no instance."""
 
 
-class Between(Protocol):
-    """What happens between two mini-batches where several copies of a model are trained."""
-
-    def drained(self, cause: Cause) -> None:
-        """All in flight have finished, after `cause`; nodes hold the gradients of all of it."""
-
-    def updated(self, cause: Cause) -> None:
-        """All updates that were sent have ended, after `cause`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitting:
     """When a controller admits instances, and what it does around that.
@@ -50,8 +40,6 @@ class Admitting:
             those in flight matters.
         look_ahead: how many instances of training it knows of before they may come.
         admitted: takes what has been admitted to training, for schedules that ask.
-        between: takes over whenever a mini-batch has drained or its updates have ended; None where
-            the controller itself sends updates and admits others.
         order: is told of each instance of training that finishes; None where nobody asks.
         send: puts messages on their way, as `placed_node.send`; the host's, where that takes time.
     """
@@ -61,7 +49,6 @@ class Admitting:
     budget: Budget | None = None
     look_ahead: int = 1
     admitted: Admitted = field(default_factory=Admitted)
-    between: Between | None = None
     order: OrderLog | None = None
     send: Callable[[Routes, int, Sends, Cause], None] = send
 
@@ -88,7 +75,9 @@ class Controller:
         self._pump = pump
         self._clock = clock
         self._recorder = recorder
-        self._budget, self._between = admitting.budget, admitting.between
+        self._budget = admitting.budget
+        self._on_drained: Callable[[Cause], None] | None = None
+        self._on_updated: Callable[[Cause], None] | None = None
         self._order = admitting.order
         self._send, self._drains = admitting.send, admitting.drains
         self._in_flight_max, self._look_ahead = admitting.in_flight_max, admitting.look_ahead
@@ -131,13 +120,21 @@ class Controller:
         batches: Iterable[Any],
         is_training: bool,
         cause: Cause,
+        drained: Callable[[Cause], None] | None = None,
         *,
         first_instance: int | None = None,
     ) -> None:
         """Begin a pass after `cause`; a batch is one instance, of ``batch.rows`` items.
 
-        Instances are numbered from `first_instance` on; unless given, from the last one on.
+        Args:
+            batches: of the pass.
+            is_training: whether it trains.
+            cause: what it waited for.
+            drained: takes over when all in flight have finished and nodes hold the gradients of all
+                of it; None where the controller itself sends updates and admits others.
+            first_instance: from which on instances are numbered; None from the last one on.
         """
+        self._on_drained = drained
         if first_instance is not None:
             self._next_instance = first_instance
         self._batches = iter(batches)
@@ -245,19 +242,28 @@ class Controller:
         self.on_finish(items)
         if not (self._is_training and self._drains):
             self._admit(cause, is_limited=True)
-            if self._between is not None and not self._alive:
-                self._between.drained(cause)
+            if self._on_drained is not None and not self._alive:
+                self._on_drained(cause)
         elif self._alive:
             return
-        elif self._between is not None:
-            self._between.drained(cause)
+        elif self._on_drained is not None:
+            self._on_drained(cause)
         else:
             self.send_updates(cause)
             if not self._updating:
                 self._admit(cause)
 
-    def send_updates(self, cause: Cause, places: Collection[int] | None = None) -> None:
-        """Tell every node that holds gradients, or those at these `places`, to update itself."""
+    def send_updates(
+        self,
+        cause: Cause,
+        places: Collection[int] | None = None,
+        updated: Callable[[Cause], None] | None = None,
+    ) -> None:
+        """Tell every node that holds gradients, or those at these `places`, to update itself.
+
+        `updated` takes over when the last update has ended; None to admit others then.
+        """
+        self._on_updated = updated
         due = [
             (placed, route)
             for placed, route in self._update_routes
@@ -273,8 +279,8 @@ class Controller:
         self._updating -= 1
         if self._updating:
             return
-        if self._between is not None:
-            self._between.updated(message[4])
+        if self._on_updated is not None:
+            self._on_updated(message[4])
         else:
             self._admit(message[4])
 

@@ -9,7 +9,6 @@ from ampsim.clock import Clock
 from ampsim.hardware import Cluster
 from ampsim.ir import ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant, Memory
-from ampsim.model_parallel.controller import Between
 from ampsim.model_parallel.job import RunSettings
 from ampsim.model_parallel.placed_node import Accept, Memories, PlacedNode
 from ampsim.model_parallel.price import Charge, WorkOf
@@ -50,7 +49,6 @@ class SharedMachine:
         work_of: what an update does that has a `Charge`, by the node, what its steps do otherwise,
             and the charge; None where none has.
         accept_update: takes the update messages that nodes send themselves; None to serve them.
-        between: as of `Admitting`.
         is_stoppable: whether a pass may be called off.
     """
 
@@ -61,7 +59,6 @@ class SharedMachine:
     updater: Applies
     work_of: Callable[[ParameterizedNode, WorkOf, Charge], Work] | None = None
     accept_update: Accept | None = None
-    between: Between | None = None
     is_stoppable: bool = False
 
 

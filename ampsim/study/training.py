@@ -264,7 +264,7 @@ class DataParallel:
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Training`."""
-        self._engine.on_items = on_items
+        self._engine.tell_items(on_items)
 
     def expect(self, batches_of: Callable[[int], float]) -> None:
         """As of `Training`."""

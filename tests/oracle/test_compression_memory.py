@@ -44,7 +44,7 @@ class Noted(ErrorFeedback):
 )  # fmt: skip
 def test_what_was_sent_and_what_is_kept_are_all_gradients(chosen, monkeypatch):
     monkeypatch.setattr(Noted, "every", [], raising=False)
-    monkeypatch.setattr("ampsim.data_parallel.model_copy.ErrorFeedback", Noted)
+    monkeypatch.setattr("ampsim.data_parallel.rank.ErrorFeedback", Noted)
     made, hosts = drawn(11, 61, 3, layers=2), cluster([1e9, 3e9, 2e9], link=SLOW, jitter_cv=0.2)
     ampsim.simulate(made, hosts, chosen, epochs=6)
     assert len(Noted.every) == chosen.ranks
@@ -59,7 +59,7 @@ def test_what_was_sent_and_what_is_kept_are_all_gradients(chosen, monkeypatch):
 
 def test_the_server_merges_what_ranks_have_sent_and_nothing_else(monkeypatch):
     monkeypatch.setattr(Noted, "every", [], raising=False)
-    monkeypatch.setattr("ampsim.data_parallel.model_copy.ErrorFeedback", Noted)
+    monkeypatch.setattr("ampsim.data_parallel.rank.ErrorFeedback", Noted)
     chosen, seen = watched(ampsim.AsyncSGD, ranks=1, compression=0.3)
     ampsim.simulate(drawn(2, 30, 3), cluster([1e9, 1e9]), chosen, epochs=2)
     (rank,) = Noted.every
@@ -95,5 +95,5 @@ def test_the_largest_entry_alone_stalls_without_a_memory_and_converges_with_it(m
     chosen = ampsim.SyncSGD(ranks=2, compression=0.125)
     assert abs(second_bias(ampsim.SyncSGD(ranks=2)) - 1) < 0.01
     assert abs(second_bias(chosen) - 1) < 0.06
-    monkeypatch.setattr("ampsim.data_parallel.model_copy.ErrorFeedback", Forgetful)
+    monkeypatch.setattr("ampsim.data_parallel.rank.ErrorFeedback", Forgetful)
     assert second_bias(chosen) == 0

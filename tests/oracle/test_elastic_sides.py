@@ -37,13 +37,13 @@ def sums(
     engine: Any = run._training._engine
     random, places = np.random.default_rng(3), range(2)
     for rank in engine._ranks:
-        for place in places:
-            rank.adopt(place, random.normal(size=rank.theta(place).shape))
+        for node in rank.nodes:
+            node.adopt(random.normal(size=node.theta.shape))
 
     def total() -> np.ndarray:
         centre = engine._setting.centre.thetas
         return np.concatenate(
-            [centre[at] + sum(rank.theta(at) for rank in engine._ranks) for at in places]
+            [centre[at] + sum(rank.nodes[at].theta for rank in engine._ranks) for at in places]
         )
 
     before, first = total(), engine._setting.centre.thetas[0]

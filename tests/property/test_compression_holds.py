@@ -10,7 +10,7 @@ import pytest
 from solver_cases import CASES, COMPRESSED, SOLVERS, Link, cluster, model, solver, weights
 
 import ampsim
-from ampsim.data_parallel import Collected, Sparsified
+from ampsim.data_parallel import CollectiveSolver, Sparsified
 from ampsim.data_parallel.top_k import ErrorFeedback, kept_count, largest
 from ampsim.errors import AmpsimError, DivergenceError
 
@@ -129,7 +129,7 @@ def test_a_gradient_that_is_not_finite_is_told(count, wrong):
         feedback.sent(0, np.array([0.0, wrong, 1.0]), count, 0.5)
 
 
-class OfWeights(Sparsified, Collected):
+class OfWeights(Sparsified, CollectiveSolver):
     """A solver of one's own that makes no sense."""
 
     name = "of-weights"

@@ -25,7 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = (
     "golden", "oracle/test_closed_forms.py", "oracle/test_schedules_closed_forms.py",
     "oracle/test_sequential_sgd.py", "oracle/test_plain_loops.py", "oracle/test_solver_rates.py",
-    "oracle/test_solvers_asynchrony.py", "oracle/test_max_min_shares.py",
+    "oracle/test_solvers_asynchrony.py", "oracle/test_several_servers.py",
+    "oracle/test_max_min_shares.py",
     "oracle/test_dependency_closed_forms.py", "oracle/test_dataflow_closed_forms.py",
     "oracle/test_dataflow_devices.py",
     "property/test_trace_invariants.py", "property/test_memory.py", "property/test_transfers.py",
@@ -86,9 +87,9 @@ FAULTS = {
         "passed = self._number - self._first + 1",
     ),
     "a server that forgets the oldest": Planted(
-        "data_parallel/server.py",
-        "self.merged_s, self.staleness = end_s, max(self.staleness, staleness)",
-        "self.merged_s, self.staleness = end_s, staleness",
+        "data_parallel/servers.py",
+        "size_bytes, max(stale), distance",
+        "size_bytes, stale[-1], distance",
     ),
     "a writer beside readers": Planted(
         "dependency/execution.py",

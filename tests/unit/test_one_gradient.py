@@ -14,12 +14,13 @@ from ampsim.data_parallel import SOLVERS
 
 FOLDER = str(Path(data_parallel.__file__).parent)
 
-FIRST, LAST = "ModelCopy.drained", "Rank.next_batches"
-"""From "the last backward step has ended" to "the rank takes its next batches"."""
+FIRST, LAST = "run", "Rank.next_batches"
+"""From "the last backward step has ended", by which the controller lets the rank's coroutine go on,
+to "the rank takes its next batches"."""
 
 MOST = {
-    "sync-sgd": (38, 9, 397),
-    "async-sgd": (41, 11, 437),
+    "sync-sgd": (18, 6, 276),
+    "async-sgd": (18, 6, 254),
 }
 """Functions, files and lines of these functions; over a ring, and to a server and back."""
 
@@ -36,8 +37,9 @@ def way_of(solver: Any) -> list[CodeType]:
         code = frame.f_code
         if event != "call" or ends or not code.co_filename.startswith(FOLDER):
             return
-        if code.co_qualname == FIRST:
-            drained.append(frame.f_locals["self"])
+        caller = frame.f_back.f_code.co_qualname if frame.f_back else ""
+        if (caller, code.co_qualname) == ("Controller._finish", FIRST):
+            drained.append(frame.f_locals["coroutine"].cr_frame.f_locals["rank"])
         if len(drained) > 4 and "<" not in code.co_name:  # each rank's first gradient is over
             found[code] = None
             if code.co_qualname == LAST and frame.f_locals["self"] is drained[4]:

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Locks, Sends
-from ampsim.data_parallel.solver import Served, Sparsified
+from ampsim.data_parallel.solver import ParameterServerSolver, Sparsified
 from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, momentum
 from ampsim.text import shown
 
 
 @dataclass(frozen=True)
-class AsyncSGD(Sparsified, Served):
+class AsyncSGD(Sparsified, ParameterServerSolver):
     """First come, first served; a merge excludes other merges at the same server.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Locks, Sends, Step, Vector
-from ampsim.data_parallel.solver import Collected, Served, Solver
+from ampsim.data_parallel.solver import CollectiveSolver, ParameterServerSolver, Solver
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_count
 from ampsim.text import shown
@@ -36,7 +36,7 @@ def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
 
 @dataclass(frozen=True)
 class Averaging(Solver):
-    """What all elastic solvers have in common, whether ranks exchange with servers or each other.
+    """The base of elastic solvers, whether ranks exchange with servers or with each other.
 
     Args:
         moving_rate: alpha; None for 0.9 / ranks.
@@ -84,8 +84,8 @@ class Averaging(Solver):
 
 
 @dataclass(frozen=True)
-class Elastic(Averaging, Served):
-    """What the elastic solvers with a server have in common.
+class Elastic(Averaging, ParameterServerSolver):
+    """The base of elastic solvers with servers.
 
     Args:
         elastic: who takes the difference: "server", or "worker".
@@ -108,7 +108,7 @@ class Elastic(Averaging, Served):
         return super().local(theta, gradient, centre, pull, step)
 
     def push(self, theta: Vector, reply: Vector, pull: float) -> Vector:
-        """What the rank loses, and the centre gains."""
+        """The spring: the rank loses it, and the centre gains it."""
         return spring(theta, reply, pull)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
@@ -163,7 +163,7 @@ class EAWild(Elastic):
 
 
 @dataclass(frozen=True)
-class SyncEASGD(Averaging, Collected):
+class SyncEASGD(Averaging, CollectiveSolver):
     """All ranks exchange with the centre at once, in a collective, whatever the devices' speeds.
 
     Source: You, Buluç and Demmel (SC'17): w <- w + alpha sum of (w_j - w), and each rank steps as

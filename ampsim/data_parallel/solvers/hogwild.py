@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Locks, Sends
-from ampsim.data_parallel.solver import Served, Sparsified
+from ampsim.data_parallel.solver import ParameterServerSolver, Sparsified
 
 
 @dataclass(frozen=True)
-class Hogwild(Sparsified, Served):
+class Hogwild(Sparsified, ParameterServerSolver):
     """Merges of different ranks interleave."""
 
     name: ClassVar[str] = "hogwild"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Sends, Step, Vector
-from ampsim.data_parallel.solver import Collected
+from ampsim.data_parallel.solver import CollectiveSolver
 from ampsim.options import require_count
 
 
 @dataclass(frozen=True)
-class LocalSGD(Collected):
+class LocalSGD(CollectiveSolver):
     """The state of an optimizer stays with its rank.
 
     Args:

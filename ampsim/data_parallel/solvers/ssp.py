@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Locks, Sends
-from ampsim.data_parallel.solver import Served, Sparsified
+from ampsim.data_parallel.solver import ParameterServerSolver, Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
 
 @dataclass(frozen=True)
-class SSP(Sparsified, Served):
+class SSP(Sparsified, ParameterServerSolver):
     """The server holds the answer to a rank that is ahead.
 
     Args:

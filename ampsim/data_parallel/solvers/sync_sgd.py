@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.decisions import Sends
-from ampsim.data_parallel.solver import Collected, Sparsified
+from ampsim.data_parallel.solver import CollectiveSolver, Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
 
 @dataclass(frozen=True)
-class SyncSGD(Sparsified, Collected):
+class SyncSGD(Sparsified, CollectiveSolver):
     """All ranks read the same weights; a batch of all, or of the first, is one step.
 
     Args:
