@@ -54,7 +54,7 @@ USED = {
     },
     "amp": {"calibration/fit.py", "cli/run.py"},
     "local-sgd": {"data_parallel/solvers/diloco.py"},
-    "dataflow": {"study/checking.py"},
+    "dataflow": {"cli/run.py", "forecasting/forecast.py", "study/checking.py"},
 }  # fmt: skip
 """Where others use a method: as what stands where none is named, or as what they are made of."""
 

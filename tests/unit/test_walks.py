@@ -21,7 +21,7 @@ ROOT = f"{Path(ampsim.__file__).parent}{os.sep}"
 MODELS = f"{ROOT}_shipped{os.sep}"  # where an installed package has them; no part of the walk
 ROOMS = ("cli", "forecasting", "runs")
 
-UNDER_WAY_MAX = {"functions": 19, "files": 12, "lines": 568}
+UNDER_WAY_MAX = {"functions": 19, "files": 12, "lines": 569}
 """Of what is under way when the first pass begins: what one reads to follow the walk."""
 
 BEGUN_MAX = {"functions": 472, "files": 100, "functions of a forecast": 61}
