@@ -139,13 +139,14 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
+def replacing(path: str | os.PathLike[str], *, is_lasting: bool = True) -> Generator[Path]:
     """A temporary path beside `path` which takes its place when the block ends without an error.
 
     Whatever goes wrong in the block, Ctrl-C included, the temporary file is removed and the old
     file, if there was one, is untouched. The temporary name keeps the suffix, which some writers
     read the format from. A link is followed; a device such as `/dev/null` cannot be replaced and is
-    written itself; a pipe, which may wait for its reader for ever, is refused.
+    written itself; a pipe, which may wait for its reader for ever, is refused. What is not lasting
+    may be lost in a power cut, and is not waited for.
 
     Raises:
         OutputError: the file cannot be written; an error about another file passes as it is.
@@ -166,7 +167,8 @@ def replacing(path: str | os.PathLike[str]) -> Generator[Path]:
         yield temporary
         if not direct:
             assert os.path.exists(temporary), f"nothing was written to {temporary}"
-            _flush_to_disk(temporary)
+            if is_lasting:
+                _flush_to_disk(temporary)
             os.replace(temporary, target)
     except OSError as error:
         if error.errno is None or not _concerns(error, temporary):
@@ -186,13 +188,13 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: str | os.PathLike[str], content: bytes, *, is_lasting: bool = True) -> None:
     """Writes `content`, whole or not at all (`replacing`).
 
     Raises:
         OutputError: the file cannot be written.
     """
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with replacing(path, is_lasting=is_lasting) as temporary, open(temporary, "wb") as file:
         file.write(content)
 
 

@@ -89,7 +89,8 @@ class LearningStore:
         buffer, named = io.BytesIO(), cast("dict[str, Any]", arrays)
         np.savez(buffer, allow_pickle=False, **named)
         body = buffer.getvalue()
-        write_bytes(self._path(digest, what), body + hashlib.sha256(body).digest())
+        content = body + hashlib.sha256(body).digest()
+        write_bytes(self._path(digest, what), content, is_lasting=False)  # else it is learned again
 
 
 def _totals_of(arrays: Mapping[str, np.ndarray]) -> PassTotals:

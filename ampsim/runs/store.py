@@ -80,7 +80,8 @@ class RunStore:
         Raises:
             OutputError: the folder cannot be written.
         """
-        self.prepare()
+        prepare_folder(self.folder)
+        write_text(self.folder / _IGNORE, "*\n")
         place = prepare_folder(self.folder / key)
         (place / NUMBERS).unlink(missing_ok=True)
         hashes: dict[str, str] = {}
@@ -97,15 +98,6 @@ class RunStore:
         }
         text = json.dumps({**content, "sha256": _hash(content)}, indent=1, allow_nan=False)
         write_text(place / NUMBERS, text + "\n")
-
-    def prepare(self) -> None:
-        """Make the folder.
-
-        Raises:
-            OutputError: it cannot be made.
-        """
-        prepare_folder(self.folder)
-        write_text(self.folder / _IGNORE, "*\n")
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove runs, as far as they are there, and the folder if it holds no others."""
@@ -221,8 +213,12 @@ class Keeping:
         if self.is_fresh and not self._has_learnings:
             shutil.rmtree(self._learnings, ignore_errors=True)
         self._has_learnings = True
-        self.store.prepare()
         return self._learnings
+
+    def tidy(self) -> None:
+        """Where no run is kept, remove what was learned for one."""
+        if not any(self.store.folder.glob(f"*/{NUMBERS}")):
+            self.forget()
 
 
 def witnesses_of(
@@ -316,5 +312,8 @@ def take_or_make(
     earlier = len(tasks) - sum(map(len, left))
     listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
     if left:
-        folder = keeping.learnings()
-        run_all([tasks[alike[0]].learning_in(folder) for alike in left], jobs, listeners)
+        learning = [tasks[alike[0]].learning_in(keeping.learnings()) for alike in left]
+        try:
+            run_all(learning, jobs, listeners)
+        finally:
+            keeping.tidy()

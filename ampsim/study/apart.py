@@ -28,7 +28,7 @@ from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
 from ampsim.optim import Optimizer
 from ampsim.study.model import Model, job_of
-from ampsim.study.process_settings import linear_algebra
+from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import data_files
 from ampsim.study.user_data import UserData
 
@@ -84,7 +84,11 @@ class Subject:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all of it, of the data over counts and the first batch of each split."""
+        """SHA-256 over all of it, of the data over counts and the first batch of each split.
+
+        Raises:
+            SimulationError: the data's code failed.
+        """
         model, hasher = self.model, hashlib.sha256()
         config = {} if model.config is None else dataclasses.asdict(model.config)
         config.pop("folder", None)
@@ -103,8 +107,9 @@ class Subject:
             hasher.update(f"\0{node.describe()}".encode())
         hasher.update(self.weights.encode())
         for split in ("train", "valid"):
+            with fixed_settings():
+                first = next(self.data.batches(split, epoch=0, seed=self.seed), None)
             hasher.update(f"\0{split} {self.data.count(split)}".encode())
-            first = next(self.data.batches(split, epoch=0, seed=self.seed), None)
             _add(hasher, first)
         return hasher.hexdigest()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -299,7 +300,9 @@ class Simulation:
     @property
     def _learning_digest(self) -> str | None:
         chain = None if self._why_live else self._training.chain
-        return None if chain is None else learning_digest(self._subject, chain)
+        with contextlib.suppress(SimulationError):  # of data whose code fails, told by the run
+            return None if chain is None else learning_digest(self._subject, chain)
+        return None
 
     def result(self) -> Result:
         """Return what has happened so far."""

@@ -375,7 +375,6 @@ class Training:
             has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
         self._epoch = 0
-        at_work = graph if apart is None else _asleep(model, graph)
         place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
@@ -388,6 +387,7 @@ class Training:
                 made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
                 self._method, self._engine = DataParallel(made), made
             else:
+                at_work = graph if apart is None else _asleep(model, graph)
                 self._engine = Engine(job_of(model, at_work), *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:

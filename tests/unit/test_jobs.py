@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from program_models import PROGRAMS_ONLY
 
 import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
@@ -83,6 +84,9 @@ def task_of(name):
     offers = "data" in option_names(name)
     model = ampsim.load_model(name, **({"data": "synthetic"} if offers else {}))
     cluster = ampsim.load_cluster("tflops-1", workers=4)
+    if name in PROGRAMS_ONLY:
+        plan = RunPlan(model, cluster, RunOptions(instances=10))
+        return Task(plan, ampsim.Dataflow(), 0, name, 1, 1)
     plan = RunPlan(model, cluster, RunOptions(mode="sleep", instances=10))
     return Task(plan, Amp(3), 0, name, 1, 1)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from program_models import PROGRAMS_ONLY
 
 import ampsim
 from ampsim.assets import names
@@ -132,7 +133,7 @@ def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", names("models"))
+@pytest.mark.parametrize("name", sorted(set(names("models")) - PROGRAMS_ONLY))
 def test_an_activation_is_that_of_the_same_state_however_often_an_instance_passes_a_node(
     name, tmp_path
 ):
