@@ -101,7 +101,7 @@ def _learned_apart(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracke
     """A run that learned apart; None where it failed: live it tells when, and what else ran then.
 
     Raises:
-        SimulationError: one of the hundred runs that are made again live gave something else.
+        SimulationError: as of `_require_true`.
     """
     simulation = simulation_of(plan, schedule, seed, tracker)
     try:
@@ -109,22 +109,28 @@ def _learned_apart(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracke
         result = simulation.result()
     except SimulationError:
         return None
-    if simulation.learnings_found and _is_checked(result, plan):
-        live = simulation_of(plan.having(learning="live"), schedule, seed, Tracker(None, ""))
-        run_epochs(live, plan.epochs, plan.goal)
-        if live.result().digest != result.digest:
-            raise SimulationError(
-                f"{schedule.name}, seed {seed}: what was found under learning digest "
-                f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
-                "please report it, and run again with --fresh"
-            )
+    if simulation.learnings_found:
+        _require_true(result, plan, schedule, seed)
     return result
 
 
-def _is_checked(result: Result, plan: RunPlan) -> bool:
-    """Whether this run is one of the hundred whose found learning is made again, live."""
+def _require_true(result: Result, plan: RunPlan, schedule: Schedule, seed: int) -> None:
+    """Make one in a hundred runs that found their learning again, live.
+
+    Raises:
+        SimulationError: it gave something else.
+    """
     named = f"{result.learning_digest} {plan.cluster.digest}".encode()
-    return int.from_bytes(hashlib.sha256(named).digest()[:4], "big") % CHECKED_OF == 0
+    if int.from_bytes(hashlib.sha256(named).digest()[:4], "big") % CHECKED_OF:
+        return
+    live = simulation_of(plan.having(learning="live"), schedule, seed, Tracker(None, ""))
+    run_epochs(live, plan.epochs, plan.goal)
+    if live.result().digest != result.digest:
+        raise SimulationError(
+            f"{schedule.name}, seed {seed}: what was found under learning digest "
+            f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
+            "please report it, and run again with --fresh"
+        )
 
 
 def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
