@@ -233,7 +233,7 @@ def ampsim_per_s(contest: Contest, model: ampsim.Model, schedule: Any) -> float:
 def bare_per_s(contest: Contest, model: ampsim.Model, batches: Iterable[Any]) -> float:
     """Instances a second of the perceptron in a bare loop: no engine, no trace, no checks."""
     generator, rate = np.random.default_rng(0), np.float32(0.1)
-    layers = [node for node in model.make_graph().nodes if isinstance(node, Linear)]
+    layers = [node for node in model.bare_graph().nodes if isinstance(node, Linear)]
     starts = [layer.parts(layer.initialise(generator).astype(np.float32)) for layer in layers]
     weights, biases = [weight for weight, _bias in starts], [bias for _weight, bias in starts]
     products = [np.empty_like(weight) for weight in weights]

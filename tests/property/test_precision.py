@@ -63,6 +63,7 @@ def test_data_in_another_precision_than_the_model_are_refused(dtype, other, mode
 def test_integers_of_any_width_are_no_floats_in_another_precision():
     model = load_model("mlp", hidden=4, data="synthetic")
     pump = model.pump
+    assert pump is not None
 
     def with_short_labels(instance: int, batch: Any) -> list[Any]:
         return [

@@ -90,6 +90,7 @@ def run(case: Case, random_cluster: Any) -> Run:
     data = ListReduction.generate(case.seed, 40, 9, batch=4)
 
     def keep() -> Graph:
+        assert model.make_graph is not None
         graphs.append(model.make_graph())
         return graphs[-1]
 
