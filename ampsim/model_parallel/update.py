@@ -82,13 +82,6 @@ class Updater:
         self.rate = self._optimizer.rate(epoch)
         self._epoch, self._first, self._batches = epoch, first, batches
 
-    @property
-    def rates(self) -> list[float]:
-        """The rate of the epoch; where it changes within one, that of each quarter."""
-        if not self._is_within_epochs:
-            return [self.rate]
-        return [self._optimizer.rate(self._epoch + quarter / 4) for quarter in range(4)]
-
     def _take_rate(self, node: ParameterizedNode) -> None:
         if node.instances:
             passed = (min(node.instances) - self._first) / self._batches

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -131,7 +131,7 @@ def _behaviour(optimizer: Optimizer) -> bytes:
     optimizer = optimizer.of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
     state, seen = optimizer.init(theta), list[bytes]()
-    for step in range(3):
+    for step in range(2):
         gradient = np.cos(np.arange(6.0) + step)
         theta, state = optimizer.update(gradient, state, theta, float(optimizer.rate(step)))
         seen.append(theta.tobytes())
@@ -164,17 +164,17 @@ class Chain:
     def __init__(self) -> None:
         self.value = ""
 
-    def add(self, order: PassOrder, epoch: int, rates: Sequence[float], batches: float) -> None:
+    def add(self, order: PassOrder, epoch: int, rate: float, batches: float) -> None:
         """Go on with a pass.
 
         Args:
             order: of it.
             epoch: which it is, or is a part of.
-            rates: learning rates of it.
+            rate: the learning rate that the epoch begins with.
             batches: how many the epoch has.
         """
-        what = [self.value, order.digest, order.first_instance, epoch, list(rates), batches]
-        self.value = _named(*what)
+        parts = (order.digest, order.first_instance, epoch, rate, batches)
+        self.value = _named(self.value, *parts)
 
 
 def _named(*what: object) -> str:

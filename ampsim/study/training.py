@@ -218,12 +218,13 @@ class ModelParallel:
         first = controller.next_instance - (controller.admitted.count - self._before)
         start = epoch, first, self._batches_of(epoch)
         self._engine.updater.start_epoch(*start)
+        rate = self._engine.updater.rate
         taken: list[Any] = []
         kept = batches if self._apart is None else _noted(batches, taken)
         report = self._engine.run_pass(kept, is_training=True)
         self._end_s = report.end_s
         assert report.order is not None, "a pass of training has an order"
-        self.chain.add(report.order, epoch, self._engine.updater.rates, start[2])
+        self.chain.add(report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
