@@ -1,11 +1,12 @@
 """Learning apart: what noting the order costs a sleeping run, and what replay takes beside live.
 
-    python tests/benchmark/bench_learning.py [--rounds N]
+    python tests/benchmark/bench_learning.py [--rounds N] [--only MODEL ...] [--grid]
 
 Each round takes all variants in turn, processor time, one thread. `sleep` is a pass in mode "sleep"
 whose order is taken down, `without` the same of an engine that nobody asks for its order, `live` a
 pass in mode "numeric" without a count of memory, `replay` the same pass learned from its order.
-Medians of the rounds; the spread is that of the middle half.
+Medians of the rounds; the spread is that of the middle half. With --grid: the points of a map of
+hardware, each live and then all apart with one folder, and how many learnings they share.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections import deque
+from itertools import product
+from pathlib import Path
 from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import ampsim
+from ampsim.hardware import Cluster
 from ampsim.learning import Replay
-from ampsim.model_parallel import Engine, RunSettings
+from ampsim.model_parallel import Engine, RunSettings, placement_of
+from ampsim.runs.task import RunPlan, Task
 from ampsim.study.model import job_of
 from ampsim.study.process_settings import fixed_settings
+from ampsim.study.simulation import RunOptions
 from ampsim.trace import Recorder
 
 CASES: dict[str, tuple[dict[str, Any], int]] = {
@@ -31,6 +38,7 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     "bilstm_tagger": ({"data": "synthetic"}, 40),
 }
 WORKERS, IN_FLIGHT = 8, 16
+PLACED = placement_of("paper")
 
 
 def passed(name: str, kind: str) -> tuple[float, Any]:
@@ -63,12 +71,55 @@ def passed(name: str, kind: str) -> tuple[float, Any]:
         return time.process_time() - start, report
 
 
+GRID = {
+    "rate": (1e11, 1e12, 1e13),
+    "latency_s": (1e-7, 1e-6, 1e-5, 1e-4),
+}
+SCHEDULES = {"pipeline": ampsim.Pipeline(8), "gpipe": ampsim.GPipe(8), "amp": ampsim.Amp(8)}
+EPOCHS = 3
+
+
+def grid(name: str) -> None:
+    """Print what the runs of a grid take live and apart, and on how many learnings they rest."""
+    options, instances = CASES[name]
+    model = ampsim.load_model(name, **options)
+    link = ampsim.load_cluster("tflops-1", workers=WORKERS)
+    for label, schedule in SCHEDULES.items():
+        tasks: list[Task] = []
+        for rate, latency_s in product(*GRID.values()):
+            device = link.devices[0].model_copy(update={"flop_per_s": rate})
+            cluster = Cluster(
+                name="point", devices=(device,) * WORKERS, link=ampsim.Link(latency_s=latency_s)
+            )
+            options_of = RunOptions(epochs=EPOCHS, instances=instances, placement=PLACED)
+            tasks.append(Task(RunPlan(model, cluster, options_of), schedule, 0, label, 1, 1))
+        start = time.process_time()
+        live = [task.run(None)[0] for task in tasks]
+        between = time.process_time()
+        with TemporaryDirectory() as folder:
+            apart = [task.learning_in(Path(folder)).run(None)[0] for task in tasks]
+        end = time.process_time()
+        assert [one.digest for one in live] == [one.digest for one in apart]
+        learned = len({one.learning_digest for one in apart})
+        print(
+            f"{name:14} {label:9} {len(tasks)} points, {learned} learnings: live "
+            f"{between - start:.1f} s, apart {end - between:.1f} s, "
+            f"{(between - start) / (end - between):.1f} times as fast",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Print a line for each model."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=[*CASES])
+    parser.add_argument("--grid", action="store_true")
     asked = parser.parse_args()
+    if asked.grid:
+        for name in asked.only:
+            grid(name)
+        return
     print("model  sleep/without  live/replay  live/(sleep+replay)  ms: live sleep replay")
     for name in asked.only:
         found: dict[str, list[float]] = {kind: [] for kind in ("without", "sleep", "live", "kept")}
