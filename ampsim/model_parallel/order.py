@@ -61,9 +61,10 @@ class LearnerOrder:
             _sort_by_state(rows)
             cut = len(rows) if until == math.inf else bisect_left(rows, until, key=_instance)
             if cut:
-                numbers = np.array([row[1:] for row in rows[:cut]], np.int64)
-                numbers[:, 0] -= self.first
-                hasher.update(numbers.tobytes())
+                _state, *columns = zip(*rows[:cut], strict=True)
+                numbers = np.array(columns, np.int64)
+                numbers[0] -= self.first
+                hasher.update(numbers.tobytes("F"))  # row by row, however they are cut
                 del rows[:cut]
 
     def digest(self) -> bytes:
