@@ -71,6 +71,7 @@ class Carried:
     origin: dict[str, Any]
     recorder: Recorder
     failure: str | None
+    learning_digest: str | None
 
 
 def serve(take: Callable[[], list[Task]], connection: Connection, is_heard: bool) -> None:
@@ -133,7 +134,9 @@ def _made(
     try:
         result, failure = take()[place].run(tell if connection else None)
         result.recorder.flush()
-        return Carried(result.model.given, result.origin, result.recorder, failure)
+        return Carried(
+            result.model.given, result.origin, result.recorder, failure, result.learning_digest
+        )
     except AmpsimError as error:
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
@@ -414,6 +417,7 @@ def _result_of(task: Task, carried: Carried) -> Result:
         recorder=carried.recorder,
         outages=outage_table(cluster, task.seed, carried.recorder),
         crossings=crossings_of(cluster),
+        learning_digest=carried.learning_digest,
     )
 
 

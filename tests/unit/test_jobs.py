@@ -71,6 +71,8 @@ def assert_same(one, two):
         assert after.result.schedule is before.result.schedule
         np.testing.assert_equal(after.result.model.parameters(), before.result.model.parameters())
         assert after.spans.equals(before.spans)
+        assert after.learning_digest == before.learning_digest
+        assert after.result.learning_digest == before.result.learning_digest
         assert after.staleness.equals(before.staleness)
 
 
