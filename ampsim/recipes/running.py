@@ -198,7 +198,10 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
     made = _make_all([*tasks, *tasks_of(short)], known, keeping, options)
-    runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
+    runs = [  # shipped reports have no digests beside them, and are to follow
+        replace(made[place], schedule=task.label, learning_digest="")
+        for place, task in enumerate(tasks)
+    ]
     at_ends = (made[place] for place in range(len(tasks), len(made)))
     spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
