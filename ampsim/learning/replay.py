@@ -39,7 +39,6 @@ BACKWARD, FORWARD = Direction.BACKWARD, Direction.FORWARD
 Item: TypeAlias = "tuple[int, Direction, int, State, Payload]"
 """A message: place of the node that it goes to, direction, port, state, payload."""
 
-
 _PLAIN: Final[dict[str, Callable[[np.ndarray], Any]]] = {"int": int, "float": float}
 """Types of Python that a part of an optimizer's state may have; others are arrays or NumPy's."""
 
@@ -85,15 +84,15 @@ class Learner:
         self.node.version = order.first
         self._begin(order)
 
-    def awaited(self, direction: Direction, state: State, payload: Payload) -> int:
-        """How many updates come before a step; a gradient of None needs no weights."""
-        if direction is FORWARD:
-            return self._reads[state]
-        return self.node.version if payload is None else self._gradients[state][1]
-
     def must_wait(self, item: Item) -> bool:
-        """Keep a message whose step reads weights that are still to come; say whether it does."""
-        version = self.awaited(item[1], item[3], item[4])
+        """Keep a message before whose step updates are still to come; say whether there are any."""
+        _place, direction, _port, state, payload = item
+        if direction is FORWARD:
+            version = self._reads[state]
+        elif payload is None:  # it needs no weights
+            return False
+        else:
+            version = self._gradients[state][1]
         if version <= self.node.version:
             return False
         self._waiting.setdefault(version, []).append(item)
@@ -166,8 +165,7 @@ class Learner:
             stem, _, rest = name.partition(".")
             number, _, kind = rest.partition(".")
             if stem == "state":
-                is_whole = not kind
-                parts[int(number)] = part if is_whole else _PLAIN.get(kind, _item)(part)
+                parts[int(number)] = _PLAIN.get(kind, _item)(part) if kind else part
         self.optimizer_state = tuple(parts[number] for number in sorted(parts)) if parts else None
         if self.prediction is not None:
             step = weights.get("step")
@@ -215,12 +213,7 @@ class Replay:
     """
 
     def __init__(
-        self,
-        job: Job,
-        *,
-        averages: bool,
-        stashes: bool = False,
-        predicts: bool = False,
+        self, job: Job, *, averages: bool, stashes: bool = False, predicts: bool = False
     ) -> None:
         self.graph: Graph = job.graph
         self._pump = job.pump
@@ -289,7 +282,7 @@ class Replay:
             learner.require_done(order.learners[learner.node.name])
         return totals
 
-    def validate(self, batches: Iterable[Any], first_instance: int = 0) -> PassTotals:
+    def validate(self, batches: Iterable[Any], first_instance: int) -> PassTotals:
         """Send `batches` through the graph with the weights that it has; learn nothing.
 
         Raises:
