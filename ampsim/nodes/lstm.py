@@ -35,7 +35,9 @@ from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
 from ampsim.options import Seed
 
 
-class _LstmCell(NamedTuple):
+class LstmStep(NamedTuple):
+    """A forward step, kept for the backward step."""
+
     payloads: list[Payload]
     version: int
     joined: np.ndarray
@@ -126,18 +128,32 @@ class LSTMStep(MatrixNode):
             if self.is_training:
                 self._saved[state] = (payloads, self.version)
             return ((0, state, Standin((payload.shape[0], 2 * self.hidden), payload.itemsize)),)
-        joined = self._joined(payloads)
-        gates = joined @ self.weight
+        mask = None
+        if self._masks is not None and self.is_training:
+            mask = self.mask(state, len(payloads[0]))
+        joined = self.joined(payloads)
+        output, kept = self.step(payloads, joined, joined @ self.weight, mask)
+        if self.is_training:
+            self._saved[state] = kept
+        return ((0, state, output),)
+
+    def mask(self, state: State, rows: int) -> np.ndarray | None:
+        """The dropout of a state's candidates in training; None where nothing is dropped."""
+        if self._masks is None:
+            return None
+        return self._masks.of(state, (rows, self.hidden), self.theta.dtype)
+
+    def step(
+        self, payloads: list[np.ndarray], joined: np.ndarray, gates: np.ndarray, mask: np.ndarray | None
+    ) -> tuple[np.ndarray, LstmStep]:
+        """Compute [h | c], and what is kept for backward, from x W; that is written over."""
         gates += self.bias
         sigmoids = gates[self._sigmoids]
         sigmoids *= self._half
         np.tanh(gates, out=gates)  # σ(z) = (1 + tanh(z / 2)) / 2
         sigmoids *= self._half
         sigmoids += self._half
-        candidate, mask = gates[self._g], None
-        if self._masks is not None and self.is_training:
-            mask = self._masks.of(state, candidate.shape, candidate.dtype)
-            candidate = candidate * mask
+        candidate = gates[self._g] if mask is None else gates[self._g] * mask
         output = np.empty((len(gates), 2 * self.hidden), gates.dtype)
         cell = output[self._c]
         np.multiply(gates[self._i], candidate, out=cell)
@@ -145,13 +161,69 @@ class LSTMStep(MatrixNode):
             cell += gates[forget] * payloads[reader][self._c]
         bent = np.tanh(cell)
         np.multiply(gates[self._o], bent, out=output[self._h])
-        if self.is_training:
-            self._saved[state] = _LstmCell(
-                payloads, self.version, joined, gates, candidate, mask, bent
-            )
-        return ((0, state, output),)
+        return output, LstmStep(payloads, self.version, joined, gates, candidate, mask, bent)
 
-    def _joined(self, payloads: list[Payload]) -> np.ndarray:
+    def factors(self, kept: LstmStep) -> np.ndarray:
+        """What a backward step of these rows multiplies: [∂gates | ∂c of h | forget gates | x].
+
+        Once it is formed, a backward step of any of the rows takes a few operations.
+        """
+        gates, hidden, end = kept.gates, self.hidden, self.d_out
+        columns = end + (1 + len(self.reads)) * hidden
+        whole = np.empty((len(gates), columns + self.d_in), gates.dtype)
+        slopes, through = whole[:, :end], whole[:, end : end + hidden]
+        np.multiply(gates, gates, out=slopes)
+        sigmoids, candidate = slopes[self._sigmoids], slopes[self._g]
+        np.subtract(gates[self._sigmoids], sigmoids, out=sigmoids)
+        np.subtract(self._one, candidate, out=candidate)
+        candidate *= gates[self._i]
+        if kept.mask is not None:
+            candidate *= kept.mask
+        slopes[self._o] *= kept.bent
+        slopes[self._i] *= kept.candidate
+        for reader, forget in self._forget_of.items():
+            slopes[forget] *= kept.payloads[reader][self._c]
+        np.multiply(kept.bent, kept.bent, out=through)
+        np.subtract(self._one, through, out=through)
+        through *= gates[self._o]
+        whole[:, end + hidden : columns] = gates[:, 2 * hidden : end - hidden]
+        whole[:, columns:] = kept.joined
+        return whole
+
+    def back_by_factors(
+        self, state: State, factors: np.ndarray, gradient: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Accumulate, for the first of many states; return the gradients of gates and of c."""
+        hidden, end = self.hidden, self.d_out
+        through = factors[:, end : end + hidden] * gradient[self._h]
+        through += gradient[self._c]
+        slopes = np.empty((len(factors), end), factors.dtype)
+        np.multiply(factors[:, :hidden], gradient[self._h], out=slopes[:, :hidden])
+        shape = (len(factors), end // hidden, hidden)
+        by_gate = factors[:, :end].reshape(shape)
+        np.multiply(by_gate[:, 1:], through[:, None], out=slopes.reshape(shape)[:, 1:])
+        self._pairs.add(state, factors[:, -self.d_in :].copy(), slopes)
+        return slopes, through
+
+    def backs_by_factors(
+        self, factors: np.ndarray, slopes: np.ndarray, through: np.ndarray
+    ) -> list[np.ndarray]:
+        """The gradients of all inputs."""
+        every = self._transposed.after_few(slopes)
+        hidden, forget = self.hidden, self.d_out + self.hidden
+        backs: list[np.ndarray] = []
+        for port, columns, _part in self._ports:
+            back = every[columns]
+            if port in self._forget_of:
+                whole = np.empty((len(back), 2 * hidden), back.dtype)
+                whole[self._h] = back
+                np.multiply(through, factors[:, forget : forget + hidden], out=whole[self._c])
+                forget += hidden
+                back = whole
+            backs.append(back)
+        return backs
+
+    def joined(self, payloads: list[Payload]) -> np.ndarray:
         """Put what the product multiplies side by side: inputs, and h of states."""
         if len(payloads) == 1:
             return payloads[0]
@@ -179,7 +251,7 @@ class LSTMStep(MatrixNode):
         self._pairs.add(state, kept.joined, slopes)
         return self._sent_back(state, kept.gates, slopes, through)
 
-    def _to_cell(self, kept: _LstmCell, gradient: np.ndarray) -> np.ndarray:
+    def _to_cell(self, kept: LstmStep, gradient: np.ndarray) -> np.ndarray:
         """The gradient of c: its own, and that of h through tanh."""
         through = kept.bent * kept.bent
         np.subtract(self._one, through, out=through)
@@ -188,7 +260,7 @@ class LSTMStep(MatrixNode):
         through += gradient[self._c]
         return through
 
-    def _to_gates(self, kept: _LstmCell, gradient: np.ndarray, through: np.ndarray) -> np.ndarray:
+    def _to_gates(self, kept: LstmStep, gradient: np.ndarray, through: np.ndarray) -> np.ndarray:
         """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
         gates = kept.gates
         slopes = gates * gates
