@@ -11,7 +11,7 @@ import numpy as np
 
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.learning.operations import OPERATIONS, ROUTERS, Operation, Pools
-from ampsim.learning.rows import Item, Life
+from ampsim.learning.rows import VALUE, Item, Life
 from ampsim.model_parallel import PassOrder
 
 AHEAD: Final = 48
@@ -139,10 +139,7 @@ class Batches:
             far, far_port = targets[0][port]
             if isinstance(payload, np.ndarray):
                 item = Item(None, life, state, [], len(payload))
-                pool = self.pools.values(payload)
-                at = pool.reserve(len(payload))
-                pool.values[at : at + len(payload)] = payload
-                pool.give((item,))
+                self.pools.values(payload).put(payload, (item,), VALUE)
                 payload = (item, 0, len(payload), None)
             stack.append((far, far_port, state, payload))
         while stack:

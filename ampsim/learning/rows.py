@@ -14,6 +14,11 @@ Columns: TypeAlias = "tuple[int, int] | None"
 """First column, and the one after the last; None for all."""
 
 
+VALUE: Final = -1
+KEPT: Final = -2
+EVERY: Final = -3
+
+
 class Life:
     """How many items of an instance are still to be served; its rows are kept as long."""
 
@@ -42,7 +47,7 @@ class Item:
     """
 
     __slots__ = (
-        "at", "back", "gradients", "life", "missing", "needs", "operation", "owed", "pool",
+        "at", "back", "control", "gradients", "kept", "life", "missing", "needs", "operation", "owed", "pool",
         "readers", "refs", "rows", "state", "update", "version",
     )  # fmt: skip
 
@@ -52,9 +57,10 @@ class Item:
         self.readers: list[Item] = []
         self.gradients: list[Gradient] = []
         self.pool: Pool | None = None
-        self.at = self.missing = self.owed = self.version = self.update = 0
+        self.at = self.kept = self.missing = self.owed = self.version = self.update = 0
         self.needs = False
         self.back: list[int] = []
+        self.control: Any = None
 
 
 Ref: TypeAlias = "tuple[Item, int, int, Columns]"
@@ -65,103 +71,117 @@ Gradient: TypeAlias = "tuple[Item, int, int, int, Columns]"
 
 
 class Pool:
-    """An array in which items have rows, and others beside it with what is kept of each row.
+    """An array in which items have rows. Row 0 is nobody's.
 
-    Row 0 is nobody's. When it is full, rows of instances that are over are forgotten.
+    When it is full, rows of instances that are over are forgotten, and others move.
 
     Args:
-        shape: of a row.
+        shape: of all, in which the extent of rows is of no matter.
         dtype: of it.
+        axis: of rows; the first, or the last but one.
 
     Attributes:
         values: the rows.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.values = np.empty((CAPACITY, *shape), dtype)
-        self._used = 1
-        self._beside: dict[tuple[int, int], np.ndarray] = {}
+    __slots__ = ("_axis", "_capacity", "_places", "_used", "values")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, axis: int = 0) -> None:
+        self._axis, self._capacity, self._used = axis, CAPACITY, 1
+        self.values = np.empty(_with(shape, axis, CAPACITY), dtype)
         self._places: list[tuple[Item, int]] = []
 
-    def reserve(self, rows: int) -> int:
-        """Make room for so many rows; return the place of the first. Others may move."""
-        if self._used + rows > len(self.values):
-            self._compact(rows)
-        return self._used
-
-    def give(self, items: Sequence[Item], ports: int | None = None) -> None:
-        """Give items the rows that were reserved, one after the other.
+    def put(self, rows: np.ndarray, items: Sequence[Item], place: int) -> None:
+        """Give items rows, one after the other.
 
         Args:
+            rows: of all.
             items: in the order of their rows.
-            ports: the input of which it is the gradient; None for values.
+            place: what they are to them: `VALUE`, `KEPT`, `EVERY` gradient, or that of a port.
         """
+        count = rows.shape[self._axis]
+        if self._used + count > self._capacity:
+            self._compact(count)
         at = self._used
-        if ports is None:
+        self._used += count
+        if self._axis:
+            self.values[..., at : at + count, :] = rows
+        else:
+            self.values[at : at + count] = rows
+        places = self._places
+        if place == VALUE:
             for item in items:
                 item.pool, item.at = self, at
                 at += item.rows
-                self._places.append((item, -1))
+                places.append((item, place))
+        elif place == KEPT:
+            for item in items:
+                item.kept = at
+                at += item.rows
+                places.append((item, place))
+        elif place == EVERY:
+            for item in items:
+                for port, ref in enumerate(item.refs):
+                    item.back[port] = at
+                    at += ref[2]
+                    places.append((item, port))
         else:
             for item in items:
-                item.back[ports] = at
-                at += item.refs[ports][2]
-                self._places.append((item, ports))
-        self._used = at
+                item.back[place] = at
+                at += item.refs[place][2]
+                places.append((item, place))
 
-    def keep(self, place: int, arrays: Sequence[np.ndarray], at: int) -> None:
-        """Keep arrays of rows, which are in their last axis but one, beside the rows from `at`."""
-        for number, array in enumerate(arrays):
-            whole = self._beside.get((place, number))
-            if whole is None:
-                shape = (*array.shape[:-2], len(self.values), array.shape[-1])
-                whole = self._beside[place, number] = np.empty(shape, array.dtype)
-            whole[..., at : at + array.shape[-2], :] = array
+    def kept(self, items: Sequence[Item]) -> np.ndarray:
+        """Give back what was kept of items."""
+        if len(items) == 1:
+            at = items[0].kept
+            return self.values[..., at : at + items[0].rows, :]
+        rows = _spans([item.kept for item in items], [item.rows for item in items])
+        return self.values.take(rows, axis=self._axis)
 
-    def kept(self, place: int, count: int, rows: np.ndarray | slice) -> list[np.ndarray]:
-        """Give back those of some rows."""
-        return [_taken(self._beside[place, number], rows, -2) for number in range(count)]
-
-    def _compact(self, rows: int) -> None:
+    def _compact(self, more: int) -> None:
         places = [one for one in self._places if one[0].life.left]
-        starts = [item.at if port < 0 else item.back[port] for item, port in places]
-        counts = [item.rows if port < 0 else item.refs[port][2] for item, port in places]
+        starts: list[int] = []
+        counts: list[int] = []
+        for item, place in places:
+            if place >= 0:
+                starts.append(item.back[place])
+                counts.append(item.refs[place][2])
+            else:
+                starts.append(item.at if place == VALUE else item.kept)
+                counts.append(item.rows)
         order = spans(starts, counts)
-        capacity = len(self.values)
-        while 2 * (1 + len(order) + rows) > capacity:
-            capacity *= 2
-        self.values = _moved(self.values, order, capacity, 0)
-        self._beside = {
-            name: _moved(array, order, capacity, -2) for name, array in self._beside.items()
-        }
+        while 2 * (1 + len(order) + more) > self._capacity:
+            self._capacity *= 2
+        self.values = _moved(self.values, order, self._capacity, self._axis)
         at = 1
-        for (item, port), count in zip(places, counts, strict=True):
-            if port < 0:
+        for (item, place), count in zip(places, counts, strict=True):
+            if place >= 0:
+                item.back[place] = at
+            elif place == VALUE:
                 item.at = at
             else:
-                item.back[port] = at
+                item.kept = at
             at += count
         self._used, self._places = at, places
+
+
+def _with(shape: tuple[int, ...], axis: int, extent: int) -> list[int]:
+    extents = list(shape)
+    extents[axis] = extent
+    return extents
 
 
 def _moved(array: np.ndarray, order: np.ndarray, capacity: int, axis: int) -> np.ndarray:
     """Rows of that order from 1 on; in place, if there is room enough."""
     kept = array.take(order, axis=axis)
     if array.shape[axis] < capacity:
-        shape = list(array.shape)
-        shape[axis] = capacity
-        array = np.empty(shape, array.dtype)
+        array = np.empty(_with(array.shape, axis, capacity), array.dtype)
     if axis:
         array[..., 1 : 1 + len(order), :] = kept
     else:
         array[1 : 1 + len(order)] = kept
     return array
-
-
-def _taken(array: np.ndarray, rows: np.ndarray | slice, axis: int) -> np.ndarray:
-    if isinstance(rows, slice):
-        return array[..., rows, :] if axis else array[rows]
-    return array.take(rows, axis=axis)
 
 
 def spans(starts: Sequence[int], counts: Sequence[int]) -> np.ndarray:
@@ -178,14 +198,6 @@ def spans(starts: Sequence[int], counts: Sequence[int]) -> np.ndarray:
     first = np.array(starts, np.intp)
     first[1:] -= ends[:-1]
     return first.repeat(count) + np.arange(ends[-1])
-
-
-def rows_of(items: Sequence[Item]) -> np.ndarray | slice:
-    """Where the values of items are, which are in one pool."""
-    if len(items) == 1:
-        at = items[0].at
-        return slice(at, at + items[0].rows)
-    return _spans([item.at for item in items], [item.rows for item in items])
 
 
 def _spans(starts: list[int], counts: list[int]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ampsim.ir.shapes import known, require
 from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
 
 
-class _GruStep(NamedTuple):
+class GruStep(NamedTuple):
     """A forward step, kept for backward; gates lie one after the other, (3, rows, hidden)."""
 
     payloads: list[Payload]
@@ -94,11 +95,19 @@ class GRUCell(MatrixNode):
         payloads = self._arrived.put(port, state, payload)
         if payloads is None:
             return ()
-        x, h = payloads
         if self.is_abstract:
             if self.is_training:
                 self._saved[state] = (payloads, self.version)
+            h = payloads[1]
             return ((0, state, Standin(h.shape, h.itemsize)),)
+        output, kept = self.step(payloads)
+        if self.is_training:
+            self._saved[state] = kept
+        return ((0, state, output),)
+
+    def step(self, payloads: list[np.ndarray]) -> tuple[np.ndarray, GruStep]:
+        """Compute h', and what is kept for backward, from payloads of equal rows."""
+        x, h = payloads
         gates, recurrent = np.matmul(x, self._by_gate[0]), np.matmul(h, self._by_gate[1])
         gates += self._biases[0]
         recurrent += self._biases[1]
@@ -113,9 +122,45 @@ class GRUCell(MatrixNode):
         output = h - n
         output *= z
         output += n
-        if self.is_training:
-            self._saved[state] = _GruStep(payloads, self.version, gates, recurrent)
-        return ((0, state, output),)
+        return output, GruStep(payloads, self.version, gates, recurrent)
+
+    def factors(self, kept: GruStep) -> np.ndarray:
+        """What a backward step of these rows multiplies with its gradient, (7, rows, hidden).
+
+        That gives the gradients of x W + b, those of h U + d, and what goes to h past the gates.
+        """
+        gates, h = kept.gates, kept.payloads[1]
+        whole = np.empty((7, *gates.shape[1:]), gates.dtype)
+        r, z, n = whole[:3]
+        np.multiply(gates, gates, out=whole[:3])
+        np.subtract(gates[:2], whole[:2], out=whole[:2])
+        np.subtract(self._one, n, out=n)
+        n *= self._one - gates[1]
+        z *= h - gates[2]
+        r *= kept.recurrent[2]
+        r *= n
+        whole[3:5] = whole[:2]
+        np.multiply(n, gates[0], out=whole[5])
+        whole[6] = gates[1]
+        return whole
+
+    def back_by_factors(
+        self, state: State, payloads: list[np.ndarray], factors: np.ndarray, gradient: np.ndarray
+    ) -> np.ndarray:
+        """Accumulate, for the first of many states; return the products with the factors."""
+        slopes = factors * gradient
+        self._input_pairs.add(state, payloads[0], slopes[:3])
+        self._state_pairs.add(state, payloads[1], slopes[3:6])
+        return slopes
+
+    def backs_by_factors(self, slopes: np.ndarray, needed: Sequence[bool]) -> list[Payload]:
+        """The gradients of x and h, or None where there need not be one."""
+        to_input = _summed(slopes[:3], self._by_gate[0]) if needed[0] else None
+        to_state = None
+        if needed[1]:
+            to_state = _summed(slopes[3:6], self._by_gate[1])
+            to_state += slopes[6]
+        return [to_input, to_state]
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Accumulate, and send each input its gradient, with the weights of the moment."""
@@ -140,7 +185,7 @@ class GRUCell(MatrixNode):
             to_state += gradient * z
         return ((0, state, to_input), (1, state, to_state))
 
-    def _to_gates(self, kept: _GruStep, gradient: np.ndarray) -> np.ndarray:
+    def _to_gates(self, kept: GruStep, gradient: np.ndarray) -> np.ndarray:
         """The gradient of x W + b; the derivative of σ is σ − σ², that of tanh 1 − tanh²."""
         gates = kept.gates
         slopes = gates * gates
@@ -186,7 +231,12 @@ def _back(slopes: np.ndarray, transposed: Transposed) -> np.ndarray:
     """The gradient of x, of (3, rows, hidden): Σ g Wᵀ over the gates."""
     _three, rows, hidden = slopes.shape
     matrix = transposed.matrix(rows)
-    r, z, n = np.matmul(slopes, matrix.reshape(3, hidden, -1))
+    return _summed(slopes, matrix.reshape(3, hidden, -1).swapaxes(1, 2))
+
+
+def _summed(slopes: np.ndarray, by_gate: np.ndarray) -> np.ndarray:
+    """Σ g Wᵀ over the gates, for W of (3, d_in, hidden)."""
+    r, z, n = np.matmul(slopes, by_gate.swapaxes(1, 2))
     r += z
     r += n
     return r
