@@ -1,41 +1,48 @@
-"""What nodes do with rows of many messages at once, class by class: the registry `OPERATIONS`.
+"""What nodes do with the rows of many messages at once, class by class: `ROUTES`, `OPERATIONS`.
 
-A message that only finds its way, or of which some rows or columns go on, is not served at all: who
-reads it is told where its rows are (`Router`). All else is an `Operation`: of the items that are
-served together it gathers the rows, computes once, and puts the rows where others find them.
+A message that only finds its way, or of which some rows or columns go on, is not served: who reads
+it is told where its rows are. All else is an `Operation`. Of the items that are served together it
+gathers the rows, computes once, and puts the rows where others find them. A class that is in neither
+registry, as a user's own, is served message by message, with all others of its graph.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import accumulate
-from operator import mul
-from typing import Any, Final, TypeAlias
+from operator import add, mul
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.ir import (
     Bcast,
     Cond,
+    Graph,
     Isu,
     Join,
+    LossNode,
     LossReport,
     Node,
-    ParameterizedNode,
+    Partition,
+    Payload,
     Phi,
     Sends,
     State,
 )
 from ampsim.learning.rows import EVERY, KEPT, VALUE, Item, Life, Pool, Ref, gathered, summed
+from ampsim.model_parallel import LearnerPass
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
     Columns,
     Concat,
+    Difference,
     Distribute,
+    Dropout,
     Embedding,
     Group,
     GRUCell,
@@ -48,6 +55,7 @@ from ampsim.nodes import (
     Sigmoid,
     SoftmaxCrossEntropy,
     SquaredError,
+    Sum,
     Tanh,
     Ungroup,
 )
@@ -55,7 +63,10 @@ from ampsim.nodes.distribute import sum_rows
 from ampsim.nodes.linear import product_of_few
 
 Trace: TypeAlias = Callable[[int, State, Any], Sends]
-"""Serves a forward message whose payload is a `Ref`."""
+"""Serves a forward message whose payload is a `Ref`, or control information."""
+
+Report: TypeAlias = Callable[[LossNode, State, LossReport], None]
+"""Takes what a loss says, of the message of that state and of others."""
 
 
 class Pools:
@@ -66,9 +77,11 @@ class Pools:
         self._gradients: dict[Any, Pool] = {}
 
     def values(self, array: np.ndarray) -> Pool:
+        """Where rows like these are that steps give."""
         return _pool(self._values, array)
 
     def gradients(self, array: np.ndarray) -> Pool:
+        """Where gradients like these are."""
         return _pool(self._gradients, array)
 
 
@@ -80,45 +93,55 @@ def _pool(pools: dict[Any, Pool], array: np.ndarray) -> Pool:
     return pool
 
 
-class Operation:
+class Operation(ABC):
     """Serves items of one node together.
+
+    Args:
+        node: whose items.
+        place: of it, in the graph.
+        pools: where rows are.
+        tape: takes the items of an instance, in an order in which they can be served.
 
     Attributes:
         learns: whether it has parameters.
         is_loss: whether gradients begin here.
-        backs: the pool of each input's gradient.
+        is_training: whether backward steps follow.
+        life: of the instance that is led through the graph.
+        order: of a learner's steps, in a pass of training.
+        report: takes what a loss says.
     """
 
     learns = False
     is_loss = False
+    order: LearnerPass
+    report: Report
 
-    def __init__(self, node: Any, place: int, pools: Pools) -> None:
-        self.node, self.place, self.pools = node, place, pools
-        self.backs: list[Any] = [None] * len(node.inputs)
+    def __init__(self, node: Any, place: int, pools: Pools, tape: list[Item]) -> None:
+        self.node, self.place = node, place
         self.is_training = True
-        self.tape: list[Item] = []
         self.life = Life()
-        ports = len(node.inputs)
-        self._join = Join(ports)
-        if ports == 1:
-            self.trace: Trace = self._trace_one
-        else:
-            self.trace = self._trace_all
+        self._pools, self._tape = pools, tape
+        self._backs: list[Pool | None] = [None] * len(node.inputs)
+        self._join = Join(len(node.inputs))
 
-    def _trace_one(self, port: int, state: State, ref: Any) -> Sends:
-        return self._item(state, [ref])
+    @property
+    def waits(self) -> bool:
+        """Whether messages wait for others."""
+        return bool(self._join.waiting)
 
-    def _trace_all(self, port: int, state: State, ref: Any) -> Sends:
+    def trace(self, port: int, state: State, ref: Any) -> Sends:
+        """Note an item once all inputs of a state are known."""
         refs = self._join.put(port, state, ref)
-        return () if refs is None else self._item(state, refs)
+        if refs is None:
+            return ()
+        item = self._item(state, refs, refs[0][2])
+        return ((0, state, (item, 0, item.rows, None)),)
 
-    def _item(self, state: State, refs: list[Any], rows: int = -1) -> Sends:
-        if rows < 0:
-            rows = refs[0][2]
+    def _item(self, state: State, refs: list[Ref], rows: int) -> Item:
         item = Item(self, self.life, state, refs, rows)
-        item.needs = self.learns or any([ref[0].needs for ref in refs])
-        self.tape.append(item)
-        return () if self.is_loss else ((0, state, (item, 0, rows, None)),)
+        item.needs = self.learns or any([ref[0].needs for ref in refs])  # noqa: C419  # faster
+        self._tape.append(item)
+        return item
 
     @abstractmethod
     def forward(self, items: list[Item]) -> None:
@@ -128,344 +151,399 @@ class Operation:
     def backward(self, items: list[Item]) -> None:
         """Compute the gradients of what they read."""
 
-    def gradient(self, items: list[Item]) -> np.ndarray:
-        """Of what items gave."""
+    def back_pool(self, port: int) -> Pool:
+        """Where the gradients of an input are."""
+        pool = self._backs[port]
+        assert pool is not None
+        return pool
+
+    def _inputs(self, items: list[Item]) -> list[np.ndarray]:
+        """The rows of each input."""
+        return [gathered([item.refs[port] for item in items]) for port in range(len(self._backs))]
+
+    def _values(self, items: list[Item]) -> np.ndarray:
+        """What items gave."""
+        return gathered([(item, 0, item.rows, None) for item in items])
+
+    def _gradient(self, items: list[Item]) -> np.ndarray:
+        """The gradient of what items gave."""
         pool = items[0].pool
         assert pool is not None
-        return summed(items, pool.values.shape[1:], pool.values.dtype)
+        return summed(items, pool.values)
 
-    def give(self, items: list[Item], output: np.ndarray) -> None:
-        """Put what items give where it is found."""
-        self.pools.values(output).put(output, items, VALUE)
+    def _give(self, items: list[Item], output: np.ndarray) -> None:
+        self._pools.values(output).put(output, items, VALUE)
 
-    def give_back(self, items: list[Item], port: int, gradient: np.ndarray) -> None:
-        """Put gradients of an input where they are found."""
-        pool = self.backs[port]
+    def _give_back(self, items: list[Item], port: int, gradient: np.ndarray) -> None:
+        pool = self._backs[port]
         if pool is None:
-            pool = self.backs[port] = self.pools.gradients(gradient)
+            pool = self._backs[port] = self._pools.gradients(gradient)
         pool.put(gradient, items, port)
+
+    def _give_all_back(self, items: list[Item], backs: Sequence[Payload]) -> None:
+        """Give each input that needs one its gradient; all were computed before rows may move."""
+        for port, back in enumerate(backs):
+            if any([item.refs[port][0].needs for item in items]):  # noqa: C419  # faster
+                self._give_back(items, port, back)
 
 
 class _Learning(Operation):
+    """A node with parameters."""
+
     learns = True
-    kept: Any = None
+    _kept: Pool | None = None
 
-    def keep(self, items: list[Item], array: np.ndarray) -> None:
-        """Keep what backward steps need."""
-        if self.kept is None:
-            self.kept = Pool(array.shape, array.dtype, -2)
-        self.kept.put(array, items, KEPT)
+    def _keep(self, items: list[Item], array: np.ndarray) -> None:
+        """Keep what backward steps need; rows are the last axis but one."""
+        if self._kept is None:
+            self._kept = Pool(array.shape, array.dtype, axis=-2)
+        self._kept.put(array, items, KEPT)
 
-    def count(self, items: list[Item]) -> None:
+    def _of_kept(self, items: list[Item]) -> np.ndarray:
+        assert self._kept is not None
+        return self._kept.kept(items)
+
+    def _count(self, items: list[Item]) -> None:
         """Note that gradients were accumulated, all of steps that met the present weights."""
         node = self.node
         node.gradient_count += len(items)
         node.instances.update([item.state[0] for item in items])
 
 
-def _needing(items: list[Item], port_count: int) -> tuple[list[Item], int, int, list[bool]]:
-    """Items, those first whose inputs need gradients; how many, their rows; which inputs do."""
+def _needing(items: list[Item]) -> tuple[list[Item], int, int]:
+    """Items, those first that read what needs a gradient; how many these are, and their rows."""
     first: list[Item] = []
     others: list[Item] = []
-    needed = [False] * port_count
     for item in items:
-        is_needed = False
-        for port, ref in enumerate(item.refs):
-            if ref[0].needs:
-                needed[port] = is_needed = True
+        is_needed = any([ref[0].needs for ref in item.refs])  # noqa: C419  # faster
         (first if is_needed else others).append(item)
-    rows = sum([item.rows for item in first])
-    return first + others, len(first), rows, needed
+    return first + others, len(first), sum([item.rows for item in first])
 
 
-class OfLinear(_Learning):
+class _Linear(_Learning):
     """x W + b."""
 
     def forward(self, items: list[Item]) -> None:
-        x = gathered([item.refs[0] for item in items])
-        output = x @ self.node.weight
+        (x,) = self._inputs(items)
+        output = product_of_few(x, self.node.weight)
         output += self.node.bias
-        self.give(items, output)
+        self._give(items, output)
 
     def backward(self, items: list[Item]) -> None:
-        items, count, rows, _needed = _needing(items, 1)
-        gradient = self.gradient(items)
-        x = gathered([item.refs[0] for item in items])
-        self.node._pairs.add(items[0].state, x if len(items) > 1 else x.copy(), gradient)
-        self.count(items)
+        items, count, rows = _needing(items)
+        gradient = self._gradient(items)
+        (x,) = self._inputs(items)
+        self.node.accumulate(items[0].state, x.copy() if len(items) == 1 else x, gradient)
+        self._count(items)
         if count:
-            self.give_back(items[:count], 0, self.node._transposed.after(gradient[:rows]))
+            self._give_back(items[:count], 0, self.node.back(gradient[:rows]))
 
 
-class OfLstm(_Learning):
+class _Lstm(_Learning):
     """A cell of `ampsim.nodes.lstm`."""
 
     def forward(self, items: list[Item]) -> None:
-        node = self.node
-        payloads = [gathered([item.refs[p] for item in items]) for p in range(len(node.inputs))]
-        joined, mask = node.joined(payloads), None
+        node, payloads, mask = self.node, self._inputs(items), None
+        joined = node.joined(payloads)
         if self.is_training and node.dropout:
             mask = np.concatenate([node.mask(item.state, item.rows) for item in items])
         output, kept = node.step(payloads, joined, product_of_few(joined, node.weight), mask)
-        self.give(items, output)
-        if self.is_training:
-            self.keep(items, node.factors(kept))
+        factors = node.factors(kept) if self.is_training else None
+        self._give(items, output)
+        if factors is not None:
+            self._keep(items, factors)
 
     def backward(self, items: list[Item]) -> None:
-        node = self.node
-        items, count, rows, needed = _needing(items, len(node.inputs))
-        gradient = self.gradient(items)
-        factors = self.kept.kept(items)
-        slopes, through = node.back_by_factors(items[0].state, factors, gradient)
-        self.count(items)
-        if not count:
-            return
-        backs = node.backs_by_factors(factors[:rows], slopes[:rows], through[:rows])
-        for port, back in enumerate(backs):
-            if needed[port]:
-                self.give_back(items[:count], port, back)
+        items, count, rows = _needing(items)
+        gradient, factors = self._gradient(items), self._of_kept(items)
+        slopes, through = self.node.back_by_factors(items[0].state, factors, gradient)
+        self._count(items)
+        if count:
+            backs = self.node.backs_by_factors(factors[:rows], slopes[:rows], through[:rows])
+            self._give_all_back(items[:count], backs)
 
 
-class OfGru(_Learning):
+class _Gru(_Learning):
     """A GRU cell."""
 
     def forward(self, items: list[Item]) -> None:
-        node = self.node
-        output, kept = node.step([gathered([item.refs[p] for item in items]) for p in (0, 1)])
-        self.give(items, output)
-        if self.is_training:
-            self.keep(items, node.factors(kept))
+        output, kept = self.node.step(self._inputs(items))
+        factors = self.node.factors(kept) if self.is_training else None
+        self._give(items, output)
+        if factors is not None:
+            self._keep(items, factors)
 
     def backward(self, items: list[Item]) -> None:
-        node = self.node
-        items, count, rows, needed = _needing(items, 2)
-        gradient = self.gradient(items)
-        payloads = [gathered([item.refs[p] for item in items]) for p in (0, 1)]
+        items, count, rows = _needing(items)
+        gradient, payloads = self._gradient(items), self._inputs(items)
         if len(items) == 1:
             payloads = [one.copy() for one in payloads]
-        factors = self.kept.kept(items)
-        slopes = node.back_by_factors(items[0].state, payloads, factors, gradient)
-        self.count(items)
+        slopes = self.node.back_by_factors(
+            items[0].state, payloads, self._of_kept(items), gradient
+        )
+        self._count(items)
         if count:
-            for port, back in enumerate(node.backs_by_factors(slopes[:, :rows], needed)):
-                if back is not None:
-                    self.give_back(items[:count], port, back)
+            self._give_all_back(items[:count], self.node.backs_by_factors(slopes[:, :rows]))
 
 
-class OfEmbedding(_Learning):
+class _Embedding(_Learning):
     """Rows of a table."""
 
     def forward(self, items: list[Item]) -> None:
-        indices = gathered([item.refs[0] for item in items])
+        (indices,) = self._inputs(items)
         if indices.size and indices.min() < 0:
             raise IndexError(f"index {indices.min()} is below 0")
-        output = self.node.weight[indices]
-        self.give(items, output)
+        self._give(items, self.node.weight[indices])
 
     def backward(self, items: list[Item]) -> None:
-        indices = gathered([item.refs[0] for item in items])
-        node = self.node
-        gradient = self.gradient(items).reshape(-1, node.width)
-        node._pairs.append((items[0].state, indices.reshape(-1).copy(), gradient))
-        self.count(items)
+        (indices,) = self._inputs(items)
+        self.node.accumulate(items[0].state, indices.copy(), self._gradient(items))
+        self._count(items)
 
 
-class OfLoss(Operation):
+class _Loss(Operation):
     """A loss of a pair: its gradients are there with what it reports."""
 
     is_loss = True
 
-    def __init__(self, node: Any, place: int, pools: Pools) -> None:
-        super().__init__(node, place, pools)
-        self.report: Any = None
+    def trace(self, port: int, state: State, ref: Any) -> Sends:
+        super().trace(port, state, ref)
+        return ()
 
     def forward(self, items: list[Item]) -> None:
-        prediction = gathered([item.refs[0] for item in items])
-        wanted = gathered([item.refs[1] for item in items])
+        prediction, wanted = self._inputs(items)
         counts = np.array([item.rows for item in items])
-        gradient, losses, correct, errors = self.evaluated(prediction, wanted, counts)
-        if not math.isfinite(float(losses.sum())):
-            for item, loss in zip(items, np.add.reduceat(losses, counts.cumsum() - counts)):
-                if not math.isfinite(loss):
-                    self.report(item, loss)
-        self.report.add(LossReport(float(losses.sum(dtype=np.float64)), correct, len(losses), errors))
+        gradient, losses, correct, error = self._evaluated(prediction, wanted, counts)
+        total = float(losses.sum(dtype=np.float64))
+        if not math.isfinite(total):
+            starts = [0, *accumulate(counts.tolist())]
+            for item, start in zip(items, starts, strict=False):
+                loss = float(losses[start : start + item.rows].sum())
+                self.report(self.node, item.state, LossReport(loss, None, item.rows))
+        report = LossReport(total, correct, len(losses), error)
+        self.report(self.node, items[0].state, report)
         if self.is_training:
-            self.give_back(items, 0, gradient)
+            self._give_back(items, 0, gradient)
+
+    def backward(self, items: list[Item]) -> None:
+        raise AssertionError("a loss has no outputs")
+
+    @abstractmethod
+    def _evaluated(
+        self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
+        """Gradient, the loss of each row, rows that were right, the sum of absolute errors."""
 
 
-class OfCrossEntropy(OfLoss):
-    def evaluated(self, logits, label, counts):
-        rows = np.arange(len(label))
-        shifted = logits - logits.max(axis=1, keepdims=True)
-        probability = np.exp(shifted)
+class _CrossEntropy(_Loss):
+    """−log softmax(prediction)[label]."""
+
+    def _evaluated(
+        self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
+        rows = np.arange(len(wanted))
+        probability = prediction - prediction.max(axis=1, keepdims=True)
+        right = probability[rows, wanted].astype(np.float64)
+        np.exp(probability, out=probability)
         total = probability.sum(axis=1)
-        losses = np.log(total).astype(np.float64) - shifted[rows, label]
-        correct = int(np.count_nonzero(logits.argmax(axis=1) == label))
+        correct = int(np.count_nonzero(prediction.argmax(axis=1) == wanted))
         probability /= total[:, None]
-        probability[rows, label] -= 1
+        probability[rows, wanted] -= 1
         if len(counts) < len(rows):
-            probability /= counts.repeat(counts)[:, None].astype(logits.dtype)
-        return probability, losses, correct, None
+            probability /= counts.repeat(counts)[:, None].astype(prediction.dtype)
+        return probability, np.log(total, dtype=np.float64) - right, correct, None
 
 
-class OfSquaredError(OfLoss):
-    def evaluated(self, prediction, wanted, counts):
+class _SquaredError(_Loss):
+    """(prediction − target)²."""
+
+    def _evaluated(
+        self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
         difference = prediction - wanted
         flat = difference.reshape(len(difference), -1).astype(np.float64)
         outputs = flat.shape[1]
-        losses = (flat * flat).sum(axis=1) / outputs
         error = float(np.abs(flat).sum()) / outputs
         scale = (2.0 / (counts * outputs)).astype(prediction.dtype).repeat(counts)
         difference *= scale.reshape(-1, *[1] * (difference.ndim - 1))
-        return difference, losses, None, error
+        return difference, np.square(flat).sum(axis=1) / outputs, None, error
 
 
-class OfElementwise(Operation):
-    """A function of each element."""
-
-    def forward(self, items: list[Item]) -> None:
-        output = self.node.value(gathered([item.refs[0] for item in items]))
-        self.give(items, output)
-
-    def backward(self, items: list[Item]) -> None:
-        gradient = self.gradient(items)
-        given = gathered([(item, 0, item.rows, None) for item in items])
-        self.give_back(items, 0, self.node.pulled_back(given, gradient))
-
-
-class OfProduct(Operation):
-    """A product of elements."""
+class _Elementwise(Operation):
+    """A function of each element, whose derivative is told from its value."""
 
     def forward(self, items: list[Item]) -> None:
-        output = reduce(mul, self.operands(items))
-        self.give(items, output)
-
-    def operands(self, items: list[Item]) -> list[np.ndarray]:
-        return [gathered([item.refs[p] for item in items]) for p in range(len(self.backs))]
+        self._give(items, self.node.value(*self._inputs(items)))
 
     def backward(self, items: list[Item]) -> None:
-        gradient, factors = self.gradient(items), self.operands(items)
-        backs = [
-            reduce(mul, factors[:p] + factors[p + 1 :], gradient) for p in range(len(factors))
-        ]
-        for port, back in enumerate(backs):
-            self.give_back(items, port, back)
+        gradient = self._gradient(items)
+        self._give_back(items, 0, self.node.pulled_back(self._values(items), gradient))
 
 
-class OfConcat(Operation):
+class _Dropout(_Learning):
+    """Elements times masks, which each message has of its own."""
+
+    learns = False
+
+    def forward(self, items: list[Item]) -> None:
+        (output,) = self._inputs(items)
+        mask = None
+        if self.is_training:
+            shapes = [(item.rows, *output.shape[1:]) for item in items]
+            each = zip(items, shapes, strict=True)
+            mask = np.concatenate(
+                [self.node.mask(item.state, shape, output.dtype) for item, shape in each]
+            )
+            output = output * mask
+        self._give(items, output)
+        if mask is not None:
+            self._keep(items, mask)
+
+    def backward(self, items: list[Item]) -> None:
+        self._give_back(items, 0, self._gradient(items) * self._of_kept(items))
+
+
+class _Sum(Operation):
+    """Payloads added up."""
+
+    def forward(self, items: list[Item]) -> None:
+        self._give(items, reduce(add, self._inputs(items)))
+
+    def backward(self, items: list[Item]) -> None:
+        self._give_all_back(items, [self._gradient(items)] * len(self._backs))
+
+
+class _Difference(Operation):
+    """One payload less another."""
+
+    def forward(self, items: list[Item]) -> None:
+        first, second = self._inputs(items)
+        self._give(items, first - second)
+
+    def backward(self, items: list[Item]) -> None:
+        gradient = self._gradient(items)
+        self._give_all_back(items, [gradient, -gradient])
+
+
+class _Product(Operation):
+    """Payloads multiplied."""
+
+    def forward(self, items: list[Item]) -> None:
+        self._give(items, reduce(mul, self._inputs(items)))
+
+    def backward(self, items: list[Item]) -> None:
+        gradient, factors = self._gradient(items), self._inputs(items)
+        ports = range(len(factors))
+        others = [factors[:port] + factors[port + 1 :] for port in ports]
+        self._give_all_back(items, [reduce(mul, others[port], gradient) for port in ports])
+
+
+class _Concat(Operation):
     """Columns side by side."""
 
     def forward(self, items: list[Item]) -> None:
-        parts = [gathered([item.refs[p] for item in items]) for p in range(len(self.backs))]
-        output = np.concatenate(parts, axis=1)
-        self.give(items, output)
+        self._give(items, np.concatenate(self._inputs(items), axis=1))
 
     def backward(self, items: list[Item]) -> None:
-        gradient = self.gradient(items)
-        for port, cut in enumerate(self.node._columns):
-            if items[0].refs[port][0].needs:
-                self.give_back(items, port, gradient[:, cut])
-
-
-class _OneBack:
-    """The one pool of the gradients of all inputs."""
-
-    def __init__(self) -> None:
-        self.pool: Pool | None = None
-
-    def __getitem__(self, port: int) -> Any:
-        return self.pool
+        gradient = self._gradient(items)
+        edges = list(accumulate(self.node.widths, initial=0))
+        cuts = zip(edges[:-1], edges[1:], strict=True)
+        self._give_all_back(items, [gradient[:, start:stop] for start, stop in cuts])
 
 
 class _Joining(Operation):
-    """Rows of several payloads below each other; their gradients are in one pool."""
+    """Rows of several payloads in one; the gradients of all of them are in one pool."""
 
-    def __init__(self, node: Any, place: int, pools: Pools) -> None:
-        super().__init__(node, place, pools)
-        self.backs: Any = _OneBack()
+    def back_pool(self, port: int) -> Pool:
+        return super().back_pool(0)
 
-    def give_all_back(self, items: list[Item], gradient: np.ndarray) -> None:
-        pool = self.backs.pool
+    def _give_every_back(self, items: list[Item], gradient: np.ndarray) -> None:
+        pool = self._backs[0]
         if pool is None:
-            pool = self.backs.pool = self.pools.gradients(gradient)
+            pool = self._backs[0] = self._pools.gradients(gradient)
         pool.put(gradient, items, EVERY)
 
 
-class OfGroup(_Joining):
+class _Group(_Joining):
     """Members of a group below each other."""
 
-    def __init__(self, node: Any, place: int, pools: Pools) -> None:
-        super().__init__(node, place, pools)
+    def __init__(self, node: Group, place: int, pools: Pools, tape: list[Item]) -> None:
+        super().__init__(node, place, pools, tape)
         self._filling: dict[State, list[Any]] = {}
 
-    def _trace_one(self, port: int, state: State, ref: Any) -> Sends:
-        group, number, count = self.node._place(state)
+    @property
+    def waits(self) -> bool:
+        return bool(self._filling)
+
+    def trace(self, port: int, state: State, ref: Any) -> Sends:
+        group, number, count = self.node.place(state)
         members = self._filling.get(group)
         if members is None:
-            members = self._filling[group] = [[None] * count, count]
-        members[0][number] = ref
-        members[1] -= 1
-        if members[1]:
+            members = self._filling[group] = [None] * count
+        self.node.require_free(members, number, state)
+        members[number] = ref
+        if None in members:
             return ()
-        refs = self._filling.pop(group)[0]
-        return self._item(group, refs, sum([ref[2] for ref in refs]))
+        del self._filling[group]
+        item = self._item(group, members, sum([one[2] for one in members]))
+        return ((0, group, (item, 0, item.rows, None)),)
 
     def forward(self, items: list[Item]) -> None:
-        output = gathered([ref for item in items for ref in item.refs])
-        self.give(items, output)
+        self._give(items, gathered([ref for item in items for ref in item.refs]))
 
     def backward(self, items: list[Item]) -> None:
-        self.give_all_back(items, self.gradient(items))
+        self._give_every_back(items, self._gradient(items))
 
 
-class OfCollect(_Joining):
-    """Sums of rows by index."""
+def _by_control(items: list[Item], sizes: list[int]) -> np.ndarray:
+    """Rows that controls name, of wholes that lie one after the other."""
+    starts = [0, *accumulate(sizes)]
+    each = zip(items, starts, strict=False)
+    return np.concatenate([item.control.rows + start for item, start in each])
 
-    def _trace_all(self, port: int, state: State, ref: Any) -> Sends:
+
+def _sums(items: list[Item], values: np.ndarray) -> np.ndarray:
+    """The rows of each item's parts, which lie one after the other, summed as its control says."""
+    controls = [cast("Partition", item.control) for item in items]
+    edges = [0, *accumulate([len(one.rows) for one in controls])]
+    each = zip(controls, edges[:-1], edges[1:], strict=True)
+    sums = [sum_rows(control, values[start:stop]) for control, start, stop in each]
+    return sums[0] if len(sums) == 1 else np.concatenate(sums)
+
+
+class _Collect(_Joining):
+    """Rows of several parts, summed by index."""
+
+    def trace(self, port: int, state: State, ref: Any) -> Sends:
         refs = self._join.put(port, state, ref)
         if refs is None:
             return ()
         control = refs.pop()
-        sends = self._item(state, refs, control.size)
-        self.tape[-1].control = control
-        return sends
+        self.node.require_parts(control)
+        self.node.require_rows(control, [one[2] for one in refs])
+        item = self._item(state, refs, control.size)
+        item.control = control
+        return ((0, state, (item, 0, item.rows, None)),)
 
     def forward(self, items: list[Item]) -> None:
-        values = gathered([ref for item in items for ref in item.refs])
-        rows = sum([item.rows for item in items])
-        output = np.empty((rows, *values.shape[1:]), values.dtype)
-        start = at = 0
-        for item in items:
-            control = item.control
-            end, to = start + len(control.rows), at + item.rows
-            output[at:to] = sum_rows(control, values[start:end])
-            start, at = end, to
-        self.give(items, output)
+        self._give(items, _sums(items, gathered([ref for item in items for ref in item.refs])))
 
     def backward(self, items: list[Item]) -> None:
-        gradient = self.gradient(items)
-        self.give_all_back(items, gradient.take(by_control(items, [0]), axis=0))
+        rows = _by_control(items, [item.rows for item in items])
+        self._give_every_back(items, self._gradient(items).take(rows, axis=0))
 
 
-def by_control(items: list[Item], starts: list[int]) -> np.ndarray:
-    """Rows that controls name, of wholes that lie at `starts`, or one after the other."""
-    if len(starts) < len(items):
-        starts = [0, *accumulate([item.rows for item in items])]
-    return np.concatenate(
-        [item.control.rows + at for item, at in zip(items, starts, strict=False)]
-    )
+class _Distribute(Operation):
+    """Rows by index, to several successors."""
 
-
-class OfDistribute(Operation):
-    """Rows by index."""
-
-    def _trace_all(self, port: int, state: State, ref: Any) -> Sends:
+    def trace(self, port: int, state: State, ref: Any) -> Sends:
         refs = self._join.put(port, state, ref)
         if refs is None:
             return ()
-        ref, control = refs
-        self._item(state, [ref], len(control.rows))
-        item = self.tape[-1]
+        whole, control = refs
+        self.node.require_whole((whole[2],), control)
+        self.node.require_parts(control)
+        item = self._item(state, [whole], len(control.rows))
         item.control = control
         return [
             (part, state, (item, cut.start, cut.stop - cut.start, None))
@@ -473,72 +551,94 @@ class OfDistribute(Operation):
         ]
 
     def forward(self, items: list[Item]) -> None:
-        whole = gathered([item.refs[0] for item in items])
-        starts = [0, *accumulate([item.refs[0][2] for item in items])]
-        output = whole.take(by_control(items, starts), axis=0)
-        self.give(items, output)
+        refs = [item.refs[0] for item in items]
+        self._give(items, gathered(refs).take(_by_control(items, [ref[2] for ref in refs]), axis=0))
 
     def backward(self, items: list[Item]) -> None:
-        gradient, start, parts = self.gradient(items), 0, list[np.ndarray]()
-        for item in items:
-            end = start + item.rows
-            parts.append(sum_rows(item.control, gradient[start:end]))
-            start = end
-        self.give_back(items, 0, parts[0] if len(parts) == 1 else np.concatenate(parts))
-
-
-def _ungroup(node: Ungroup) -> Trace:
-    counter = node._offspring._counter
-
-    def trace(port: int, state: State, ref: Any) -> Sends:
-        item, offset, rows, columns = ref
-        if rows < 1:
-            return ((0, counter(state, 0), ref),)
-        return [(0, counter(state, i), (item, offset + i, 1, columns)) for i in range(rows)]
-
-    return trace
-
-
-def _columns(node: Columns) -> Trace:
-    cut = node._kept
-
-    def trace(port: int, state: State, ref: Any) -> Sends:
-        item, offset, rows, columns = ref
-        first = columns[0] if columns else 0
-        return ((0, state, (item, offset, rows, (first + cut.start, first + cut.stop))),)
-
-    return trace
+        self._give_back(items, 0, _sums(items, self._gradient(items)))
 
 
 def _as_it_is(node: Node) -> Trace:
     return node.forward
 
 
-ROUTERS: Final[dict[type[Node], Callable[[Any], Trace]]] = {
+def _ungroup(node: Ungroup) -> Trace:
+    def trace(port: int, state: State, ref: Any) -> Sends:
+        item, offset, rows, columns = ref
+        states = node.states(state, rows)
+        if not rows:
+            return ((0, states[0], ref),)
+        return [(0, one, (item, offset + i, 1, columns)) for i, one in enumerate(states)]
+
+    return trace
+
+
+def _columns(node: Columns) -> Trace:
+    start, stop = node.start, node.stop
+
+    def trace(port: int, state: State, ref: Any) -> Sends:
+        item, offset, rows, columns = ref
+        first = columns[0] if columns else 0
+        return ((0, state, (item, offset, rows, (first + start, first + stop))),)
+
+    return trace
+
+
+ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
     Bcast: _as_it_is,
+    Columns: _columns,
     Cond: _as_it_is,
     Isu: _as_it_is,
     Phi: _as_it_is,
     Replicate: _as_it_is,
     Ungroup: _ungroup,
-    Columns: _columns,
 }
+"""Classes whose messages only find their way: what makes the trace of a node."""
 
 OPERATIONS: Final[dict[type[Node], type[Operation]]] = {
-    Linear: OfLinear,
-    LSTMCell: OfLstm,
-    LeafLSTM: OfLstm,
-    BranchLSTM: OfLstm,
-    Embedding: OfEmbedding,
-    SoftmaxCrossEntropy: OfCrossEntropy,
-    SquaredError: OfSquaredError,
-    GRUCell: OfGru,
-    Sigmoid: OfElementwise,
-    Tanh: OfElementwise,
-    ReLU: OfElementwise,
-    Product: OfProduct,
-    Concat: OfConcat,
-    Group: OfGroup,
-    Collect: OfCollect,
-    Distribute: OfDistribute,
+    BranchLSTM: _Lstm,
+    Collect: _Collect,
+    Concat: _Concat,
+    Difference: _Difference,
+    Distribute: _Distribute,
+    Dropout: _Dropout,
+    Embedding: _Embedding,
+    GRUCell: _Gru,
+    Group: _Group,
+    LSTMCell: _Lstm,
+    LeafLSTM: _Lstm,
+    Linear: _Linear,
+    Product: _Product,
+    ReLU: _Elementwise,
+    Sigmoid: _Elementwise,
+    SoftmaxCrossEntropy: _CrossEntropy,
+    SquaredError: _SquaredError,
+    Sum: _Sum,
+    Tanh: _Elementwise,
 }
+"""Classes whose messages are served together."""
+
+
+def why_none(node: Node) -> str:
+    """Why a node's messages cannot be served together; empty where they can."""
+    if type(node) not in OPERATIONS and type(node) not in ROUTES:
+        return f"{node.describe()} has no operation of many rows"
+    if isinstance(node, Ungroup) and not node.keeps_axis:
+        return f"{node.describe()} drops an axis"
+    return ""
+
+
+def operations_of(
+    graph: Graph, pools: Pools, tape: list[Item]
+) -> tuple[dict[int, Operation], list[Any]]:
+    """The operations of a graph's nodes by their places, and what traces each node's messages."""
+    operations: dict[int, Operation] = {}
+    traces: list[Any] = [None]
+    for place, node in enumerate(graph.nodes[1:], 1):
+        route = ROUTES.get(type(node))
+        if route is None:
+            made = operations[place] = OPERATIONS[type(node)](node, place, pools, tape)
+            traces.append(made.trace)
+        else:
+            traces.append(route(node))
+    return operations, traces

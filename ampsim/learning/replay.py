@@ -17,22 +17,24 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError, SimulationError
+from ampsim.errors import DivergenceError
 from ampsim.ir import (
     Direction,
     Graph,
     LossNode,
+    LossReport,
     Node,
     ParameterizedNode,
     Payload,
     Sends,
     State,
 )
+from ampsim.learning.batches import Batches, failed
 from ampsim.model_parallel import Job, LearnerPass, PassOrder, PassTotals, Prediction, Updater
-from ampsim.model_parallel.job import by_number
+from ampsim.model_parallel.job import Pump, by_number
 from ampsim.model_parallel.step import Step
 from ampsim.trace import Recorder
-from ampsim.user_code import OURS_TO_PASS, told, user_code
+from ampsim.user_code import OURS_TO_PASS, user_code
 
 BACKWARD, FORWARD = Direction.BACKWARD, Direction.FORWARD
 
@@ -207,20 +209,28 @@ class Replay:
             `ampsim.model_parallel.Updates`.
         stashes: whether steps may read older weights than the latest.
         predicts: whether forward steps read predicted weights.
+        batches: whether messages that read the same weights are served as one product (`Batches`),
+            which is another arithmetic; only where `why_by_message` is empty, and all steps read
+            the latest weights.
 
     Attributes:
         on_items: called with the number of items of each instance that is brought in.
     """
 
     def __init__(
-        self, job: Job, *, averages: bool, stashes: bool = False, predicts: bool = False
+        self,
+        job: Job,
+        *,
+        averages: bool,
+        stashes: bool = False,
+        predicts: bool = False,
+        batches: bool = False,
     ) -> None:
         self.graph: Graph = job.graph
         self._pump = job.pump
         nodes = self.graph.nodes
         recorder = Recorder([node.name for node in nodes], 1, 0)
         self.updater = Updater(job.optimizer, recorder, averages_instances=averages)
-        self._ports: dict[Any, Any] = {name: i for i, name in enumerate(nodes[0].outputs)}
         self.learners: dict[int, Learner] = {}
         for place, node in enumerate(nodes):
             node.is_abstract = False
@@ -239,6 +249,10 @@ class Replay:
         }
         self._ready: deque[Item] = deque()
         self._totals = PassTotals()
+        self._batches = None
+        if batches:
+            assert not stashes and not predicts, "batches read the latest weights"
+            self._batches = Batches(self.graph, self.learners, self.updater, self._report)
 
     def _steps_of(self, *, is_training: bool) -> tuple[list[Step], list[Step]]:
         """What serves forward messages of each node, by its place, and backward messages."""
@@ -277,6 +291,8 @@ class Replay:
         """
         for learner in self.learners.values():
             learner.start(order.learners[learner.node.name])
+        if self._batches is not None:
+            return self._in_batches(self._batches, batches, order.first_instance, order)
         totals = self._passed(batches, order.first_instance, is_training=True)
         for learner in self.learners.values():
             learner.require_done(order.learners[learner.node.name])
@@ -289,7 +305,16 @@ class Replay:
             DivergenceError: a loss is not finite.
             SimulationError: a node's step failed; the message says which.
         """
+        if self._batches is not None:
+            return self._in_batches(self._batches, batches, first_instance, None)
         return self._passed(batches, first_instance, is_training=False)
+
+    def _in_batches(
+        self, served: Batches, batches: Iterable[Any], first: int, order: PassOrder | None
+    ) -> PassTotals:
+        self._totals = PassTotals()
+        served.run(self._pumped(batches, first), order)
+        return self._totals
 
     def _passed(
         self, batches: Iterable[Any], first_instance: int, *, is_training: bool
@@ -310,9 +335,7 @@ class Replay:
         for instance, batch in enumerate(batches, start=first_instance):
             self._totals.instances += batch.rows
             self.on_items(batch.rows)
-            with user_code(f"the model's pump failed for instance {instance}"):
-                pumped = self._pump(instance, batch)
-            yield by_number(pumped, self._ports)
+            yield pumped(self.graph, self._pump, instance, batch)
 
     def _serve_all(self, *, is_training: bool) -> None:
         """Serve messages until all that are left wait for versions or for other instances."""
@@ -342,15 +365,18 @@ class Replay:
         evaluated = node.evaluate(port, state, payload)
         if evaluated is None:
             return ()
-        report = evaluated.report
-        assert report is not None, f"{node.name} reports nothing"
+        assert evaluated.report is not None, f"{node.name} reports nothing"
+        self._report(node, state, evaluated.report)
+        return evaluated.gradients if node.is_training else ()
+
+    def _report(self, node: LossNode, state: State, report: LossReport) -> None:
+        """Add what a loss says of the message of that state, or of it and others."""
         if not math.isfinite(report.loss_sum):
             raise DivergenceError(
                 f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]}; "
                 "try a lower learning rate"
             )
         self._totals.add(report)
-        return evaluated.gradients if node.is_training else ()
 
     def _send(self, place: int, direction: Direction, sends: Sequence[Any]) -> None:
         """Put messages where they go; what returns to the controller has ended."""
@@ -367,8 +393,12 @@ def _as_needed(node: Node, step: Step, port: int, state: State, gradient: Payloa
     return step(port, state, gradient)
 
 
-def failed(node: Node, direction: Direction, state: State, error: BaseException) -> SimulationError:
-    """Make the error that tells what failed, and where."""
-    return SimulationError(
-        f"{node.describe()} failed serving {direction.name.lower()} {state}: {told(error)}"
-    )
+def pumped(graph: Graph, pump: Pump, instance: int, batch: Any) -> Sequence[Any]:
+    """The messages of an instance, with the numbers of the controller's ports.
+
+    Raises:
+        SimulationError: the model's pump failed.
+    """
+    ports: dict[Any, Any] = {name: port for port, name in enumerate(graph.nodes[0].outputs)}
+    with user_code(f"the model's pump failed for instance {instance}"):
+        return by_number(pump(instance, batch), ports)

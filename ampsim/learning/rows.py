@@ -227,13 +227,18 @@ def _gathered_apart(refs: Sequence[Ref]) -> np.ndarray:
     return np.concatenate([gathered([ref]) for ref in refs])
 
 
-def summed(items: Sequence[Item], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """The gradients of what items gave, one below the other: the sums of what readers sent."""
+def summed(items: Sequence[Item], like: np.ndarray) -> np.ndarray:
+    """The gradients of what items gave, one below the other: the sums of what readers sent.
+
+    Args:
+        items: of which something is read that needs a gradient.
+        like: an array with rows as they gave them.
+    """
     groups: dict[tuple[Pool, Columns], tuple[list[int], list[int], list[int]]] = {}
     base = 0
     for item in items:
         for reader, port, offset, rows, columns in item.gradients:
-            key = (reader.operation.backs[port], columns)
+            key = (reader.operation.back_pool(port), columns)
             group = groups.get(key)
             if group is None:
                 group = groups[key] = ([], [], [])
@@ -251,7 +256,7 @@ def summed(items: Sequence[Item], shape: tuple[int, ...], dtype: Any) -> np.ndar
             total = part
             continue
         if total is None:
-            total = np.zeros((base, *shape), dtype)
+            total = np.zeros((base, *like.shape[1:]), like.dtype)
         into = total if columns is None else total[:, columns[0] : columns[1]]
         if is_whole:
             into += part

@@ -129,7 +129,11 @@ class Split(SideBySide):
 
 
 class Columns(Node):
-    """Sends columns `start` to `stop` of its `width`; the others' gradient is 0."""
+    """Sends columns `start` to `stop` of its `width`; the others' gradient is 0.
+
+    Attributes:
+        width, start, stop: as given.
+    """
 
     keeps_state = True
     heeds_need = False
@@ -147,6 +151,7 @@ class Columns(Node):
             )
         super().__init__(name)
         self.width = width
+        self.start, self.stop = start, stop
         self._kept = slice(start, stop)
         self._count = stop - start
 

@@ -7,7 +7,7 @@ operator is essentially symmetric" (Section 4). Both are one gather and one sum 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -56,12 +56,20 @@ class Partitioned(CachingNode):
         self._columns: Shape = ()
 
     def _remember(self, state: State, control: Partition) -> None:
+        self.require_parts(control)
+        if self.is_training:
+            self._control[state] = control
+
+    def require_parts(self, control: Partition) -> None:
+        """Require that a control has as many parts as the node.
+
+        Raises:
+            GraphError: it has not.
+        """
         if len(control.cuts) != self._parts:
             raise GraphError(
                 f"{self.describe()} expects a control of {self._parts} parts, got {control}"
             )
-        if self.is_training:
-            self._control[state] = control
 
     def _gathered(self, control: Partition, whole: Payload) -> list[Payload]:
         """The rows of each part, views into one array."""
@@ -86,15 +94,24 @@ class Partitioned(CachingNode):
     def _filled(
         self, control: Partition, parts: list[Payload], real: np.ndarray
     ) -> list[np.ndarray]:
-        filled = list[np.ndarray]()
-        for place, (rows, part) in enumerate(zip(control.lengths, parts, strict=True)):
-            if part is not None and len(part) != rows:
+        self.require_rows(control, [None if part is None else len(part) for part in parts])
+        return [
+            np.zeros((rows, *real.shape[1:]), real.dtype) if part is None else part
+            for rows, part in zip(control.lengths, parts, strict=True)
+        ]
+
+    def require_rows(self, control: Partition, lengths: Sequence[int | None]) -> None:
+        """Require that parts have as many rows as their control says; None is of a missing one.
+
+        Raises:
+            GraphError: they have not.
+        """
+        for place, (rows, length) in enumerate(zip(control.lengths, lengths, strict=True)):
+            if length is not None and length != rows:
                 raise GraphError(
-                    f"{self.describe()}: part {place} has {len(part)} rows, "
+                    f"{self.describe()}: part {place} has {length} rows, "
                     f"but its control says {rows}"
                 )
-            filled.append(np.zeros((rows, *real.shape[1:]), real.dtype) if part is None else part)
-        return filled
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once, by a gather, or by joining parts and a sum."""
@@ -135,14 +152,22 @@ class Distribute(Partitioned):
         if arrived is None:
             return ()
         whole, control = arrived
-        if whole.shape[0] != control.size:
-            raise GraphError(
-                f"{self.describe()} got an input of shape {text(whole.shape)}, "
-                f"but a control of size {control.size}"
-            )
+        self.require_whole(whole.shape, control)
         self._remember(state, control)
         parts = self._gathered(control, whole)
         return [(place, state, part) for place, part in enumerate(parts)]
+
+    def require_whole(self, shape: tuple[int, ...], control: Partition) -> None:
+        """Require that a control is of as many rows as the input has.
+
+        Raises:
+            GraphError: it is not.
+        """
+        if shape[0] != control.size:
+            raise GraphError(
+                f"{self.describe()} got an input of shape {text(shape)}, "
+                f"but a control of size {control.size}"
+            )
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Keep the gradient until all have come back, then send their sum by row."""

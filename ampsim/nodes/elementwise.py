@@ -206,8 +206,14 @@ class Dropout(CachingNode):
         if self.is_abstract:
             self._saved[state] = None
             return ((0, state, payload),)
-        mask = self._saved[state] = self._masks.of(state, payload.shape, payload.dtype)
+        mask = self._saved[state] = self.mask(state, payload.shape, payload.dtype)
         return ((0, state, payload * mask),)
+
+    def mask(
+        self, state: State, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> Float[np.ndarray, ...]:
+        """The mask of a message in training."""
+        return self._masks.of(state, shape, dtype)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the gradient times the mask."""

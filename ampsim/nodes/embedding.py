@@ -118,8 +118,12 @@ class Embedding(ParameterizedNode, CachingNode):
         if self.is_abstract and self.is_sparse:  # the rows touched decide what an update costs
             self._pairs.append((state, indices.reshape(-1), np.empty((indices.size, 0))))
         elif not self.is_abstract:
-            self._pairs.append((state, indices.reshape(-1), gradient.reshape(-1, self.width)))
+            self.accumulate(state, indices, gradient)
         return ((0, state, None),)
+
+    def accumulate(self, state: State, indices: np.ndarray, gradient: np.ndarray) -> None:
+        """Keep the gradient of rows, to be added in the order of states."""
+        self._pairs.append((state, indices.reshape(-1), gradient.reshape(-1, self.width)))
 
     def take_gradient(self) -> np.ndarray:
         """Sum the gradients of each row of the table over all accumulated messages, flat."""

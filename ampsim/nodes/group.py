@@ -42,7 +42,7 @@ class Group(Node):
     @checked
     def __init__(self, name: str, place: Place, *, rows: str = "rows") -> None:
         super().__init__(name)
-        self._place = place
+        self.place = place
         self._rows = rows
         self._filling: dict[State, _Members] = {}
         self._grouped: dict[State, list[tuple[State, int]]] = {}
@@ -53,11 +53,11 @@ class Group(Node):
         Raises:
             GraphError: the member's number is out of range, or taken.
         """
-        group, number, count = self._place(state)
+        group, number, count = self.place(state)
         members = self._filling.get(group)
         if members is None:
             members = self._filling[group] = _Members([None] * count, [None] * count, [count])
-        self._require_free(members, number, state)
+        self.require_free(members.states, number, state)
         members.states[number] = state
         members.payloads[number] = payload
         members.missing[0] -= 1
@@ -72,17 +72,22 @@ class Group(Node):
             return ((0, group, _below_each_other(parts)),)
         return ((0, group, np.concatenate(parts)),)
 
-    def _require_free(self, members: _Members, number: int, state: State) -> None:
-        count = len(members.states)
+    def require_free(self, members: list[Any], number: int, state: State) -> None:
+        """Require that a member's number is in its range, and nobody else's.
+
+        Raises:
+            GraphError: it is not.
+        """
+        count = len(members)
         if not 0 <= number < count:
             raise GraphError(
                 f"{self.describe()}: a member's number must be from 0 to below {count}, "
                 f"got {number} for {state}"
             )
-        if members.states[number] is not None:
+        if members[number] is not None:
             raise GraphError(
                 f"{self.describe()}: two members have number {number}, "
-                f"{members.states[number]} and {state}"
+                f"{members[number]} and {state}"
             )
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
@@ -102,7 +107,7 @@ class Group(Node):
 
     def joins(self, direction: Direction, state: State) -> State:
         """Members wait for their group."""
-        return self._place(state)[0] if direction is Direction.FORWARD else state
+        return self.place(state)[0] if direction is Direction.FORWARD else state
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; send views of the gradient."""
@@ -229,7 +234,16 @@ class Ungroup(_Multiplying):
         self, name: str, counter: Callable[[Any, int], State], *, keep_axis: bool = False
     ) -> None:
         super().__init__(name, counter)
-        self._keeps_axis = keep_axis
+        self.keeps_axis = keep_axis
+
+    def states(self, state: State, extent: int) -> list[State]:
+        """Return the state of each slice of a payload of that extent.
+
+        Raises:
+            GraphError: there is no slice, or two of them get one state.
+        """
+        count = max(extent, 1) if self.keeps_axis else extent
+        return self._offspring.states(self, state, count)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send each slice under a state of its own; slices are views.
@@ -238,13 +252,12 @@ class Ungroup(_Multiplying):
             GraphError: there is no slice, or two of them get one state.
         """
         extent = payload.shape[0]
-        count = max(extent, 1) if self._keeps_axis else extent
-        states = self._offspring.states(self, state, count)
+        states = self.states(state, extent)
         if isinstance(payload, Standin):
-            kept = (min(extent, 1),) if self._keeps_axis else ()
+            kept = (min(extent, 1),) if self.keeps_axis else ()
             part = Standin((*kept, *payload.shape[1:]), payload.itemsize)
             return [(0, tag, part) for tag in states]
-        if self._keeps_axis:
+        if self.keeps_axis:
             return [(0, tag, payload[i : i + 1]) for i, tag in enumerate(states)]
         return [(0, tag, payload[i]) for i, tag in enumerate(states)]
 
@@ -263,7 +276,7 @@ class Ungroup(_Multiplying):
         real = next((part for part in gradients if part is not None), None)
         if real is None:
             return None
-        rows, *columns = real.shape if self._keeps_axis else (1, *real.shape)
+        rows, *columns = real.shape if self.keeps_axis else (1, *real.shape)
         shape = (len(gradients) * rows, *columns)
         if self.is_abstract:
             return Standin(shape, real.itemsize)
@@ -273,7 +286,7 @@ class Ungroup(_Multiplying):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Drop the first axis, or say that its extent is 1; of an empty payload it is 0."""
         (shape,) = known(shapes)
-        if self._keeps_axis:
+        if self.keeps_axis:
             require(len(shape) >= 1, self, "at least one axis", shape)
             return ((1, *shape[1:]),)
         require(len(shape) >= 2, self, "at least two axes", shape)

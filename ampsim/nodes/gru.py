@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -153,14 +152,11 @@ class GRUCell(MatrixNode):
         self._state_pairs.add(state, payloads[1], slopes[3:6])
         return slopes
 
-    def backs_by_factors(self, slopes: np.ndarray, needed: Sequence[bool]) -> list[Payload]:
-        """The gradients of x and h, or None where there need not be one."""
-        to_input = _summed(slopes[:3], self._by_gate[0]) if needed[0] else None
-        to_state = None
-        if needed[1]:
-            to_state = _summed(slopes[3:6], self._by_gate[1])
-            to_state += slopes[6]
-        return [to_input, to_state]
+    def backs_by_factors(self, slopes: np.ndarray) -> list[np.ndarray]:
+        """The gradients of x and h."""
+        to_state = _summed(slopes[3:6], self._by_gate[1])
+        to_state += slopes[6]
+        return [_summed(slopes[:3], self._by_gate[0]), to_state]
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Accumulate, and send each input its gradient, with the weights of the moment."""

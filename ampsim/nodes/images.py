@@ -286,7 +286,7 @@ class Conv2d(InHalves):
         for start in range(0, rows, step):
             yield slice(start, start + step)
 
-    def _accumulate(self, state: State, saved: np.ndarray, gradient: np.ndarray) -> None:
+    def accumulate(self, state: State, saved: np.ndarray, gradient: np.ndarray) -> None:
         weight = np.zeros(self._matrix_shape, gradient.dtype)
         bias = np.zeros(self.filters, gradient.dtype)
         self._sums.append((state, weight, bias))

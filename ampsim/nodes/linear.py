@@ -322,7 +322,7 @@ class InHalves(ParameterizedNode, CachingNode):
     """A node of one input whose backward step can be taken in two halves."""
 
     @abstractmethod
-    def _accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
+    def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
         """Keep one message's gradient of the parameters, to be added in the order of states."""
 
     @abstractmethod
@@ -338,7 +338,7 @@ class InHalves(ParameterizedNode, CachingNode):
         is_needed = self.input_needs_gradient[0]
         if self.is_abstract:
             return ((0, state, saved if is_needed else None),)
-        self._accumulate(state, saved, gradient)
+        self.accumulate(state, saved, gradient)
         return ((0, state, self._of_input(saved, gradient) if is_needed else None),)
 
     def backward_input(self, state: State, gradient: Payload) -> Sends:
@@ -355,7 +355,7 @@ class InHalves(ParameterizedNode, CachingNode):
             return
         self.count_gradient(state, version)
         if not self.is_abstract:
-            self._accumulate(state, saved, gradient)
+            self.accumulate(state, saved, gradient)
 
 
 class Linear(InHalves, MatrixNode):
@@ -414,11 +414,16 @@ class Linear(InHalves, MatrixNode):
         output += self.bias
         return ((0, state, output),)
 
-    def _accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
+    def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
+        """Keep the pair."""
         self._pairs.add(state, saved, gradient)
 
     def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
         return self._transposed.after(gradient)
+
+    def back(self, gradient: np.ndarray) -> np.ndarray:
+        """Return g Wᵀ, for g of the rows of many messages."""
+        return self._transposed.after_few(gradient)
 
     def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
         """Return the work of the two halves of a backward step; their sum is that of the whole."""
