@@ -2,8 +2,8 @@
 
 A message that only finds its way, or of which some rows or columns go on, is not served: who reads
 it is told where its rows are. All else is an `Operation`. Of the items that are served together it
-gathers the rows, computes once, and puts the rows where others find them. A class that is in neither
-registry, as a user's own, is served message by message, with all others of its graph.
+gathers the rows, computes once, and puts the rows where others find them. A class that is in
+neither registry, as a user's own, is served message by message, with all others of its graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import add, mul
 from typing import Any, Final, TypeAlias, cast
 
@@ -54,6 +54,7 @@ from ampsim.nodes import (
     Replicate,
     Sigmoid,
     SoftmaxCrossEntropy,
+    Split,
     SquaredError,
     Sum,
     Tanh,
@@ -446,8 +447,7 @@ class _Concat(Operation):
 
     def backward(self, items: list[Item]) -> None:
         gradient = self._gradient(items)
-        edges = list(accumulate(self.node.widths, initial=0))
-        cuts = zip(edges[:-1], edges[1:], strict=True)
+        cuts = pairwise(accumulate(self.node.widths, initial=0))
         self._give_all_back(items, [gradient[:, start:stop] for start, stop in cuts])
 
 
@@ -584,6 +584,20 @@ def _columns(node: Columns) -> Trace:
     return trace
 
 
+def _split(node: Split) -> Trace:
+    edges = list(enumerate(pairwise(accumulate(node.widths, initial=0))))
+
+    def trace(port: int, state: State, ref: Any) -> Sends:
+        item, offset, rows, columns = ref
+        first = columns[0] if columns else 0
+        return [
+            (part, state, (item, offset, rows, (first + start, first + stop)))
+            for part, (start, stop) in edges
+        ]
+
+    return trace
+
+
 ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
     Bcast: _as_it_is,
     Columns: _columns,
@@ -591,6 +605,7 @@ ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
     Isu: _as_it_is,
     Phi: _as_it_is,
     Replicate: _as_it_is,
+    Split: _split,
     Ungroup: _ungroup,
 }
 """Classes whose messages only find their way: what makes the trace of a node."""

@@ -23,7 +23,7 @@ from ampsim.dataflow import OfProgram
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph
-from ampsim.learning import Arrays, LearningStore, Replay
+from ampsim.learning import Arrays, LearningStore, Replay, pumped, why_by_message
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
 from ampsim.optim import Optimizer
@@ -32,10 +32,18 @@ from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import data_files
 from ampsim.study.user_data import UserData
 
-Learning: TypeAlias = Literal["live", "apart"]
-"""How a run with numbers learns: step by step as its clock goes, or from the order afterwards."""
+Learning: TypeAlias = Literal["live", "apart", "batched"]
+"""How a run with numbers learns: step by step as its clock goes, or from the order afterwards,
+message by message, or with those that read the same weights as one product."""
 
-LEARNING: Final = ("live", "apart")
+LEARNING: Final = ("live", "apart", "batched")
+
+DEFAULT_APART: Final[Learning] = "apart"
+"""How forecasts and reports learn."""
+
+Arithmetic: TypeAlias = Literal["by message", "batched"]
+"""Whether products are of one message's rows, or of many messages'. Each gives the same numbers on
+the same machine each time; they differ in the order of sums within a product."""
 
 
 def why_live(graph: Graph, cluster: Cluster, schedule: Schedule) -> str:
@@ -113,17 +121,37 @@ class Subject:
             _add(hasher, first)
         return hasher.hexdigest()
 
-    def apart(self, folder: Path | None) -> LearningApart:
+    def why_by_message(self) -> str:
+        """Why messages are served one by one where batches are asked for; empty where they are not.
+
+        Raises:
+            SimulationError: code of the data or of the model failed.
+        """
+        if self.schedule.weights.versions is not None:
+            return f"{self.schedule.name} reads weights of several versions"
+        if self.schedule.weights.remedy != "none":
+            return f"{self.schedule.weights.remedy} reads other weights than the latest"
+        with fixed_settings():
+            first = next(self.data.batches("train", epoch=0, seed=self.seed), None)
+            if first is None:
+                return "there are no data"
+            return why_by_message(self.graph, pumped(self.graph, self.model.pump, 0, first))
+
+    def apart(self, folder: Path | None, learning: Learning = DEFAULT_APART) -> LearningApart:
         """Who learns this apart, on its graph, and keeps learnings in a folder if there is one."""
         files = data_files(self.model) if folder else ()
+        is_batched = learning == "batched" and not self.why_by_message()
+        arithmetic: Arithmetic = "batched" if is_batched else "by message"
         replay = Replay(
             job_of(self.model, self.graph),
             averages=self.schedule.updates.averages,
             stashes=self.schedule.weights.versions is not None,
             predicts=self.schedule.weights.remedy != "none",
+            batches=is_batched,
         )
         store = None if folder is None else LearningStore(folder)
-        return LearningApart(replay, _named(self.digest, files, linear_algebra()), store)
+        subject = _named(self.digest, files, linear_algebra(), arithmetic)
+        return LearningApart(replay, subject, store, arithmetic)
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
@@ -197,14 +225,18 @@ class LearningApart:
         replay: learns; its graph has the first weights.
         subject: digest of what is learned, with its data.
         store: where learnings are kept and found; None for nowhere.
+        arithmetic: of the products.
 
     Attributes:
         learned: passes of training that were learned here.
         found: passes of training that had been learned before.
     """
 
-    def __init__(self, replay: Replay, subject: str, store: LearningStore | None) -> None:
+    def __init__(
+        self, replay: Replay, subject: str, store: LearningStore | None, arithmetic: Arithmetic
+    ) -> None:
         self.replay, self._subject, self._store = replay, subject, store
+        self.arithmetic = arithmetic
         self._wanted = self._held = (_named(subject, ""), False)
         self.learned = self.found = 0
 

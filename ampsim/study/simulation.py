@@ -120,7 +120,9 @@ class RunOptions:
         times_validation: whether validation takes its time on the cluster; under a solver it never
             does.
         learning: "live", step by step as the clock goes, or "apart": by the order that the clock
-            decided, afterwards; the numbers are the same to the bit. What cannot be, is live.
+            decided, afterwards; the numbers are the same to the bit. What cannot be, is live. Or
+            "batched": apart, with messages that read the same weights as one product, where that
+            is faster (`ampsim.learning.why_by_message`); the numbers are the same but for rounding.
         learnings: a folder where what is learned apart is kept, and found by other runs.
         on_start: called with the run before its first epoch.
         on_rows: takes the records chunk by chunk, as of `RunSettings`.
@@ -202,11 +204,13 @@ class Simulation:
         weights = digest_of_weights(self._graph)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, weights)
         self._why_live = why_live(self._graph, cluster, schedule)
-        is_apart = options.learning == "apart" and mode == "numeric" and not self._why_live
+        learning = options.learning
+        is_apart = learning != "live" and mode == "numeric" and not self._why_live
+        apart = self._subject.apart(options.learnings, learning) if is_apart else None
         self._training = Training(
             model, self._graph, cluster, workers, schedule,
             settings=_settings_of(options, cluster),
-            apart=self._subject.apart(options.learnings) if is_apart else None,
+            apart=apart,
         )  # fmt: skip
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
@@ -217,6 +221,8 @@ class Simulation:
             "items": {"train": self.train_count, "valid": self._data.count("valid")},
             "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
         }
+        if mode == "numeric":
+            self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
         self.epoch, self.batches_grow = 0, self._data.grows
         self.scores: list[float] = []
 

@@ -329,5 +329,5 @@ def test_what_cannot_be_learned_apart_runs_live_and_has_no_digest(case):
 
 
 def test_another_way_of_learning_is_refused():
-    with pytest.raises(ampsim.errors.OptionError, match="no learning named 'batched'"):
-        Simulation(small_model("mlp"), cluster_of("links"), ampsim.Amp(2), learning="batched")
+    with pytest.raises(ampsim.errors.OptionError, match="no learning named 'later'"):
+        Simulation(small_model("mlp"), cluster_of("links"), ampsim.Amp(2), learning="later")
