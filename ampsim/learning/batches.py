@@ -14,14 +14,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.errors import SimulationError
 from ampsim.ir import Direction, Graph, Node, State
-from ampsim.learning.operations import Operation, Pools, Report, operations_of, why_none
-from ampsim.learning.rows import VALUE, Item, Life
+from ampsim.learning.operation import Operation, Pools, Report
+from ampsim.learning.operations import operations_of, why_none
+from ampsim.learning.rows import VALUE, Item, Life, Ref
 from ampsim.model_parallel import PassOrder, Updater
 from ampsim.user_code import OURS_TO_PASS, told
 
@@ -187,18 +188,17 @@ class Batches:
 
     def trace(self, sends: Pumped) -> Life:
         """Lead an instance's messages through the graph; its items are then on the tape."""
-        life, targets, traces = Life(), self._targets, self._traces
+        life, traces = Life(), self._traces
+        targets: Any = self._targets
         life.left = 1
         self._tape.clear()
         for operation in self._operations.values():
             operation.life = life
-        stack: list[Any] = []
+        stack: list[tuple[int, int, State, Any]] = []
         for port, state, payload in sends:
             far, far_port = targets[0][port]
             if isinstance(payload, np.ndarray):
-                item = Item(None, life, state, [], len(payload))
-                self._pools.values(payload).put(payload, (item,), VALUE)
-                payload = (item, 0, len(payload), None)
+                payload = self._brought_in(life, state, cast("np.ndarray", payload))
             stack.append((far, far_port, state, payload))
         while stack:
             place, port, state, ref = stack.pop()
@@ -212,6 +212,11 @@ class Batches:
             except BaseException as error:
                 raise failed(self._nodes[place], Direction.FORWARD, state, error) from error
         return life
+
+    def _brought_in(self, life: Life, state: State, payload: np.ndarray) -> Ref:
+        item = Item(None, life, state, [], len(payload))
+        self._pools.values(payload).put(payload, (item,), VALUE)
+        return (item, 0, item.rows, None)
 
     def pending(self) -> str:
         """A node where messages wait for others; empty where there is none."""
@@ -330,7 +335,7 @@ def why_by_message(graph: Graph, sends: Pumped) -> str:
         if why := why_none(node):
             return why
     were = [node.is_training for node in graph.nodes]
-    batches = Batches(graph, {}, None, lambda *_: None)
+    batches = Batches(graph, {}, None, lambda _node, _state, _report: None)
     for node in graph.nodes:
         node.is_training = False
     batches.trace(sends)

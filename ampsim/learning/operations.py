@@ -9,12 +9,12 @@ neither registry, as a user's own, is served message by message, with all others
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import reduce
 from itertools import accumulate, pairwise
 from operator import add, mul
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -23,18 +23,16 @@ from ampsim.ir import (
     Cond,
     Graph,
     Isu,
-    Join,
-    LossNode,
     LossReport,
     Node,
     Partition,
-    Payload,
     Phi,
     Sends,
     State,
 )
-from ampsim.learning.rows import EVERY, KEPT, VALUE, Item, Life, Pool, Ref, gathered, summed
-from ampsim.model_parallel import LearnerPass
+from ampsim.learning.learners import OfEmbedding, OfGru, OfLinear, OfLstm
+from ampsim.learning.operation import OfLearner, Operation, Pools, Trace
+from ampsim.learning.rows import EVERY, Item, gathered
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
@@ -61,245 +59,6 @@ from ampsim.nodes import (
     Ungroup,
 )
 from ampsim.nodes.distribute import sum_rows
-from ampsim.nodes.linear import product_of_few
-
-Trace: TypeAlias = Callable[[int, State, Any], Sends]
-"""Serves a forward message whose payload is a `Ref`, or control information."""
-
-Report: TypeAlias = Callable[[LossNode, State, LossReport], None]
-"""Takes what a loss says, of the message of that state and of others."""
-
-
-class Pools:
-    """Pools of values and of gradients, by shape and type of a row."""
-
-    def __init__(self) -> None:
-        self._values: dict[Any, Pool] = {}
-        self._gradients: dict[Any, Pool] = {}
-
-    def values(self, array: np.ndarray) -> Pool:
-        """Where rows like these are that steps give."""
-        return _pool(self._values, array)
-
-    def gradients(self, array: np.ndarray) -> Pool:
-        """Where gradients like these are."""
-        return _pool(self._gradients, array)
-
-
-def _pool(pools: dict[Any, Pool], array: np.ndarray) -> Pool:
-    key = (array.shape[1:], array.dtype)
-    pool = pools.get(key)
-    if pool is None:
-        pool = pools[key] = Pool(array.shape, array.dtype)
-    return pool
-
-
-class Operation(ABC):
-    """Serves items of one node together.
-
-    Args:
-        node: whose items.
-        place: of it, in the graph.
-        pools: where rows are.
-        tape: takes the items of an instance, in an order in which they can be served.
-
-    Attributes:
-        learns: whether it has parameters.
-        is_loss: whether gradients begin here.
-        is_training: whether backward steps follow.
-        life: of the instance that is led through the graph.
-        order: of a learner's steps, in a pass of training.
-        report: takes what a loss says.
-    """
-
-    learns = False
-    is_loss = False
-    order: LearnerPass
-    report: Report
-
-    def __init__(self, node: Any, place: int, pools: Pools, tape: list[Item]) -> None:
-        self.node, self.place = node, place
-        self.is_training = True
-        self.life = Life()
-        self._pools, self._tape = pools, tape
-        self._backs: list[Pool | None] = [None] * len(node.inputs)
-        self._join = Join(len(node.inputs))
-
-    @property
-    def waits(self) -> bool:
-        """Whether messages wait for others."""
-        return bool(self._join.waiting)
-
-    def trace(self, port: int, state: State, ref: Any) -> Sends:
-        """Note an item once all inputs of a state are known."""
-        refs = self._join.put(port, state, ref)
-        if refs is None:
-            return ()
-        item = self._item(state, refs, refs[0][2])
-        return ((0, state, (item, 0, item.rows, None)),)
-
-    def _item(self, state: State, refs: list[Ref], rows: int) -> Item:
-        item = Item(self, self.life, state, refs, rows)
-        item.needs = self.learns or any([ref[0].needs for ref in refs])  # noqa: C419  # faster
-        self._tape.append(item)
-        return item
-
-    @abstractmethod
-    def forward(self, items: list[Item]) -> None:
-        """Compute what items give."""
-
-    @abstractmethod
-    def backward(self, items: list[Item]) -> None:
-        """Compute the gradients of what they read."""
-
-    def back_pool(self, port: int) -> Pool:
-        """Where the gradients of an input are."""
-        pool = self._backs[port]
-        assert pool is not None
-        return pool
-
-    def _inputs(self, items: list[Item]) -> list[np.ndarray]:
-        """The rows of each input."""
-        return [gathered([item.refs[port] for item in items]) for port in range(len(self._backs))]
-
-    def _values(self, items: list[Item]) -> np.ndarray:
-        """What items gave."""
-        return gathered([(item, 0, item.rows, None) for item in items])
-
-    def _gradient(self, items: list[Item]) -> np.ndarray:
-        """The gradient of what items gave."""
-        pool = items[0].pool
-        assert pool is not None
-        return summed(items, pool.values)
-
-    def _give(self, items: list[Item], output: np.ndarray) -> None:
-        self._pools.values(output).put(output, items, VALUE)
-
-    def _give_back(self, items: list[Item], port: int, gradient: np.ndarray) -> None:
-        pool = self._backs[port]
-        if pool is None:
-            pool = self._backs[port] = self._pools.gradients(gradient)
-        pool.put(gradient, items, port)
-
-    def _give_all_back(self, items: list[Item], backs: Sequence[Payload]) -> None:
-        """Give each input that needs one its gradient; all were computed before rows may move."""
-        for port, back in enumerate(backs):
-            if any([item.refs[port][0].needs for item in items]):  # noqa: C419  # faster
-                self._give_back(items, port, back)
-
-
-class _Learning(Operation):
-    """A node with parameters."""
-
-    learns = True
-    _kept: Pool | None = None
-
-    def _keep(self, items: list[Item], array: np.ndarray) -> None:
-        """Keep what backward steps need; rows are the last axis but one."""
-        if self._kept is None:
-            self._kept = Pool(array.shape, array.dtype, axis=-2)
-        self._kept.put(array, items, KEPT)
-
-    def _of_kept(self, items: list[Item]) -> np.ndarray:
-        assert self._kept is not None
-        return self._kept.kept(items)
-
-    def _count(self, items: list[Item]) -> None:
-        """Note that gradients were accumulated, all of steps that met the present weights."""
-        node = self.node
-        node.gradient_count += len(items)
-        node.instances.update([item.state[0] for item in items])
-
-
-def _needing(items: list[Item]) -> tuple[list[Item], int, int]:
-    """Items, those first that read what needs a gradient; how many these are, and their rows."""
-    first: list[Item] = []
-    others: list[Item] = []
-    for item in items:
-        is_needed = any([ref[0].needs for ref in item.refs])  # noqa: C419  # faster
-        (first if is_needed else others).append(item)
-    return first + others, len(first), sum([item.rows for item in first])
-
-
-class _Linear(_Learning):
-    """x W + b."""
-
-    def forward(self, items: list[Item]) -> None:
-        (x,) = self._inputs(items)
-        output = product_of_few(x, self.node.weight)
-        output += self.node.bias
-        self._give(items, output)
-
-    def backward(self, items: list[Item]) -> None:
-        items, count, rows = _needing(items)
-        gradient = self._gradient(items)
-        (x,) = self._inputs(items)
-        self.node.accumulate(items[0].state, x.copy() if len(items) == 1 else x, gradient)
-        self._count(items)
-        if count:
-            self._give_back(items[:count], 0, self.node.back(gradient[:rows]))
-
-
-class _Lstm(_Learning):
-    """A cell of `ampsim.nodes.lstm`."""
-
-    def forward(self, items: list[Item]) -> None:
-        node, payloads, mask = self.node, self._inputs(items), None
-        joined = node.joined(payloads)
-        if self.is_training and node.dropout:
-            mask = np.concatenate([node.mask(item.state, item.rows) for item in items])
-        output, kept = node.step(payloads, joined, product_of_few(joined, node.weight), mask)
-        factors = node.factors(kept) if self.is_training else None
-        self._give(items, output)
-        if factors is not None:
-            self._keep(items, factors)
-
-    def backward(self, items: list[Item]) -> None:
-        items, count, rows = _needing(items)
-        gradient, factors = self._gradient(items), self._of_kept(items)
-        slopes, through = self.node.back_by_factors(items[0].state, factors, gradient)
-        self._count(items)
-        if count:
-            backs = self.node.backs_by_factors(factors[:rows], slopes[:rows], through[:rows])
-            self._give_all_back(items[:count], backs)
-
-
-class _Gru(_Learning):
-    """A GRU cell."""
-
-    def forward(self, items: list[Item]) -> None:
-        output, kept = self.node.step(self._inputs(items))
-        factors = self.node.factors(kept) if self.is_training else None
-        self._give(items, output)
-        if factors is not None:
-            self._keep(items, factors)
-
-    def backward(self, items: list[Item]) -> None:
-        items, count, rows = _needing(items)
-        gradient, payloads = self._gradient(items), self._inputs(items)
-        if len(items) == 1:
-            payloads = [one.copy() for one in payloads]
-        slopes = self.node.back_by_factors(
-            items[0].state, payloads, self._of_kept(items), gradient
-        )
-        self._count(items)
-        if count:
-            self._give_all_back(items[:count], self.node.backs_by_factors(slopes[:, :rows]))
-
-
-class _Embedding(_Learning):
-    """Rows of a table."""
-
-    def forward(self, items: list[Item]) -> None:
-        (indices,) = self._inputs(items)
-        if indices.size and indices.min() < 0:
-            raise IndexError(f"index {indices.min()} is below 0")
-        self._give(items, self.node.weight[indices])
-
-    def backward(self, items: list[Item]) -> None:
-        (indices,) = self._inputs(items)
-        self.node.accumulate(items[0].state, indices.copy(), self._gradient(items))
-        self._count(items)
 
 
 class _Loss(Operation):
@@ -312,7 +71,7 @@ class _Loss(Operation):
         return ()
 
     def forward(self, items: list[Item]) -> None:
-        prediction, wanted = self._inputs(items)
+        prediction, wanted = self.inputs(items)
         counts = np.array([item.rows for item in items])
         gradient, losses, correct, error = self._evaluated(prediction, wanted, counts)
         total = float(losses.sum(dtype=np.float64))
@@ -324,7 +83,7 @@ class _Loss(Operation):
         report = LossReport(total, correct, len(losses), error)
         self.report(self.node, items[0].state, report)
         if self.is_training:
-            self._give_back(items, 0, gradient)
+            self.give_back(items, 0, gradient)
 
     def backward(self, items: list[Item]) -> None:
         raise AssertionError("a loss has no outputs")
@@ -374,20 +133,20 @@ class _Elementwise(Operation):
     """A function of each element, whose derivative is told from its value."""
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, self.node.value(*self._inputs(items)))
+        self.give(items, self.node.value(*self.inputs(items)))
 
     def backward(self, items: list[Item]) -> None:
-        gradient = self._gradient(items)
-        self._give_back(items, 0, self.node.pulled_back(self._values(items), gradient))
+        gradient = self.gradient(items)
+        self.give_back(items, 0, self.node.pulled_back(self.values(items), gradient))
 
 
-class _Dropout(_Learning):
+class _Dropout(OfLearner):
     """Elements times masks, which each message has of its own."""
 
     learns = False
 
     def forward(self, items: list[Item]) -> None:
-        (output,) = self._inputs(items)
+        (output,) = self.inputs(items)
         mask = None
         if self.is_training:
             shapes = [(item.rows, *output.shape[1:]) for item in items]
@@ -396,71 +155,71 @@ class _Dropout(_Learning):
                 [self.node.mask(item.state, shape, output.dtype) for item, shape in each]
             )
             output = output * mask
-        self._give(items, output)
+        self.give(items, output)
         if mask is not None:
-            self._keep(items, mask)
+            self.keep(items, mask)
 
     def backward(self, items: list[Item]) -> None:
-        self._give_back(items, 0, self._gradient(items) * self._of_kept(items))
+        self.give_back(items, 0, self.gradient(items) * self.of_kept(items))
 
 
 class _Sum(Operation):
     """Payloads added up."""
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, reduce(add, self._inputs(items)))
+        self.give(items, reduce(add, self.inputs(items)))
 
     def backward(self, items: list[Item]) -> None:
-        self._give_all_back(items, [self._gradient(items)] * len(self._backs))
+        self.give_all_back(items, [self.gradient(items)] * len(self.backs))
 
 
 class _Difference(Operation):
     """One payload less another."""
 
     def forward(self, items: list[Item]) -> None:
-        first, second = self._inputs(items)
-        self._give(items, first - second)
+        first, second = self.inputs(items)
+        self.give(items, first - second)
 
     def backward(self, items: list[Item]) -> None:
-        gradient = self._gradient(items)
-        self._give_all_back(items, [gradient, -gradient])
+        gradient = self.gradient(items)
+        self.give_all_back(items, [gradient, -gradient])
 
 
 class _Product(Operation):
     """Payloads multiplied."""
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, reduce(mul, self._inputs(items)))
+        self.give(items, reduce(mul, self.inputs(items)))
 
     def backward(self, items: list[Item]) -> None:
-        gradient, factors = self._gradient(items), self._inputs(items)
+        gradient, factors = self.gradient(items), self.inputs(items)
         ports = range(len(factors))
         others = [factors[:port] + factors[port + 1 :] for port in ports]
-        self._give_all_back(items, [reduce(mul, others[port], gradient) for port in ports])
+        self.give_all_back(items, [reduce(mul, others[port], gradient) for port in ports])
 
 
 class _Concat(Operation):
     """Columns side by side."""
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, np.concatenate(self._inputs(items), axis=1))
+        self.give(items, np.concatenate(self.inputs(items), axis=1))
 
     def backward(self, items: list[Item]) -> None:
-        gradient = self._gradient(items)
+        gradient = self.gradient(items)
         cuts = pairwise(accumulate(self.node.widths, initial=0))
-        self._give_all_back(items, [gradient[:, start:stop] for start, stop in cuts])
+        self.give_all_back(items, [gradient[:, start:stop] for start, stop in cuts])
 
 
 class _Joining(Operation):
     """Rows of several payloads in one; the gradients of all of them are in one pool."""
 
-    def back_pool(self, port: int) -> Pool:
-        return super().back_pool(0)
+    def back_pool(self, port: int) -> Any:
+        return self.backs[0]
 
-    def _give_every_back(self, items: list[Item], gradient: np.ndarray) -> None:
-        pool = self._backs[0]
+    def give_every_back(self, items: list[Item], gradient: np.ndarray) -> None:
+        pool = self.backs[0]
         if pool is None:
-            pool = self._backs[0] = self._pools.gradients(gradient)
+            pool = self.backs[0] = self.pools.gradients(gradient)
         pool.put(gradient, items, EVERY)
 
 
@@ -485,14 +244,14 @@ class _Group(_Joining):
         if None in members:
             return ()
         del self._filling[group]
-        item = self._item(group, members, sum([one[2] for one in members]))
+        item = self.item(group, members, sum([one[2] for one in members]))
         return ((0, group, (item, 0, item.rows, None)),)
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, gathered([ref for item in items for ref in item.refs]))
+        self.give(items, gathered([ref for item in items for ref in item.refs]))
 
     def backward(self, items: list[Item]) -> None:
-        self._give_every_back(items, self._gradient(items))
+        self.give_every_back(items, self.gradient(items))
 
 
 def _by_control(items: list[Item], sizes: list[int]) -> np.ndarray:
@@ -515,35 +274,35 @@ class _Collect(_Joining):
     """Rows of several parts, summed by index."""
 
     def trace(self, port: int, state: State, ref: Any) -> Sends:
-        refs = self._join.put(port, state, ref)
+        refs = self.join.put(port, state, ref)
         if refs is None:
             return ()
         control = refs.pop()
         self.node.require_parts(control)
         self.node.require_rows(control, [one[2] for one in refs])
-        item = self._item(state, refs, control.size)
+        item = self.item(state, refs, control.size)
         item.control = control
         return ((0, state, (item, 0, item.rows, None)),)
 
     def forward(self, items: list[Item]) -> None:
-        self._give(items, _sums(items, gathered([ref for item in items for ref in item.refs])))
+        self.give(items, _sums(items, gathered([ref for item in items for ref in item.refs])))
 
     def backward(self, items: list[Item]) -> None:
         rows = _by_control(items, [item.rows for item in items])
-        self._give_every_back(items, self._gradient(items).take(rows, axis=0))
+        self.give_every_back(items, self.gradient(items).take(rows, axis=0))
 
 
 class _Distribute(Operation):
     """Rows by index, to several successors."""
 
     def trace(self, port: int, state: State, ref: Any) -> Sends:
-        refs = self._join.put(port, state, ref)
+        refs = self.join.put(port, state, ref)
         if refs is None:
             return ()
         whole, control = refs
         self.node.require_whole((whole[2],), control)
         self.node.require_parts(control)
-        item = self._item(state, [whole], len(control.rows))
+        item = self.item(state, [whole], len(control.rows))
         item.control = control
         return [
             (part, state, (item, cut.start, cut.stop - cut.start, None))
@@ -552,10 +311,10 @@ class _Distribute(Operation):
 
     def forward(self, items: list[Item]) -> None:
         refs = [item.refs[0] for item in items]
-        self._give(items, gathered(refs).take(_by_control(items, [ref[2] for ref in refs]), axis=0))
+        self.give(items, gathered(refs).take(_by_control(items, [ref[2] for ref in refs]), axis=0))
 
     def backward(self, items: list[Item]) -> None:
-        self._give_back(items, 0, _sums(items, self._gradient(items)))
+        self.give_back(items, 0, _sums(items, self.gradient(items)))
 
 
 def _as_it_is(node: Node) -> Trace:
@@ -611,18 +370,18 @@ ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
 """Classes whose messages only find their way: what makes the trace of a node."""
 
 OPERATIONS: Final[dict[type[Node], type[Operation]]] = {
-    BranchLSTM: _Lstm,
+    BranchLSTM: OfLstm,
     Collect: _Collect,
     Concat: _Concat,
     Difference: _Difference,
     Distribute: _Distribute,
     Dropout: _Dropout,
-    Embedding: _Embedding,
-    GRUCell: _Gru,
+    Embedding: OfEmbedding,
+    GRUCell: OfGru,
     Group: _Group,
-    LSTMCell: _Lstm,
-    LeafLSTM: _Lstm,
-    Linear: _Linear,
+    LSTMCell: OfLstm,
+    LeafLSTM: OfLstm,
+    Linear: OfLinear,
     Product: _Product,
     ReLU: _Elementwise,
     Sigmoid: _Elementwise,

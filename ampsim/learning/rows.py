@@ -10,13 +10,21 @@ import numpy as np
 CAPACITY: Final = 512
 """Rows that an array has at first; chosen."""
 
+FEW_ITEMS: Final = 2
+"""Items up to which gradients are added one by one; measured: more of them by index."""
+
 Columns: TypeAlias = "tuple[int, int] | None"
 """First column, and the one after the last; None for all."""
 
 
 VALUE: Final = -1
+"""Rows that are what items give."""
+
 KEPT: Final = -2
+"""Rows that are kept for their backward steps."""
+
 EVERY: Final = -3
+"""Rows that are the gradients of all inputs, one after the other."""
 
 
 class Life:
@@ -38,6 +46,10 @@ class Item:
         refs: what it reads, a `Ref` for each input.
         rows: of what it gives.
         pool, at: where these are, once it has been served.
+        kept: where what its backward step needs is.
+        control: by which rows are gathered or summed; of some operations.
+        version: of the weights that it reads; of a learner.
+        update: after so many updates its backward step is taken; of a learner.
         missing: inputs that are not there yet.
         readers: items that wait for what it gives.
         needs: whether any parameter lies upstream of what it gives.
@@ -47,8 +59,8 @@ class Item:
     """
 
     __slots__ = (
-        "at", "back", "control", "gradients", "kept", "life", "missing", "needs", "operation", "owed", "pool",
-        "readers", "refs", "rows", "state", "update", "version",
+        "at", "back", "control", "gradients", "kept", "life", "missing", "needs", "operation",
+        "owed", "pool", "readers", "refs", "rows", "state", "update", "version",
     )  # fmt: skip
 
     def __init__(self, operation: Any, life: Life, state: Any, refs: list[Ref], rows: int) -> None:
@@ -101,6 +113,7 @@ class Pool:
         """
         count = rows.shape[self._axis]
         if self._used + count > self._capacity:
+            rows = rows.copy()  # they may be some of those that move
             self._compact(count)
         at = self._used
         self._used += count
@@ -108,28 +121,29 @@ class Pool:
             self.values[..., at : at + count, :] = rows
         else:
             self.values[at : at + count] = rows
-        places = self._places
-        if place == VALUE:
+        if place == EVERY:
+            self._note_every(items, at)
+        elif place >= 0:
             for item in items:
-                item.pool, item.at = self, at
-                at += item.rows
-                places.append((item, place))
+                item.back[place] = at
+                at += item.refs[place][2]
         elif place == KEPT:
             for item in items:
                 item.kept = at
                 at += item.rows
-                places.append((item, place))
-        elif place == EVERY:
-            for item in items:
-                for port, ref in enumerate(item.refs):
-                    item.back[port] = at
-                    at += ref[2]
-                    places.append((item, port))
         else:
             for item in items:
-                item.back[place] = at
-                at += item.refs[place][2]
-                places.append((item, place))
+                item.pool, item.at = self, at
+                at += item.rows
+        if place != EVERY:
+            self._places += [(item, place) for item in items]
+
+    def _note_every(self, items: Sequence[Item], at: int) -> None:
+        for item in items:
+            for port, ref in enumerate(item.refs):
+                item.back[port] = at
+                at += ref[2]
+                self._places.append((item, port))
 
     def kept(self, items: Sequence[Item]) -> np.ndarray:
         """Give back what was kept of items."""
@@ -140,30 +154,32 @@ class Pool:
         return self.values.take(rows, axis=self._axis)
 
     def _compact(self, more: int) -> None:
-        places = [one for one in self._places if one[0].life.left]
+        self._places = [one for one in self._places if one[0].life.left]
         starts: list[int] = []
         counts: list[int] = []
-        for item, place in places:
-            if place >= 0:
-                starts.append(item.back[place])
-                counts.append(item.refs[place][2])
-            else:
-                starts.append(item.at if place == VALUE else item.kept)
-                counts.append(item.rows)
-        order = spans(starts, counts)
-        while 2 * (1 + len(order) + more) > self._capacity:
+        end = 1
+        for item, place in self._places:
+            start = item.back[place] if place >= 0 else item.at if place == VALUE else item.kept
+            after = _moved_to(item, place, end)
+            starts.append(start)
+            counts.append(after - end)
+            end = after
+        while 2 * (end + more) > self._capacity:
             self._capacity *= 2
-        self.values = _moved(self.values, order, self._capacity, self._axis)
-        at = 1
-        for (item, place), count in zip(places, counts, strict=True):
-            if place >= 0:
-                item.back[place] = at
-            elif place == VALUE:
-                item.at = at
-            else:
-                item.kept = at
-            at += count
-        self._used, self._places = at, places
+        self.values = _moved(self.values, spans(starts, counts), self._capacity, self._axis)
+        self._used = end
+
+
+def _moved_to(item: Item, place: int, at: int) -> int:
+    """Let some of an item's rows begin at `at`; return where they end."""
+    if place >= 0:
+        item.back[place] = at
+        return at + item.refs[place][2]
+    if place == VALUE:
+        item.at = at
+    else:
+        item.kept = at
+    return at + item.rows
 
 
 def _with(shape: tuple[int, ...], axis: int, extent: int) -> list[int]:
@@ -197,7 +213,7 @@ def spans(starts: Sequence[int], counts: Sequence[int]) -> np.ndarray:
     ends = count.cumsum()
     first = np.array(starts, np.intp)
     first[1:] -= ends[:-1]
-    return first.repeat(count) + np.arange(ends[-1])
+    return np.repeat(first, count) + np.arange(int(ends[-1]))
 
 
 def _spans(starts: list[int], counts: list[int]) -> np.ndarray:
@@ -234,6 +250,8 @@ def summed(items: Sequence[Item], like: np.ndarray) -> np.ndarray:
         items: of which something is read that needs a gradient.
         like: an array with rows as they gave them.
     """
+    if len(items) <= FEW_ITEMS:
+        return _summed_one_by_one(items, like)
     groups: dict[tuple[Pool, Columns], tuple[list[int], list[int], list[int]]] = {}
     base = 0
     for item in items:
@@ -248,21 +266,37 @@ def summed(items: Sequence[Item], like: np.ndarray) -> np.ndarray:
         base += item.rows
     total: np.ndarray | None = None
     for (pool, columns), (starts, to, counts) in groups.items():
-        sources = _spans(starts, counts)
+        part = pool.values.take(_spans(starts, counts), axis=0)
         places = _spans(to, counts)
-        part = pool.values.take(sources, axis=0)
         is_whole = len(places) == base and bool((places == np.arange(base)).all())
         if total is None and is_whole and columns is None:
             total = part
-            continue
-        if total is None:
-            total = np.zeros((base, *like.shape[1:]), like.dtype)
-        into = total if columns is None else total[:, columns[0] : columns[1]]
-        if is_whole:
-            into += part
-        elif len(places) == len(set(places.tolist())):
-            into[places] += part
         else:
-            np.add.at(into, places, part)
-    assert total is not None
+            if total is None:
+                total = np.zeros((base, *like.shape[1:]), like.dtype)
+            _add(total if columns is None else total[:, slice(*columns)], part, places, is_whole)
+    assert total is not None, "no gradient came"
+    return total
+
+
+def _add(into: np.ndarray, part: np.ndarray, places: np.ndarray, is_whole: bool) -> None:
+    if is_whole:
+        into += part
+    elif len(places) == len(set(places.tolist())):
+        into[places] += part
+    else:  # something was read twice
+        np.add.at(into, places, part)
+
+
+def _summed_one_by_one(items: Sequence[Item], like: np.ndarray) -> np.ndarray:
+    total = np.zeros((sum([item.rows for item in items]), *like.shape[1:]), like.dtype)
+    base = 0
+    for item in items:
+        for reader, port, offset, rows, columns in item.gradients:
+            at, start = reader.back[port], base + offset
+            into = total[start : start + rows]
+            if columns is not None:
+                into = into[:, columns[0] : columns[1]]
+            into += reader.operation.back_pool(port).values[at : at + rows]
+        base += item.rows
     return total

@@ -287,6 +287,7 @@ class Conv2d(InHalves):
             yield slice(start, start + step)
 
     def accumulate(self, state: State, saved: np.ndarray, gradient: np.ndarray) -> None:
+        """Sum the products of patches and gradients, and keep that."""
         weight = np.zeros(self._matrix_shape, gradient.dtype)
         bias = np.zeros(self.filters, gradient.dtype)
         self._sums.append((state, weight, bias))

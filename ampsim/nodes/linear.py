@@ -183,7 +183,6 @@ class Transposed:
             return (self._weight @ gradient.T).T
         return gradient @ self.matrix(rows)
 
-
     def after_few(self, gradient: np.ndarray) -> np.ndarray:
         """Return g Wᵀ, for g of few rows of many messages (`product_of_few`)."""
         rows, weight = len(gradient), self._weight

@@ -144,7 +144,11 @@ class LSTMStep(MatrixNode):
         return self._masks.of(state, (rows, self.hidden), self.theta.dtype)
 
     def step(
-        self, payloads: list[np.ndarray], joined: np.ndarray, gates: np.ndarray, mask: np.ndarray | None
+        self,
+        payloads: list[np.ndarray],
+        joined: np.ndarray,
+        gates: np.ndarray,
+        mask: np.ndarray | None,
     ) -> tuple[np.ndarray, LstmStep]:
         """Compute [h | c], and what is kept for backward, from x W; that is written over."""
         gates += self.bias

@@ -135,7 +135,8 @@ class Subject:
             first = next(self.data.batches("train", epoch=0, seed=self.seed), None)
             if first is None:
                 return "there are no data"
-            return why_by_message(self.graph, pumped(self.graph, self.model.pump, 0, first))
+            pump = job_of(self.model, self.graph).pump
+            return why_by_message(self.graph, pumped(self.graph, pump, 0, first))
 
     def apart(self, folder: Path | None, learning: Learning = DEFAULT_APART) -> LearningApart:
         """Who learns this apart, on its graph, and keeps learnings in a folder if there is one."""

@@ -1,17 +1,22 @@
 """Learning apart: what noting the order costs a sleeping run, and what replay takes beside live.
 
-    python tests/benchmark/bench_learning.py [--rounds N] [--only MODEL ...] [--grid]
+    python tests/benchmark/bench_learning.py [--rounds N] [--only MODEL ...] [--grid | --torch]
 
 Each round takes all variants in turn, processor time, one thread. `sleep` is a pass in mode "sleep"
 whose order is taken down, `without` the same of an engine that nobody asks for its order, `live` a
 pass in mode "numeric" without a count of memory, `replay` the same pass learned from its order.
 Medians of the rounds; the spread is that of the middle half. With --grid: the points of a map of
 hardware, each live and then all apart with one folder, and how many learnings they share.
+
+With --torch: the models as they are shipped on their real data, beside PyTorch eager, whose
+optimizers step after as many instances as bring about a node's update interval. `live` is a pass
+with its clock, `by message` and `batched` are replays, planning counted, `clock` the sleeping pass.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections import deque
 from itertools import product
@@ -20,9 +25,13 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import bench_models  # first: it holds the libraries to one thread
+import bench_tagger
+import torch
+
 import ampsim
 from ampsim.hardware import Cluster
-from ampsim.learning import Replay
+from ampsim.learning import Replay, pumped, why_by_message
 from ampsim.model_parallel import Engine, RunSettings, placement_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.model import job_of
@@ -41,15 +50,17 @@ WORKERS, IN_FLIGHT = 8, 16
 PLACED = placement_of("paper")
 
 
-def passed(name: str, kind: str) -> tuple[float, Any]:
+def passed(
+    name: str, kind: str, case: tuple[dict[str, Any], int] | None = None
+) -> tuple[float, Any]:
     """Seconds of one pass of training, and its report."""
-    options, instances = CASES[name]
+    options, instances = CASES[name] if case is None else case
     model = ampsim.load_model(name, **options)
     graph = model.graph(0)
     cluster = ampsim.load_cluster("tflops-1", workers=WORKERS, latency_s=1e-7)
     placement = [-1, *(i % WORKERS for i in range(len(graph.nodes) - 1))]
     recorder = Recorder([node.name for node in graph.nodes], WORKERS, 0)
-    settings = RunSettings(is_abstract=kind != "live", keeps_order=kind == "kept")
+    settings = RunSettings(is_abstract=kind != "live", keeps_order=kind in ("kept", "batched"))
     engine = Engine(
         job_of(model, graph), cluster, placement, ampsim.Amp(IN_FLIGHT), recorder=recorder,
         settings=settings,
@@ -62,13 +73,70 @@ def passed(name: str, kind: str) -> tuple[float, Any]:
     with fixed_settings():
         start = time.process_time()
         report = engine.run_pass(batches, is_training=True)
-        if kind != "kept":
+        if kind not in ("kept", "batched"):
             return time.process_time() - start, report
-        replay = Replay(job_of(model, model.graph(0)), averages=False)
+        job = job_of(model, model.graph(0))
+        is_batched = kind == "batched" and not by_message(job, batches)
+        replay = Replay(job, averages=False, batches=is_batched)
         start = time.process_time()
         assert report.order is not None
         replay.train(batches, report.order)
         return time.process_time() - start, report
+
+
+def by_message(job: Any, batches: list[Any]) -> str:
+    """Why a model is learned message by message."""
+    return why_by_message(job.graph, pumped(job.graph, job.pump, 0, batches[0]))
+
+
+REAL: dict[str, tuple[dict[str, Any], int]] = {
+    "tree_lstm": ({}, 200),
+    "ggnn": ({}, 500),
+    "bilstm_tagger": ({}, 100),
+    "rnn": ({"replicas": 4}, 10_000),
+    "mlp": ({}, 5_000),
+}
+SENTENCES_A_STEP = 2
+
+
+def torch_seconds(name: str) -> float:
+    """Seconds of one pass in PyTorch; NaN where it has no counterpart with that interval."""
+    options, instances = REAL[name]
+    model = ampsim.load_model(name, **options)
+    batches = list(model.data(0, instances).batches("train", epoch=0, seed=0))
+    if name == "bilstm_tagger":
+        drawn = [bench_tagger.as_tensors(one) for one in batches]
+        kind, every = bench_tagger.Cells, SENTENCES_A_STEP
+        return instances / bench_tagger.torch_epoch(model.config, kind, drawn, every)
+    contest = bench_models.CONTESTS.get(name)
+    if contest is None:
+        return float("nan")
+    rate = bench_models.torch_per_s(contest, model, batches, contest.every)
+    return contest.instances / rate
+
+
+def beside_torch(names: list[str], rounds: int) -> None:
+    """Print, for each model, how many times as fast as PyTorch each way of learning is."""
+    torch.set_num_threads(1)
+    kinds = {"live": "live", "clock": "sleep", "by message": "kept", "batched": "batched"}
+    for name in names:
+        found: dict[str, list[float]] = {kind: [] for kind in ("PyTorch", *kinds)}
+        for _round in range(rounds):
+            found["PyTorch"].append(torch_seconds(name))
+            for label, kind in kinds.items():
+                found[label].append(passed(name, kind, REAL[name])[0])
+        count = REAL[name][1]
+        told = [f"{label} {median(one) / count * 1e3:.3g} ms" for label, one in found.items()]
+        with_clock = [a + b for a, b in zip(found["batched"], found["clock"], strict=True)]
+        for label, one in (*list(found.items())[1:], ("batched and clock", with_clock)):
+            ratios = [a / b for a, b in zip(found["PyTorch"], one, strict=True)]
+            if math.isnan(ratios[0]):
+                continue
+            told.append(
+                f"PyTorch/{label} {median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+            )
+        ratios = [a / b for a, b in zip(found["live"], found["batched"], strict=True)]
+        print(name, *told, f"live/batched {median(ratios):.2f}", sep=", ", flush=True)
 
 
 GRID = {
@@ -115,7 +183,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=[*CASES])
     parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--torch", action="store_true")
     asked = parser.parse_args()
+    if asked.torch:
+        beside_torch(asked.only, asked.rounds)
+        return
     if asked.grid:
         for name in asked.only:
             grid(name)

@@ -13,7 +13,7 @@ from short_runs import MODELS, Few, schedule_of
 import ampsim
 from ampsim.hardware import Cluster, Device, Event, Link
 from ampsim.ir import Graph
-from ampsim.learning import batches, why_by_message
+from ampsim.learning import batches, rows, why_by_message
 from ampsim.learning.operations import OPERATIONS, ROUTES
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.nodes import Linear
@@ -52,8 +52,9 @@ CASES = [
 
 @pytest.fixture
 def any_rows(monkeypatch):
-    """Batches also where messages have many rows each."""
+    """Batches also where messages have many rows each; rows move often in small arrays."""
     monkeypatch.setattr(batches, "FEW_ROWS", np.inf)
+    monkeypatch.setattr(rows, "CAPACITY", 8)
 
 
 def model_of(name: str, dtype: str = "float64", train: int = 5) -> Any:
@@ -68,7 +69,9 @@ def cluster_of(varies: str) -> Cluster:
     return Cluster(name="some", devices=(one,) * 4, **VARIES[varies])
 
 
-def result_of(model: Any, schedule: Any, varies: str = "links", epochs: int = 2, **options: Any) -> Any:
+def result_of(
+    model: Any, schedule: Any, varies: str = "links", epochs: int = 2, **options: Any
+) -> Any:
     run = Simulation(model, cluster_of(varies), schedule, seed=SEED, **options)
     for _epoch in range(epochs):
         run.run_epoch()
@@ -116,7 +119,7 @@ def test_single_precision_differs_by_rounding(name, any_rows):
         for how in ("live", "batched")
     )
     off = np.abs(found - live)
-    assert 0 < off.max()
+    assert off.max() > 0
     assert np.sqrt(np.mean(off**2)) <= 1e-6
     assert np.mean(off > 1e-5) <= 1e-3
 
@@ -233,5 +236,7 @@ def test_a_step_that_fails_is_named(any_rows):
 
     broken = replace(model, pump=pump)
     for how in ("live", "batched"):
-        with pytest.raises(ampsim.errors.SimulationError, match="loss .*failed .*serving forward At"):
+        with pytest.raises(
+            ampsim.errors.SimulationError, match=r"loss .*failed .*serving forward At"
+        ):
             result_of(broken, ampsim.Amp(4), learning=how)
