@@ -20,7 +20,7 @@ import numpy as np
 
 from ampsim.errors import SimulationError
 from ampsim.ir import Direction, Graph, Node, State
-from ampsim.learning.operation import Operation, Pools, Report
+from ampsim.learning.operation import Report, RowOperation, RowPools
 from ampsim.learning.operations import operations_of, why_none
 from ampsim.learning.rows import VALUE, Item, Life, Ref
 from ampsim.model_parallel import PassOrder, Updater
@@ -49,7 +49,7 @@ class _Queue:
 
     __slots__ = ("counts", "due", "is_back", "later", "operation", "ready")
 
-    def __init__(self, operation: Operation, *, is_back: bool) -> None:
+    def __init__(self, operation: RowOperation, *, is_back: bool) -> None:
         self.operation, self.is_back = operation, is_back
         self.start(Counter())
 
@@ -88,7 +88,7 @@ class Batches:
     ) -> None:
         self._targets, self._nodes = graph.targets, graph.nodes
         self._learners, self._updater = learners, updater
-        self._pools = Pools()
+        self._pools = RowPools()
         self._tape: list[Item] = []
         self._operations, self._traces = operations_of(graph, self._pools, self._tape)
         for operation in self._operations.values():
@@ -314,7 +314,7 @@ class Batches:
                     if not source.owed:
                         self._backward[source.operation.place].put(source, source.update)
 
-    def _update(self, operation: Operation) -> None:
+    def _update(self, operation: RowOperation) -> None:
         """Update a node whose gradients are all there, if nobody needs what that replaces."""
         forward, backward = self._forward[operation.place], self._backward[operation.place]
         assert self._updater is not None

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.ir import Join, LossNode, LossReport, Payload, Sends, State
-from ampsim.learning.rows import KEPT, VALUE, Item, Life, Pool, Ref, gathered, summed
+from ampsim.learning.rows import KEPT, VALUE, Item, Life, Ref, RowPool, gathered, summed
 from ampsim.model_parallel import LearnerPass
 
 Trace: TypeAlias = Callable[[int, State, Any], Sends]
@@ -19,31 +19,31 @@ Report: TypeAlias = Callable[[LossNode, State, LossReport], None]
 """Takes what a loss says, of the message of that state and of others."""
 
 
-class Pools:
-    """Pools of values and of gradients, by shape and type of a row."""
+class RowPools:
+    """RowPools of values and of gradients, by shape and type of a row."""
 
     def __init__(self) -> None:
-        self._values: dict[Any, Pool] = {}
-        self._gradients: dict[Any, Pool] = {}
+        self._values: dict[Any, RowPool] = {}
+        self._gradients: dict[Any, RowPool] = {}
 
-    def values(self, array: np.ndarray) -> Pool:
+    def values(self, array: np.ndarray) -> RowPool:
         """Where rows like these are that steps give."""
         return _pool(self._values, array)
 
-    def gradients(self, array: np.ndarray) -> Pool:
+    def gradients(self, array: np.ndarray) -> RowPool:
         """Where gradients like these are."""
         return _pool(self._gradients, array)
 
 
-def _pool(pools: dict[Any, Pool], array: np.ndarray) -> Pool:
+def _pool(pools: dict[Any, RowPool], array: np.ndarray) -> RowPool:
     key = (array.shape[1:], array.dtype)
     pool = pools.get(key)
     if pool is None:
-        pool = pools[key] = Pool(array.shape, array.dtype)
+        pool = pools[key] = RowPool(array.shape, array.dtype)
     return pool
 
 
-class Operation(ABC):
+class RowOperation(ABC):
     """Serves items of one node together.
 
     Args:
@@ -66,12 +66,12 @@ class Operation(ABC):
     order: LearnerPass
     report: Report
 
-    def __init__(self, node: Any, place: int, pools: Pools, tape: list[Item]) -> None:
+    def __init__(self, node: Any, place: int, pools: RowPools, tape: list[Item]) -> None:
         self.node, self.place = node, place
         self.is_training = True
         self.life = Life()
         self.pools, self.tape = pools, tape
-        self.backs: list[Pool | None] = [None] * len(node.inputs)
+        self.backs: list[RowPool | None] = [None] * len(node.inputs)
         self.join = Join(len(node.inputs))
 
     @property
@@ -138,16 +138,16 @@ class Operation(ABC):
                 self.give_back(items, port, back)
 
 
-class OfLearner(Operation):
+class OfLearner(RowOperation):
     """A node with parameters."""
 
     learns = True
-    _kept: Pool | None = None
+    _kept: RowPool | None = None
 
     def keep(self, items: list[Item], array: np.ndarray) -> None:
         """Keep what backward steps need; rows are the last axis but one."""
         if self._kept is None:
-            self._kept = Pool(array.shape, array.dtype, axis=-2)
+            self._kept = RowPool(array.shape, array.dtype, axis=-2)
         self._kept.put(array, items, KEPT)
 
     def of_kept(self, items: list[Item]) -> np.ndarray:

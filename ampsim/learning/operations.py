@@ -1,8 +1,8 @@
 """What nodes do with the rows of many messages at once, class by class: `ROUTES`, `OPERATIONS`.
 
 A message that only finds its way, or of which some rows or columns go on, is not served: who reads
-it is told where its rows are. All else is an `Operation`. Of the items that are served together it
-gathers the rows, computes once, and puts the rows where others find them. A class that is in
+it is told where its rows are. All else is a `RowOperation`. Of the items that are served together
+it gathers the rows, computes once, and puts the rows where others find them. A class that is in
 neither registry, as a user's own, is served message by message, with all others of its graph.
 """
 
@@ -31,7 +31,7 @@ from ampsim.ir import (
     State,
 )
 from ampsim.learning.learners import OfEmbedding, OfGru, OfLinear, OfLstm
-from ampsim.learning.operation import OfLearner, Operation, Pools, Trace
+from ampsim.learning.operation import OfLearner, RowOperation, RowPools, Trace
 from ampsim.learning.rows import EVERY, Item, gathered
 from ampsim.nodes import (
     BranchLSTM,
@@ -61,7 +61,7 @@ from ampsim.nodes import (
 from ampsim.nodes.distribute import sum_rows
 
 
-class _Loss(Operation):
+class _Loss(RowOperation):
     """A loss of a pair: its gradients are there with what it reports."""
 
     is_loss = True
@@ -129,7 +129,7 @@ class _SquaredError(_Loss):
         return difference, np.square(flat).sum(axis=1) / outputs, None, error
 
 
-class _Elementwise(Operation):
+class _Elementwise(RowOperation):
     """A function of each element, whose derivative is told from its value."""
 
     def forward(self, items: list[Item]) -> None:
@@ -163,7 +163,7 @@ class _Dropout(OfLearner):
         self.give_back(items, 0, self.gradient(items) * self.of_kept(items))
 
 
-class _Sum(Operation):
+class _Sum(RowOperation):
     """Payloads added up."""
 
     def forward(self, items: list[Item]) -> None:
@@ -173,7 +173,7 @@ class _Sum(Operation):
         self.give_all_back(items, [self.gradient(items)] * len(self.backs))
 
 
-class _Difference(Operation):
+class _Difference(RowOperation):
     """One payload less another."""
 
     def forward(self, items: list[Item]) -> None:
@@ -185,7 +185,7 @@ class _Difference(Operation):
         self.give_all_back(items, [gradient, -gradient])
 
 
-class _Product(Operation):
+class _Product(RowOperation):
     """Payloads multiplied."""
 
     def forward(self, items: list[Item]) -> None:
@@ -198,7 +198,7 @@ class _Product(Operation):
         self.give_all_back(items, [reduce(mul, others[port], gradient) for port in ports])
 
 
-class _Concat(Operation):
+class _Concat(RowOperation):
     """Columns side by side."""
 
     def forward(self, items: list[Item]) -> None:
@@ -210,7 +210,7 @@ class _Concat(Operation):
         self.give_all_back(items, [gradient[:, start:stop] for start, stop in cuts])
 
 
-class _Joining(Operation):
+class _Joining(RowOperation):
     """Rows of several payloads in one; the gradients of all of them are in one pool."""
 
     def back_pool(self, port: int) -> Any:
@@ -223,10 +223,10 @@ class _Joining(Operation):
         pool.put(gradient, items, EVERY)
 
 
-class _Group(_Joining):
+class _Grouped(_Joining):
     """Members of a group below each other."""
 
-    def __init__(self, node: Group, place: int, pools: Pools, tape: list[Item]) -> None:
+    def __init__(self, node: Group, place: int, pools: RowPools, tape: list[Item]) -> None:
         super().__init__(node, place, pools, tape)
         self._filling: dict[State, list[Any]] = {}
 
@@ -292,7 +292,7 @@ class _Collect(_Joining):
         self.give_every_back(items, self.gradient(items).take(rows, axis=0))
 
 
-class _Distribute(Operation):
+class _Distribute(RowOperation):
     """Rows by index, to several successors."""
 
     def trace(self, port: int, state: State, ref: Any) -> Sends:
@@ -369,7 +369,7 @@ ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
 }
 """Classes whose messages only find their way: what makes the trace of a node."""
 
-OPERATIONS: Final[dict[type[Node], type[Operation]]] = {
+OPERATIONS: Final[dict[type[Node], type[RowOperation]]] = {
     BranchLSTM: OfLstm,
     Collect: _Collect,
     Concat: _Concat,
@@ -378,7 +378,7 @@ OPERATIONS: Final[dict[type[Node], type[Operation]]] = {
     Dropout: _Dropout,
     Embedding: OfEmbedding,
     GRUCell: OfGru,
-    Group: _Group,
+    Group: _Grouped,
     LSTMCell: OfLstm,
     LeafLSTM: OfLstm,
     Linear: OfLinear,
@@ -403,10 +403,10 @@ def why_none(node: Node) -> str:
 
 
 def operations_of(
-    graph: Graph, pools: Pools, tape: list[Item]
-) -> tuple[dict[int, Operation], list[Any]]:
+    graph: Graph, pools: RowPools, tape: list[Item]
+) -> tuple[dict[int, RowOperation], list[Any]]:
     """The operations of a graph's nodes by their places, and what traces each node's messages."""
-    operations: dict[int, Operation] = {}
+    operations: dict[int, RowOperation] = {}
     traces: list[Any] = [None]
     for place, node in enumerate(graph.nodes[1:], 1):
         route = ROUTES.get(type(node))

@@ -68,7 +68,7 @@ class Item:
         self.refs, self.rows = refs, rows
         self.readers: list[Item] = []
         self.gradients: list[Gradient] = []
-        self.pool: Pool | None = None
+        self.pool: RowPool | None = None
         self.at = self.kept = self.missing = self.owed = self.version = self.update = 0
         self.needs = False
         self.back: list[int] = []
@@ -82,7 +82,7 @@ Gradient: TypeAlias = "tuple[Item, int, int, int, Columns]"
 """A reader, its port, and the offset, rows and columns that it read there."""
 
 
-class Pool:
+class RowPool:
     """An array in which items have rows. Row 0 is nobody's.
 
     When it is full, rows of instances that are over are forgotten, and others move.
@@ -252,7 +252,7 @@ def summed(items: Sequence[Item], like: np.ndarray) -> np.ndarray:
     """
     if len(items) <= FEW_ITEMS:
         return _summed_one_by_one(items, like)
-    groups: dict[tuple[Pool, Columns], tuple[list[int], list[int], list[int]]] = {}
+    groups: dict[tuple[RowPool, Columns], tuple[list[int], list[int], list[int]]] = {}
     base = 0
     for item in items:
         for reader, port, offset, rows, columns in item.gradients:

@@ -21,6 +21,7 @@ from ampsim.options import Count, Seed, require_count
 from ampsim.study.apart import (
     LEARNING,
     Learning,
+    LearningApart,
     Subject,
     digest_of_weights,
     learning_digest,
@@ -204,9 +205,7 @@ class Simulation:
         weights = digest_of_weights(self._graph)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, weights)
         self._why_live = why_live(self._graph, cluster, schedule)
-        learning = options.learning
-        is_apart = learning != "live" and mode == "numeric" and not self._why_live
-        apart = self._subject.apart(options.learnings, learning) if is_apart else None
+        apart = self._apart(options)
         self._training = Training(
             model, self._graph, cluster, workers, schedule,
             settings=_settings_of(options, cluster),
@@ -225,6 +224,12 @@ class Simulation:
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
         self.epoch, self.batches_grow = 0, self._data.grows
         self.scores: list[float] = []
+
+    def _apart(self, options: RunOptions) -> LearningApart | None:
+        """Who learns what the engine decides; None where the engine learns, or nobody."""
+        if options.learning == "live" or options.mode != "numeric" or self._why_live:
+            return None
+        return self._subject.apart(options.learnings, options.learning)
 
     def advise(self, epochs: int) -> Advice | None:
         """Say, also in the origin, if another placement than the default would be faster.
