@@ -122,6 +122,8 @@ class RunOptions:
         learning: "live", step by step as the clock goes, or "apart": by the order that the clock
             decided, afterwards; the numbers are the same to the bit. What cannot be, is live.
         learnings: a folder where what is learned apart is kept, and found by other runs.
+        repeats_passes: whether a pass that is as an earlier one is not run again where learning is
+            apart (`ampsim.model_parallel.repeat`).
         on_start: called with the run before its first epoch.
         on_rows: takes the records chunk by chunk, as of `RunSettings`.
         on_items: called with the number of items of each instance that finishes.
@@ -140,6 +142,7 @@ class RunOptions:
     times_validation: bool = True
     learning: Learning = "live"
     learnings: Path | None = None
+    repeats_passes: bool = False
     on_start: Callable[[Simulation], None] | None = None
     on_rows: OnRows | None = None
     on_items: Callable[[int], None] | None = None
@@ -341,6 +344,7 @@ def _settings_of(options: RunOptions, cluster: Cluster) -> RunSettings:
         counts_memory=options.mode == "numeric" or limits if chosen is None else chosen,
         seed=options.seed,
         times_validation=options.times_validation,
+        repeats_passes=options.repeats_passes,
         spans_kept=options.spans_kept,
         on_rows=options.on_rows,
     )

@@ -21,11 +21,13 @@ from ampsim.model_parallel import (
     Observer,
     PassReport,
     Probe,
+    Repeater,
     RunSettings,
     Schedule,
     Situation,
     average_replicas,
     probe,
+    repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
 from ampsim.model_parallel.placements.file import FromFile, read_placement
@@ -170,6 +172,7 @@ class ModelParallel:
         observer: what validates, on a graph of its own, so that no virtual time passes; None for
             the engine itself.
         apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
+        repeater: takes passes from tape that are as earlier ones; None where each is run.
 
     Attributes:
         chain: digest of the passes of training so far.
@@ -181,9 +184,10 @@ class ModelParallel:
         graph: Graph,
         observer: Observer | None,
         apart: LearningApart | None = None,
+        repeater: Repeater | None = None,
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
-        self._apart = apart
+        self._apart, self._passes = apart, repeater or engine
         self.chain = Chain()
         self._end_s, self._observed = 0.0, 0
         self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
@@ -219,16 +223,16 @@ class ModelParallel:
         start = epoch, first, self._batches_of(epoch)
         self._engine.updater.start_epoch(*start)
         rate = self._engine.updater.rate
-        taken: list[Any] = []
-        kept = batches if self._apart is None else _noted(batches, taken)
-        report = self._engine.run_pass(kept, is_training=True)
+        if self._apart is not None:
+            batches = list(batches)
+        report = self._passes.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         assert report.order is not None, "a pass of training has an order"
         self.chain.add(report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
-        return replace(report, totals=self._apart.train(taken, report.order, self.chain))
+        return replace(report, totals=self._apart.train(batches, report.order, self.chain))
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """As of `Training`, on the same devices and clock unless there is an observer."""
@@ -245,16 +249,9 @@ class ModelParallel:
         report = PassReport(self._end_s, self._end_s, PassTotals())
         if self._observer is None:
             first = self._engine.controller.next_instance
-            report = self._engine.run_pass(taken, is_training=False)
+            report = self._passes.run_pass(taken, is_training=False)
         self._observed += len(taken)
         return replace(report, totals=apart.validate(taken, first))
-
-
-def _noted(batches: Iterable[Any], taken: list[Any]) -> Iterator[Any]:
-    """Hand batches on, and note them."""
-    for batch in batches:
-        taken.append(batch)
-        yield batch
 
 
 class DataParallel:
@@ -393,7 +390,11 @@ class Training:
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                self._method = ModelParallel(self._engine, graph, observer, apart)
+                repeater = None
+                if settings.repeats_passes and apart is not None:
+                    job = job_of(model, at_work)
+                    repeater = repeater_of(self._engine, job, cluster, schedule, **how)
+                self._method = ModelParallel(self._engine, graph, observer, apart, repeater)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""

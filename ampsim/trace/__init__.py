@@ -26,6 +26,7 @@ from ampsim.trace.recorder import (
 )
 from ampsim.trace.records import CausalRecords
 from ampsim.trace.summary import DIRECTIONS, Summary
+from ampsim.trace.tape import Later, Tape
 
 __all__ = [
     "COMPUTE_LANE",
@@ -44,11 +45,13 @@ __all__ = [
     "Crossing",
     "Crossings",
     "Kinds",
+    "Later",
     "OnRows",
     "Path",
     "Recorder",
     "Step",
     "Summary",
+    "Tape",
     "bounds_of",
     "critical_path",
     "of_admission",
