@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ampsim.clock import SimClock
 from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster, load_cluster
 from ampsim.ir import ParameterizedNode
@@ -98,6 +99,12 @@ class Engine:
             one.settle()
         order = self._order.end() if is_training else None
         return PassReport(start_s, self._clock.now, self.controller.totals, order)
+
+    def skip(self, clock: SimClock, ticks: int, instances: int) -> None:
+        """Go on as after a pass that took so long, of which the records are there already."""
+        clock.skip(ticks)
+        self._fabric.transfers.skip()
+        self.controller.skip(instances)
 
     def _take_parameters(self) -> None:
         if self._has_parameters:

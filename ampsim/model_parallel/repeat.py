@@ -4,7 +4,8 @@ A pass begins when all before it has drained. Where a schedule drains, nothing o
 varies, and its batches have the shapes of those of an earlier pass, it is that pass at a later
 time: each step takes as long, and each gradient meets weights as many updates old. It is then taken
 from a tape of the first. Time is a whole number of ticks (`ampsim.clock.simulated`), so that the
-pass ends exactly when it would have; within it times may differ in their last digit.
+pass ends exactly when it would have, but where links have a bandwidth; within it times may differ
+in their last digit.
 
 Only chains are repeated: where a graph branches, the number of an instance may decide its way.
 """
@@ -60,6 +61,8 @@ def why_not_repeated(graph: Graph, cluster: Cluster, schedule: Schedule) -> str:
     varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
     if varies or any(device.jitter_cv for device in cluster.devices):
         return f"{cluster.name} varies"
+    if cluster.has_shared_bandwidth:
+        return "roundings may decide which of the messages that share a link ends first"
     if any(node.is_sparse for node in graph.parameterized):
         return "which rows of a table an update touches hangs on the data"
     try:
@@ -161,10 +164,9 @@ class Repeater:
             start_s - known.report.start_s, first - known.first, self._engine.latest_cause()
         )
         known.tape.play(later)
-        self._clock.skip(known.ticks)
+        self._engine.skip(self._clock, known.ticks, known.instances)
         cause, received_s = known.last
-        received = known.tape.cause_later(cause, later), start_s + received_s
-        controller.skip(known.instances, received)
+        controller.last_received = known.tape.cause_later(cause, later), start_s + received_s
         order = known.report.order
         if order is not None:
             for node in self._learners:
