@@ -100,11 +100,10 @@ class Engine:
         order = self._order.end() if is_training else None
         return PassReport(start_s, self._clock.now, self.controller.totals, order)
 
-    def skip(self, clock: SimClock, ticks: int, instances: int) -> None:
-        """Go on as after a pass that took so long, of which the records are there already."""
+    def skip(self, clock: SimClock, ticks: int) -> None:
+        """Let so much time pass, in which things happened whose records are there already."""
         clock.skip(ticks)
         self._fabric.transfers.skip()
-        self.controller.skip(instances)
 
     def _take_parameters(self) -> None:
         if self._has_parameters:

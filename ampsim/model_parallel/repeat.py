@@ -47,7 +47,9 @@ def repeater_of(
 ) -> Repeater | None:
     """Who runs an engine's passes, or takes them from tape; None where each has to be run."""
     clock = settings.clock
-    if not isinstance(clock, SimClock) or why_not_repeated(job.graph, cluster, schedule):
+    if not settings.repeats_passes or not settings.is_abstract or not isinstance(clock, SimClock):
+        return None
+    if why_not_repeated(job.graph, cluster, schedule):
         return None
     return Repeater(engine, job, recorder, clock)
 
@@ -164,14 +166,15 @@ class Repeater:
             start_s - known.report.start_s, first - known.first, self._engine.latest_cause()
         )
         known.tape.play(later)
-        self._engine.skip(self._clock, known.ticks, known.instances)
+        self._engine.skip(self._clock, known.ticks)
         cause, received_s = known.last
-        controller.last_received = known.tape.cause_later(cause, later), start_s + received_s
+        received = known.tape.cause_later(cause, later), start_s + received_s
+        controller.skip(known.instances, received)
         order = known.report.order
         if order is not None:
             for node in self._learners:
                 before, after = known.versions[node.name]
-                node.version += after - before
+                node.skip(after - before)
             shift = {name: now[name] - before for name, (before, _) in known.versions.items()}
             learners = ShiftedLearners(order.learners, later.instances, shift)
             order = PassOrder(order.digest, first, learners)

@@ -239,7 +239,7 @@ class ModelParallel:
         if self._apart is not None:
             return self._validate_apart(self._apart, batches)
         if self._observer is None:
-            return self._engine.run_pass(batches, is_training=False)
+            return self._passes.run_pass(batches, is_training=False)
         self._observer.adopt(self._graph.parameterized)
         return self._observer.validate(batches, self._end_s)
 
@@ -334,6 +334,7 @@ class Training:
     Attributes:
         recorder: what has happened.
         is_abstract: whether it is in `sleep` mode.
+        counts_memory: whether what lies in the workers' memories is counted.
 
     Raises:
         OptionError: the schedule does not fit the graph or the cluster, or control flow reads
@@ -356,13 +357,12 @@ class Training:
         if apart is not None:
             settings = replace(settings, is_abstract=True, keeps_order=True)
         self._apart = apart
-        self.is_abstract = settings.is_abstract
+        self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
-        if isinstance(schedule, OfProgram):
-            known = []
+        known = [] if isinstance(schedule, OfProgram) else known
         self._method: ModelParallel | DataParallel | OfPrograms
         self._engine: Any
         self.recorder = Recorder(
@@ -385,15 +385,12 @@ class Training:
                 made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
                 self._method, self._engine = DataParallel(made), made
             else:
-                at_work = graph if apart is None else _asleep(model, graph)
-                self._engine = Engine(job_of(model, at_work), *place, schedule, **how)
+                job = job_of(model, graph if apart is None else _asleep(model, graph))
+                self._engine = Engine(job, *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                repeater = None
-                if settings.repeats_passes and apart is not None:
-                    job = job_of(model, at_work)
-                    repeater = repeater_of(self._engine, job, cluster, schedule, **how)
+                repeater = repeater_of(self._engine, job, cluster, schedule, **how)
                 self._method = ModelParallel(self._engine, graph, observer, apart, repeater)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:

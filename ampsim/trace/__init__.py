@@ -26,6 +26,7 @@ from ampsim.trace.recorder import (
 )
 from ampsim.trace.records import CausalRecords
 from ampsim.trace.summary import DIRECTIONS, Summary
+from ampsim.trace.table import Columns
 from ampsim.trace.tape import Later, Tape
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Bounds",
     "CausalRecords",
     "Cause",
+    "Columns",
     "Crossing",
     "Crossings",
     "Kinds",
