@@ -32,7 +32,9 @@ from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
+    Looks,
     Made,
+    OnRow,
     RunMaker,
     entries_of,
     looks_of,
@@ -47,6 +49,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import RunSettings, Schedule, Search, Sequential, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Ranking, Sureness
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
 from ampsim.runs.run import Run, RunTable
@@ -260,6 +263,8 @@ def forecast(
     sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
     max_repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = MAX_REPEATS,
     validate_every: Count | None = None,
+    executor: ExecutorLike = None,
+    on_run: OnRow | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
 
@@ -280,7 +285,7 @@ def forecast(
         seed: of the first repeat.
         mode: "numeric" or "sleep".
         placement: as in `simulate`; the same for all schedules, and tried under each of them.
-        jobs: runs to make at a time, each on a core of its own; what they give is the same.
+        jobs: runs to make at a time, each in a process of its own; what they give is the same.
         on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
         keeping: where finished runs are kept and those of an earlier call are taken from, as under
             `ampsim forecast --out`; they then have no `result`. None keeps none.
@@ -293,10 +298,18 @@ def forecast(
             are made (`ampsim.forecasting.making`); None makes `repeats`.
         max_repeats: runs of each schedule at most, with `sure`.
         validate_every: as of `simulate`.
+        executor: what makes the runs, in place of `jobs` processes: a
+            `concurrent.futures.Executor`, a `distributed.Client`, or the scheduler of a Dask
+            cluster: "dask:tcp://host:8786", "dask:scheduler.json", or "dask" for
+            `$DASK_SCHEDULER_ADDRESS`. Numbers are the same; runs have no `result`, which stays
+            where it was made. A number is as `jobs`.
+        on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
-            model's graph or the cluster; nothing has run then.
+            model's graph or the cluster; nothing has run then. Or the executor cannot be reached,
+            or would give other numbers.
+        ExecutorError: what makes the runs is gone; those that finished are kept.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
         SimulationError: every process that made runs died.
@@ -323,10 +336,26 @@ def forecast(
     warn(advice)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    goal, maker = plan.goal, RunMaker(jobs, on_progress, keeping)
-    tuned = Tuned(tuple(entries), no_trials())
-    if budget is not None:
-        tuned = Tuner(entries, seed, goal, maker).tune(budget)
+    with opened(_executor_of(jobs, executor)) as makes:
+        maker = RunMaker(makes, on_progress, keeping)
+        tuned = Tuned(tuple(entries), no_trials())
+        if budget is not None:
+            tuned = Tuner(entries, seed, plan.goal, maker).tune(budget)
+        maker.on_run = on_run or maker.on_run
+        tuned, made = _make(tuned, looks, seed, plan.goal, maker)
+    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
+
+
+def _executor_of(jobs: int, executor: ExecutorLike) -> ExecutorLike:
+    if executor is None:
+        return jobs
+    if jobs != 1:
+        raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
+    return executor
+
+
+def _make(tuned: Tuned, looks: Looks, seed: int, goal: Goal, maker: RunMaker) -> tuple[Tuned, Made]:
+    """The runs of all rows, and the rows with the learning rates that they ran with."""
     made = Made((), tuned.interrupted, ())
     if tuned.interrupted is None:
         ran, made = run_rows(
@@ -337,8 +366,7 @@ def forecast(
             lambda rows: _ranking(goal, rows, tuned.entries, looks.sureness),
         )
         tuned = replace(tuned, entries=ran)
-    made = with_spreads(tuned.entries, made, seed, maker)
-    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
+    return tuned, with_spreads(tuned.entries, made, seed, maker)
 
 
 def _ranking(

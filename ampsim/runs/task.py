@@ -53,7 +53,11 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`."""
+    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`.
+
+    Args:
+        key: what it is known by to whoever makes it; empty where nobody else has it made.
+    """
 
     plan: RunPlan
     schedule: Schedule
@@ -61,6 +65,7 @@ class Task:
     label: str
     repeat: int
     repeats: int
+    key: str = ""
 
     def learning_in(self, folder: Path) -> Task:
         """The same run, which keeps in a folder what it learns, and finds what others learned."""

@@ -22,7 +22,7 @@ from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import jobs
 from ampsim.runs import jobs as job_pool
-from ampsim.runs.jobs import packed
+from ampsim.runs.executor import packed
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
 from ampsim.study.simulation import RunOptions
