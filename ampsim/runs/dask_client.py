@@ -130,13 +130,12 @@ class DaskClient:
         with contextlib.suppress(OSError, TimeoutError, ValueError):  # the scheduler is gone
             at_work = self._client.processing()
             self._client.cancel(asked)
-            workers = [
-                at for at, tasks in at_work.items() if {_name(key) for key in keys} & {*tasks}
-            ]
+            names = [_name(key) for key in keys]
+            workers = [at for at, tasks in at_work.items() if not {*tasks}.isdisjoint(names)]
             until_s = time.monotonic() + SECONDS_TO_STOP
             while workers and time.monotonic() < until_s:
                 time.sleep(0.1)
-                busy = self._client.run(_are_running, [_name(key) for key in keys], workers=workers)
+                busy = self._client.run(_are_running, names, workers=workers)
                 workers = [worker for worker, is_busy in busy.items() if is_busy]
             if workers:
                 self._client.restart_workers(workers, timeout=10, raise_for_error=False)

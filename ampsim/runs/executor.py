@@ -180,10 +180,7 @@ About: TypeAlias = tuple[str, str, str]
 _REMEDIES: Final = (
     ("ampsim", "install the same version on all machines"),
     ("NumPy", "install the same version on all machines"),
-    (
-        "kernels of matrix products",
-        "set OPENBLAS_CORETYPE to the same, such as Haswell, everywhere",
-    ),
+    ("kernels of matrix products", "set OPENBLAS_CORETYPE=Haswell, or another, everywhere"),
 )
 
 

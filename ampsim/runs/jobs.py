@@ -105,8 +105,8 @@ OnFinish: TypeAlias = Callable[[int, Any, Result | None], None]
 result where that was wanted and could come back."""
 
 OnLoss: TypeAlias = Callable[[int, str], None]
-"""``on_loss(place, sentence)`` is told of a task that gave nothing: what made it died, or a run with
-its seed could not begin."""
+"""``on_loss(place, sentence)`` is told of a task that gave nothing: what made it died, or a run
+with its seed could not begin."""
 
 
 @dataclass(frozen=True, slots=True)

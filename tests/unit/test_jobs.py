@@ -21,10 +21,10 @@ from ampsim.assets import names
 from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import jobs
-from ampsim.runs import jobs as job_pool
-from ampsim.runs.executor import packed
+from ampsim.runs import local_slots
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
+from ampsim.study.pickling import bytes_of
 from ampsim.study.simulation import RunOptions
 
 HEAVY = ((10, 20, 5),) * 2
@@ -98,10 +98,10 @@ def test_every_model_runs_in_a_process_that_starts_with_nothing():
     tasks = [task_of(name) for name in names("models")]
     program = (
         "import pickle, sys\n"
-        "tasks = pickle.load(sys.stdin.buffer)()\n"
+        "(tasks,) = pickle.load(sys.stdin.buffer)\n"
         "print([task.run(None)[0].digest for task in tasks])"
     )
-    content = pickle.dumps(packed(tasks))
+    content = bytes_of((tasks,))
     there = subprocess.run([sys.executable, "-c", program], input=content, capture_output=True)
     assert there.stdout.decode().strip() == str([task.run(None)[0].digest for task in tasks])
 
@@ -135,7 +135,7 @@ def build(config):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method, monkeypatch):
-    monkeypatch.setattr(job_pool, "START_METHOD", method)
+    monkeypatch.setattr(local_slots, "START_METHOD", method)
     path = tmp_path / "mine.py"
     path.write_text(OF_ONE_S_OWN)
     model = ampsim.load_model(path)
@@ -147,7 +147,7 @@ def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method,
 
 
 def test_what_cannot_be_sent_to_another_process_is_told(model, cluster, monkeypatch):
-    monkeypatch.setattr(job_pool, "START_METHOD", "spawn")
+    monkeypatch.setattr(local_slots, "START_METHOD", "spawn")
     mine = replace(model, make_data=partial(model.make_data, threading.Lock()))
     said = r"^jobs must be 1 here, for model \w+ cannot be sent to another process: TypeError: .*"
     with pytest.raises(OptionError, match=said):

@@ -11,7 +11,7 @@ from rich.console import Console
 import ampsim
 from ampsim.cli import progress as cli_progress
 from ampsim.cli.progress import Bars, Lines
-from ampsim.runs.jobs import Listeners, WholeProgress, run_all
+from ampsim.runs.jobs import Listeners, WholeProgress, opened, run_all
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study import Progress, Whole
 from ampsim.study.simulation import RunOptions
@@ -52,11 +52,9 @@ def test_the_share_rises_from_what_was_kept_to_one(tasks, jobs, earlier, mode):
     told: list[Progress] = []
     mine = tasks(mode=mode)
     made: dict[int, object] = {}
-    run_all(
-        mine,
-        jobs,
-        Listeners(lambda place, *result: made.update({place: result}), print, told.append, earlier),
-    )
+    keep = Listeners(lambda place, *made_: made.update({place: made_}), print, told.append, earlier)
+    with opened(jobs) as executor:
+        run_all(mine, executor, keep)
     seen = wholes(told)
     assert sorted(made) == list(range(len(mine)))
     assert {whole.runs for whole in seen} == {len(mine) + earlier}
