@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -20,8 +19,7 @@ from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
 from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.runs import jobs
-from ampsim.runs import local_slots
+from ampsim.runs import jobs, local_slots
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
 from ampsim.study.pickling import bytes_of
