@@ -14,6 +14,7 @@ Short runs of a row, in mode "sleep", are made at the ends of its devices' inter
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import shutil
@@ -172,7 +173,7 @@ class RunMaker:
         try:
             if self._keeping is None:
                 listeners = Listeners(keep_whole, lost.__setitem__, self._on_progress)
-                learning = [one.learning_in(self._learnings) for one in tasks]
+                learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
                 known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
@@ -184,6 +185,14 @@ class RunMaker:
             raise _nothing_made(lost[min(lost)])
         sentences = tuple(lost[one] for one in sorted(lost))
         return Made(_by_schedule(tasks, made), interrupted, sentences)
+
+    def _learning(self, task: Task) -> Task:
+        """A task of which nothing is kept; elsewhere, it is known to others all the same."""
+        key = ""
+        if not self._executor.is_local:
+            with contextlib.suppress(OptionError):  # its model is of no file
+                key = known_by(self._row(task), [task.seed])[0].key
+        return replace(task.learning_in(self._learnings), key=key)
 
     @property
     def _learnings(self) -> Path:

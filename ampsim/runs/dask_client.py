@@ -76,7 +76,7 @@ class DaskClient:
         self._client, self._is_own = client, is_own
         self._address: str = client.scheduler.address
         self._asked: dict[str, Any] = {}
-        self._count = 0
+        self._count, self._is_subscribed = 0, False
         try:
             _require_alike(client)
         except OptionError:
@@ -119,8 +119,9 @@ class DaskClient:
 
         if on_news is not None:
             self._client.subscribe_topic(TOPIC, tell)
-        elif self._client.status == "running":
+        elif self._is_subscribed:
             self._client.unsubscribe_topic(TOPIC)
+        self._is_subscribed = on_news is not None
 
     def stop(self, keys: Collection[str]) -> None:
         """End these runs within some seconds, those of which a worker tells nothing by force."""

@@ -221,8 +221,9 @@ class _Round:
     ) -> None:
         self._tasks, self._executor, self._listeners = tasks, executor, listeners
         self._read, self._is_whole = read, is_whole
-        self._places = {task.key or uuid.uuid4().hex: at for at, task in enumerate(tasks)}
-        assert len(self._places) == len(tasks), "of runs with one key, one is asked for"
+        self._places: dict[str, list[int]] = {}
+        for place, task in enumerate(tasks):
+            self._places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
         self._waiting = deque(self._places)
         self._asked: dict[str, concurrent.futures.Future[Answer]] = {}
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
@@ -241,17 +242,18 @@ class _Round:
         self._executor.progress(None)
 
     def _ask(self, key: str) -> None:
-        task = self._tasks[self._places[key]]
+        task = self._tasks[self._places[key][0]]
         self._asked[key] = self._executor.submit(key, task, self._read, self._is_whole)
         self._asked[key].add_done_callback(lambda _future: self._news.put((key, None)))
 
     def _hear(self, key: str, progress: Progress | None) -> None:
         if key not in self._asked:  # another client's, or told too late
             return
-        place = self._places[key]
-        task = self._tasks[place]
+        task = self._tasks[self._places[key][0]]
         if progress is None:
-            self._end(place, task, self._asked.pop(key))
+            future = self._asked.pop(key)
+            for place in self._places[key]:
+                self._end(place, self._tasks[place], future)
         elif self._listeners.on_progress is not None:  # whoever asked first called it otherwise
             called = {"schedule": task.label, "repeat": task.repeat, "repeats": task.repeats}
             self._listeners.on_progress(replace(progress, **called))

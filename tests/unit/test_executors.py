@@ -1,0 +1,367 @@
+"""One interface of what makes runs: the same numbers, sentences and endings whatever it is.
+
+Real schedulers and workers of Dask on the loopback; those tests that kill the scheduler come last.
+"""
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+
+import pytest
+from dask_processes import DaskProcesses
+
+import ampsim
+
+distributed = pytest.importorskip("distributed")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        not Path("/proc/self/stat").exists(), reason="no /proc to find processes in"
+    ),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of a scheduler that was killed
+]
+
+MODEL = """
+import os, time
+from dataclasses import dataclass, replace
+import ampsim
+
+@dataclass(frozen=True)
+class Config:
+    bad: int = -1
+    how: str = "exit"
+    mark: str = ""
+    wait_s: float = 0.0
+
+def build(config):
+    given = ampsim.load_model("rnn", hidden=8)
+
+    def make_data(seed, count):
+        if config.mark:
+            with open(config.mark, "a") as file:
+                file.write(f"{seed}\\n")
+        time.sleep(config.wait_s)
+        if seed == config.bad:
+            if config.how == "exit":
+                os._exit(3)
+            if config.how == "eat":
+                eaten = []
+                while True:
+                    eaten.append(bytearray(b"x" * 20_000_000))
+                    time.sleep(0.02)
+            while True:
+                time.sleep(0.1)
+        return given.make_data(seed, count)
+
+    return replace(given, make_data=make_data)
+"""
+
+SCHEDULES = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    processes = DaskProcesses(tmp_path_factory.mktemp("dask"))
+    processes.start()
+    yield processes
+    processes.stop()
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(scheduler_file=str(cluster.file)) as found:
+        found.wait_for_workers(2, timeout=60)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    file = tmp_path_factory.mktemp("model") / "mine.py"
+    file.write_text(MODEL)
+    return file
+
+
+def forecast(path, schedules=SCHEDULES, repeats=4, *, settings=None, **options):
+    model = ampsim.load_model(path, **(settings or {}))
+    return ampsim.forecast(
+        model, "tflops-1", schedules, max_epochs=2, instances=60, repeats=repeats,
+        placement="paper", target=0.99, **options,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def alone(path):
+    return forecast(path)
+
+
+def assert_same(one, two):
+    assert two.table.equals(one.table)
+    assert two.manifest == one.manifest
+    assert [(run.label, run.seed) for run in two.runs] == [
+        (run.label, run.seed) for run in one.runs
+    ]
+    for a, b in zip(one.runs, two.runs, strict=True):
+        assert (b.label, b.seed) == (a.label, a.seed)
+        assert b.learning_digest == a.learning_digest
+        for name in ("spans", "epochs", "staleness", "path_parts", "memory", "transfers"):
+            assert getattr(b, name).equals(getattr(a, name)), name
+
+
+EXECUTORS = ["local", "dask", "client", "any"]
+
+
+@contextlib.contextmanager
+def named(kind, cluster):
+    """What a user would hand over."""
+    if kind == "local":
+        yield 2
+    elif kind == "dask":
+        yield cluster.executor
+    elif kind == "client":
+        with distributed.Client(scheduler_file=str(cluster.file)) as client:
+            yield client
+    else:
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(2, context) as pool:
+            yield pool
+
+
+@pytest.mark.parametrize("kind", EXECUTORS)
+def test_twelve_runs_are_the_same_to_the_bit(kind, cluster, path, alone):
+    told = []
+    with named(kind, cluster) as which:
+        made = forecast(path, executor=which, on_progress=told.append)
+    assert_same(alone, made)
+    wholes = [one.whole for one in told if one.whole]
+    assert kind == "any" or wholes[-1].finished == wholes[-1].runs == 12
+    assert all(one.share <= 1 for one in wholes)
+
+
+def test_threads_that_a_worker_s_environment_asks_for_changed_no_bit(client):
+    """Half of the runs above were made by a worker that was told to take four."""
+    threads = client.run(os.environ.get, "OPENBLAS_NUM_THREADS")
+    assert sorted(threads.values()) == ["1", "4"]
+
+
+SENTENCES = {
+    (
+        "local",
+        "exit",
+    ): r"its process ended by itself, with exit code 3; does the model call os._exit",
+    ("dask", "exit"): r"its Dask worker died 2 times; does the model call os._exit, or did memory",
+    ("dask", "eat"): r"its Dask worker died 2 times; .* memory run out \(it may take 600 MB\)",
+}
+
+
+@pytest.mark.parametrize(("kind", "how"), SENTENCES)
+def test_a_run_that_kills_its_process_is_one_sentence_and_the_others_finish(
+    kind, how, cluster, path, alone
+):
+    said = []
+    settings = {"bad": 1, "how": how}
+    with named(kind, cluster) as which:
+        made = forecast(path, SCHEDULES[2:], settings=settings, executor=which, on_run=said.append)
+    [sentence] = made.lost
+    assert re.match(rf"amp, seed 1: {SENTENCES[kind, how]}", sentence)
+    assert [run.seed for run in made.runs] == [0, 2, 3]
+    assert sorted(run.seed for run in said) == [0, 2, 3]
+    assert all(run.spans.equals(alone_run(alone, run).spans) for run in made.runs)
+
+
+def alone_run(alone, run):
+    [one] = [one for one in alone.runs if (one.label, one.seed) == (run.label, run.seed)]
+    return one
+
+
+def test_equal_runs_of_two_clients_are_made_once(cluster, path, tmp_path):
+    """Two hundred runs are asked for, by two clients, and a hundred are made."""
+    mark = tmp_path / "made"
+    model = ampsim.load_model(path, mark=str(mark))
+    plan = RunPlan(model, ampsim.load_cluster("tflops-1", workers=2), RunOptions(instances=4))
+    key = f"{time.time_ns()}-"
+    tasks = [Task(plan, SCHEDULES[0], seed, "one", 1, 1, f"{key}{seed}") for seed in range(100)]
+    made: list[list[int]] = [[], []]
+
+    def ask(which):
+        keep = Listeners(lambda place, *_: made[which].append(place), print)
+        with opened(cluster.executor) as executor:
+            run_all(tasks, executor, keep)
+
+    both = [threading.Thread(target=ask, args=[which]) for which in (0, 1)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    assert [sorted(places) for places in made] == [list(range(100))] * 2
+    seeds = [int(line) for line in mark.read_text().split()]
+    assert len(seeds) < 2 * 100
+    assert sorted(set(seeds)) == list(range(100))
+
+
+def test_other_code_or_kernels_are_refused_before_anything_runs(cluster, path, monkeypatch):
+    mine = executor.about()
+    for place, said in enumerate(("ampsim", "NumPy", "kernels of matrix products")):
+        other = (*mine[:place], "another", *mine[place + 1 :])
+        monkeypatch.setattr("ampsim.runs.dask_client.require_same", lambda *_: None)
+        monkeypatch.setattr(executor, "about", lambda other=other: other)
+        with pytest.raises(OptionError, match=rf"^{said} must be the same everywhere, for others"):
+            forecast(path, executor=cluster.executor)
+        monkeypatch.undo()
+    monkeypatch.setattr("ampsim.runs.dask_client.about", lambda: ("another", *mine[1:]))
+    with pytest.raises(OptionError, match=r"got .* on tcp://127.* and another here; install"):
+        forecast(path, executor=cluster.executor)
+
+
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        ("dask", r"DASK_SCHEDULER_ADDRESS is not set; for example dask:scheduler.json"),
+        ("dask:nowhere.json", r"expected an address .* there is no such file"),
+        ("ray://one", r"executor must be a number of processes, .*, got 'ray://one'"),
+        (1.5, r"executor must be a number of processes, .*, got 1.5"),
+        (0, r"jobs must be a whole number >= 1, got 0"),
+    ],
+)
+def test_what_is_no_executor_is_told_in_a_line(path, which, said, monkeypatch):
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    with pytest.raises(OptionError, match=said):
+        forecast(path, executor=which)
+
+
+WORDS = ["--max-epochs", "2", "--instances", "60", "--repeats", "4", "--placement", "paper"]
+WORDS += ["--schedule", "sequential,pipeline,amp", "--max-active-keys", "3", "--target", "0.99"]
+PROGRAM = [sys.executable, "-P", "-m", "ampsim", "forecast"]
+
+
+def begun(path, cluster, out, *more):
+    """A forecast on the command line, once some of its runs are kept."""
+    words = [*PROGRAM, str(path), *WORDS, "--executor", cluster.executor, "--out", str(out), *more]
+    process = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    until_s = time.monotonic() + 60
+    while len(kept(out)) < 2:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+    return process
+
+
+def kept(out):
+    return {one.parent.name: one.stat().st_mtime_ns for one in out.glob(".runs/*/numbers.json")}
+
+
+def finished(path, cluster, out, *more):
+    words = [*PROGRAM, str(path), *WORDS, "--executor", cluster.executor, "--out", str(out), *more]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr
+
+
+SLOW = ["--set", "wait_s=0.4"]
+
+
+def test_workers_killed_at_random_lose_nothing_and_make_nothing_twice(
+    cluster, client, path, tmp_path, alone
+):
+    process = begun(path, cluster, tmp_path / "out", *SLOW, "--json", str(tmp_path / "one.json"))
+    seen = {}
+    for _ in range(2):
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        seen |= kept(tmp_path / "out")
+        time.sleep(1)
+    assert process.wait(90) == 0
+    finished(path, cluster, tmp_path / "two", *SLOW, "--json", str(tmp_path / "two.json"))
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+
+
+def test_a_nanny_killed_with_its_group_loses_nothing(cluster, client, path, tmp_path):
+    process = begun(path, cluster, tmp_path / "out", *SLOW, "--quiet")
+    cluster.kill(cluster.workers.pop())
+    assert process.wait(90) == 0, process.communicate()[1]
+    cluster.add_worker(OPENBLAS_NUM_THREADS="1")
+    client.wait_for_workers(2, timeout=60)
+
+
+def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_finished(
+    cluster, client, path, tmp_path
+):
+    out = tmp_path / "out"
+    process = begun(path, cluster, out, *SLOW, "--quiet")
+    os.killpg(process.pid, signal.SIGINT)
+    start_s = time.monotonic()
+    while any(client.run(executing).values()):
+        assert time.monotonic() - start_s < 5
+        time.sleep(0.05)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "run again to go on" in said
+    before = kept(out)
+    said = finished(path, cluster, out, *SLOW)
+    assert said.count("kept from before") == len(before)
+
+
+def executing(dask_worker):
+    return [key for key, task in dask_worker.state.tasks.items() if task.state != "memory"]
+
+
+def test_a_run_that_never_ends_is_ended_by_ctrl_c_and_the_others_are_kept(
+    cluster, client, path, tmp_path
+):
+    out = tmp_path / "out"
+    process = begun(path, cluster, out, "--set", "bad=1", "--set", "how=hang", "--repeats", "2")
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert re.search(r"interrupted: \d of 6 runs did not finish \(.*amp.*\)", said)
+    start_s = time.monotonic()
+    client.wait_for_workers(2, timeout=60)
+    while any(client.run(executing).values()):
+        assert time.monotonic() - start_s < 10
+        time.sleep(0.05)
+
+
+def test_a_client_that_is_killed_leaves_nothing_on_the_scheduler_and_the_next_goes_on(
+    cluster, client, path, tmp_path
+):
+    out = tmp_path / "out"
+    process = begun(path, cluster, out, *SLOW, "--quiet")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = kept(out)
+    start_s = time.monotonic()
+    while client.run_on_scheduler(tasks_there):
+        assert time.monotonic() - start_s < 10
+        time.sleep(0.05)
+    said = finished(path, cluster, out, *SLOW)
+    assert said.count("kept from before") == len(before) >= 2
+
+
+def tasks_there(dask_scheduler):
+    return [str(key) for key in dask_scheduler.tasks if str(key).startswith("ampsim-")]
+
+
+def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path):
+    out = tmp_path / "out"
+    process = begun(path, cluster, out, *SLOW, "--quiet")
+    cluster.kill(cluster.scheduler)
+    start_s = time.monotonic()
+    said = process.communicate(timeout=30)[1]
+    assert time.monotonic() - start_s < 5
+    assert process.returncode == 2
+    assert re.search(r"the Dask scheduler at tcp://\S+ is gone; start it, and run again", said)
+    assert len(said.splitlines()) == 1, said
+    before = kept(out)
+    cluster.stop()
+    cluster.start()
+    with_json = ["--json", str(tmp_path / "one.json")]
+    said = finished(path, cluster, out, *SLOW, *with_json)
+    assert said.count("kept from before") == len(before) >= 2
+    words = [*PROGRAM, str(path), *WORDS, *SLOW, "--jobs", "2", "--out", str(tmp_path / "two")]
+    subprocess.run([*words, "--quiet", "--json", str(tmp_path / "two.json")], check=True)
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
