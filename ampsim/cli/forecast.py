@@ -147,9 +147,10 @@ def forecast(
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations and
     trials likewise.
     """
-    from ampsim.cli.progress import shown
+    from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
     from ampsim.forecasting.page import FILES
+    from ampsim.metric import Goal
     from ampsim.output_folder import taken
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
@@ -169,7 +170,9 @@ def forecast(
 
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=say)
-        with shown(is_quiet=quiet) as on_progress:
+        aim = loaded.target if target is None else target
+        filling = Filling(Goal(loaded.measure, aim))
+        with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(
                 loaded,
                 cluster,
@@ -182,6 +185,7 @@ def forecast(
                 placement=placement,
                 executor=options.make_executor(jobs, executor),
                 on_progress=on_progress,
+                on_run=filling.take,
                 keeping=keeping,
                 **given,
             )

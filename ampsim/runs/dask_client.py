@@ -90,7 +90,11 @@ class DaskClient:
         asked = self._client.submit(answer_on_worker, content, key=name, priority=-self._count)
         self._asked[key] = asked
         made: Future[Answer] = Future()
-        asked.add_done_callback(lambda _asked: self._finish(key, made))
+
+        def finish(_asked: Any) -> None:
+            self._finish(key, made)
+
+        asked.add_done_callback(finish)
         return made
 
     def _finish(self, key: str, made: Future[Answer]) -> None:
@@ -174,8 +178,8 @@ def answer_on_worker(content: bytes) -> Answer:
     """Make a run in a thread of a Dask worker."""
     from distributed import get_worker
 
-    worker = get_worker()
-    name = worker.get_current_task()
+    worker: Any = get_worker()
+    name: str = worker.get_current_task()
     key = name.removeprefix(_name(""))
     tasks, last = worker.state.tasks, list[Progress]()
 

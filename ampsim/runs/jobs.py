@@ -232,7 +232,7 @@ class _Round:
         """Ask for all, and hear of each."""
         is_heard = self._listeners.on_progress is not None
         try:
-            self._executor.progress((lambda *news: self._news.put(news)) if is_heard else None)
+            self._executor.progress(self._take if is_heard else None)
             while self._waiting or self._asked:
                 while self._waiting and len(self._asked) < self._executor.slots:
                     self._ask(self._waiting.popleft())
@@ -241,10 +241,13 @@ class _Round:
             self._executor.stop(list(self._asked))
         self._executor.progress(None)
 
+    def _take(self, key: str, progress: Progress | None = None) -> None:
+        self._news.put((key, progress))
+
     def _ask(self, key: str) -> None:
         task = self._tasks[self._places[key][0]]
         self._asked[key] = self._executor.submit(key, task, self._read, self._is_whole)
-        self._asked[key].add_done_callback(lambda _future: self._news.put((key, None)))
+        self._asked[key].add_done_callback(lambda _future: self._take(key))
 
     def _hear(self, key: str, progress: Progress | None) -> None:
         if key not in self._asked:  # another client's, or told too late
