@@ -14,7 +14,22 @@ from pathlib import Path
 import ampsim
 
 MEMORY = "600MB"
-PACKAGE = str(Path(ampsim.__file__).parents[1])
+PLACES = (str(Path(ampsim.__file__).parents[1]), str(Path(__file__).parent))
+
+
+def under_way(dask_worker) -> list[str]:
+    """The tasks that a worker is at, or was when they were cancelled."""
+    tasks = dask_worker.state.tasks.items()
+    return [str(key) for key, task in tasks if task.state in ("executing", "cancelled", "ready")]
+
+
+def tasks_there(dask_scheduler) -> list[str]:
+    """The runs that a scheduler knows of."""
+    return [str(key) for key in dask_scheduler.tasks if str(key).startswith("ampsim-run-")]
+
+
+def blas_threads() -> str | None:
+    return os.environ.get("OPENBLAS_NUM_THREADS")
 
 
 class DaskProcesses:
@@ -49,7 +64,7 @@ class DaskProcesses:
         return self.workers[-1]
 
     def _started(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join(filter(None, (PACKAGE, os.environ.get("PYTHONPATH"))))
+        path = os.pathsep.join(PLACES)
         once = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "PYTHONPATH": path}
         log = (self.folder / f"{words[0]}.log").open("ab")
         return subprocess.Popen(

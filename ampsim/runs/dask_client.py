@@ -11,6 +11,7 @@ state of a task tells so; a run that tells of its progress looks there, and ends
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import pickle
@@ -76,6 +77,8 @@ class DaskClient:
         self._client, self._is_own = client, is_own
         self._address: str = client.scheduler.address
         self._asked: dict[str, Any] = {}
+        self._suspects: dict[str, Future[Answer]] = {}
+        self._tried_alone: set[str] = set()
         self._count, self._is_subscribed = 0, False
         try:
             _require_alike(client)
@@ -90,12 +93,14 @@ class DaskClient:
         asked = self._client.submit(answer_on_worker, content, key=name, priority=-self._count)
         self._asked[key] = asked
         made: Future[Answer] = Future()
+        self._hear_of(key, made)
+        return made
 
+    def _hear_of(self, key: str, made: Future[Answer]) -> None:
         def finish(_asked: Any) -> None:
             self._finish(key, made)
 
-        asked.add_done_callback(finish)
-        return made
+        self._asked[key].add_done_callback(finish)
 
     def _finish(self, key: str, made: Future[Answer]) -> None:
         """Take what the scheduler has, and let go of it there."""
@@ -103,16 +108,31 @@ class DaskClient:
         if asked is None:  # it was stopped
             return
         try:
-            if asked.status in ("cancelled", "lost"):  # not by us
+            error = asked.exception() if asked.status == "error" else None
+            if error is not None and key not in self._tried_alone and _is_killed(error):
+                self._suspects[key] = made
+            elif error is not None:
+                made.set_exception(_told(error))
+            elif asked.status in ("cancelled", "lost"):  # not by us
                 made.set_exception(ExecutorError(LOST.format(self._address)))
-            elif asked.status == "error":
-                made.set_exception(_told(asked.exception()))
             else:
                 made.set_result(asked.result())
         except BaseException:  # Dask's own cancellation, as when the scheduler dies just now
             made.set_exception(ExecutorError(LOST.format(self._address)))
-        finally:
-            self._asked.pop(key, None)
+        if made.done():
+            del self._asked[key]
+        self._try_alone()
+
+    def _try_alone(self) -> None:
+        """When nothing else is under way, make a run again of which workers died.
+
+        Dask blames what waited on a worker as it does what ran there; alone, it is to blame itself.
+        """
+        if self._suspects and len(self._suspects) == len(self._asked):
+            key, made = self._suspects.popitem()
+            self._tried_alone.add(key)
+            self._asked[key].retry()
+            self._hear_of(key, made)
 
     def progress(self, on_news: OnNews | None) -> None:
         """Tell this of what runs tell, those of other clients among them."""
@@ -129,6 +149,7 @@ class DaskClient:
 
     def stop(self, keys: Collection[str]) -> None:
         """End these runs within some seconds, those of which a worker tells nothing by force."""
+        self._suspects.clear()
         asked = [one for key in keys if (one := self._asked.pop(key, None)) is not None]
         if not asked or self._client.status != "running":
             return
@@ -156,16 +177,21 @@ def _name(key: str) -> str:
     return f"ampsim-run-{key}"
 
 
-def _told(error: BaseException) -> Exception:
-    """What a failure of Dask's means to whoever asked for the run."""
+def _is_killed(error: BaseException) -> bool:
     from distributed import KilledWorker
 
-    if isinstance(error, KilledWorker):
-        worker = error.last_worker
+    return isinstance(error, KilledWorker)
+
+
+def _told(error: BaseException) -> Exception:
+    """What a failure of Dask's means to whoever asked for the run."""
+    if _is_killed(error):
+        killed: Any = error
+        worker = killed.last_worker
         limit = getattr(worker, "memory_limit", 0)
         has = f" (it may take {limit / 1e6:,.0f} MB)" if limit else ""
         return Died(
-            f"its Dask worker died {error.allowed_failures + 1} times; does the model call "
+            f"its Dask worker died {killed.allowed_failures + 1} times; does the model call "
             f"os._exit, or did memory run out{has}? The log of the worker at {worker.address} "
             "says more"
         )
@@ -242,6 +268,8 @@ def connected(text: str) -> DaskClient:
             f"executor {text!r} must say where the scheduler is, for {ADDRESS} is not set; "
             "for example dask:scheduler.json or dask:tcp://host:8786"
         )
+    for name in ("client", "core", "utils", "comm", "batched"):  # it says by itself what is lost
+        logging.getLogger(f"distributed.{name}").setLevel(logging.CRITICAL)
     named: dict[str, Any] = {"address": where}
     if "://" not in where:
         if not os.path.isfile(where):

@@ -8,18 +8,20 @@ import contextlib
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from dask_processes import DaskProcesses
+from dask_processes import DaskProcesses, blas_threads, tasks_there, under_way
 
 import ampsim
 from ampsim.errors import OptionError
-from ampsim.runs import executor
+from ampsim.runs import Keeping, executor
 from ampsim.runs.jobs import Listeners, opened, run_all
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.simulation import RunOptions
@@ -95,10 +97,8 @@ def path(tmp_path_factory):
 
 def forecast(path, schedules=SCHEDULES, repeats=4, *, settings=None, **options):
     model = ampsim.load_model(path, **(settings or {}))
-    return ampsim.forecast(
-        model, "tflops-1", schedules, max_epochs=2, instances=60, repeats=repeats,
-        placement="paper", target=0.99, **options,
-    )  # fmt: skip
+    options = {**OPTIONS, "repeats": repeats, **options}
+    return ampsim.forecast(model, "tflops-1", schedules, **options)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +151,7 @@ def test_twelve_runs_are_the_same_to_the_bit(kind, cluster, path, alone):
 
 def test_threads_that_a_worker_s_environment_asks_for_changed_no_bit(client):
     """Half of the runs above were made by a worker that was told to take four."""
-    threads = client.run(os.environ.get, "OPENBLAS_NUM_THREADS")
-    assert sorted(threads.values()) == ["1", "4"]
+    assert sorted(client.run(blas_threads).values()) == ["1", "4"]
 
 
 SENTENCES = {
@@ -210,18 +209,34 @@ def test_equal_runs_of_two_clients_are_made_once(cluster, path, tmp_path):
     assert sorted(set(seeds)) == list(range(100))
 
 
-def test_other_code_or_kernels_are_refused_before_anything_runs(cluster, path, monkeypatch):
+def test_a_worker_that_joins_with_other_code_or_kernels_is_refused(cluster, path, monkeypatch):
     mine = executor.about()
     for place, said in enumerate(("ampsim", "NumPy", "kernels of matrix products")):
         other = (*mine[:place], "another", *mine[place + 1 :])
-        monkeypatch.setattr("ampsim.runs.dask_client.require_same", lambda *_: None)
         monkeypatch.setattr(executor, "about", lambda other=other: other)
         with pytest.raises(OptionError, match=rf"^{said} must be the same everywhere, for others"):
-            forecast(path, executor=cluster.executor)
+            forecast(path, SCHEDULES[:1], 2, seed=1000 * (place + 1), executor=cluster.executor)
         monkeypatch.undo()
-    monkeypatch.setattr("ampsim.runs.dask_client.about", lambda: ("another", *mine[1:]))
-    with pytest.raises(OptionError, match=r"got .* on tcp://127.* and another here; install"):
-        forecast(path, executor=cluster.executor)
+
+
+def test_workers_of_another_version_are_refused_before_anything_runs(cluster, path, tmp_path):
+    package = Path(ampsim.__file__).parent
+    shutil.copytree(package, tmp_path / "ampsim", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "ampsim" / "units.py").open("a") as file:
+        file.write("\n# another version\n")
+    worker = cluster.add_worker(PYTHONPATH=str(tmp_path))
+    with distributed.Client(scheduler_file=str(cluster.file)) as client:
+        client.wait_for_workers(3, timeout=60)
+        try:
+            with pytest.raises(OptionError, match=r"^ampsim must be the same .* on tcp://127\.0"):
+                forecast(path, executor=cluster.executor)
+        finally:
+            cluster.kill(cluster.workers.pop())
+        assert worker.returncode
+        until_s = time.monotonic() + 10
+        while len(client.nthreads()) > 2:
+            assert time.monotonic() < until_s
+            time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
@@ -240,138 +255,135 @@ def test_what_is_no_executor_is_told_in_a_line(path, which, said, monkeypatch):
         forecast(path, executor=which)
 
 
-WORDS = ["--max-epochs", "2", "--instances", "60", "--repeats", "4", "--placement", "paper"]
-WORDS += ["--schedule", "sequential,pipeline,amp", "--max-active-keys", "3", "--target", "0.99"]
-PROGRAM = [sys.executable, "-P", "-m", "ampsim", "forecast"]
+SLOW = {"wait_s": 0.3}
+OPTIONS = {
+    "max_epochs": 2, "instances": 60, "repeats": 4, "placement": "paper", "target": 0.99,
+}  # fmt: skip
+
+CLIENT = """
+import ampsim
+from pathlib import Path
+from ampsim.runs import Keeping
+
+schedules = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
+made = ampsim.forecast(
+    ampsim.load_model({path!r}, **{settings!r}), "tflops-1", schedules, **{options!r},
+    executor={executor!r}, keeping=Keeping(Path({out!r})), on_progress=lambda _progress: None,
+)
+print(made.interrupted, *made.failures)
+"""
 
 
-def begun(path, cluster, out, *more):
-    """A forecast on the command line, once some of its runs are kept."""
-    words = [*PROGRAM, str(path), *WORDS, "--executor", cluster.executor, "--out", str(out), *more]
-    process = subprocess.Popen(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+def begun(path, cluster, out, settings=SLOW):
+    """A forecast of another process, once some of its runs are kept."""
+    program = CLIENT.format(
+        path=str(path), settings=settings, options=OPTIONS, executor=cluster.executor, out=str(out)
     )
-    until_s = time.monotonic() + 60
-    while len(kept(out)) < 2:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    until(lambda: len(kept(out)) >= 2 or process.poll() is not None, 60)
+    assert process.poll() is None, process.communicate()
     return process
+
+
+def until(holds, seconds):
+    """Wait for something, at most so many seconds."""
+    until_s = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until_s, "it does not come about"
+        time.sleep(0.02)
 
 
 def kept(out):
     return {one.parent.name: one.stat().st_mtime_ns for one in out.glob(".runs/*/numbers.json")}
 
 
-def finished(path, cluster, out, *more):
-    words = [*PROGRAM, str(path), *WORDS, "--executor", cluster.executor, "--out", str(out), *more]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stderr
-
-
-SLOW = ["--set", "wait_s=0.4"]
+def assert_resumed(path, which, out, alone):
+    """The same forecast takes what is kept as it is, makes the rest, and gives the same table."""
+    before, said = kept(out), []
+    made = forecast(path, settings=SLOW, executor=which, keeping=Keeping(out, say=said.append))
+    assert sum("kept from before" in line for line in said) == len(before) >= 2
+    assert {name: kept(out)[name] for name in before} == before
+    assert made.table.equals(alone.table)
 
 
 def test_workers_killed_at_random_lose_nothing_and_make_nothing_twice(
     cluster, client, path, tmp_path, alone
 ):
-    process = begun(path, cluster, tmp_path / "out", *SLOW, "--json", str(tmp_path / "one.json"))
-    seen = {}
+    process = begun(path, cluster, tmp_path, {"wait_s": 1.0})
     for _ in range(2):
-        victim = next(iter(client.run(os.getpid).values()))
-        os.kill(victim, signal.SIGKILL)
-        seen |= kept(tmp_path / "out")
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
         time.sleep(1)
-    assert process.wait(90) == 0
-    finished(path, cluster, tmp_path / "two", *SLOW, "--json", str(tmp_path / "two.json"))
-    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+    assert process.communicate(timeout=90) == ("None\n", "")
+    assert len(kept(tmp_path)) == 12
 
 
 def test_a_nanny_killed_with_its_group_loses_nothing(cluster, client, path, tmp_path):
-    process = begun(path, cluster, tmp_path / "out", *SLOW, "--quiet")
+    process = begun(path, cluster, tmp_path)
     cluster.kill(cluster.workers.pop())
-    assert process.wait(90) == 0, process.communicate()[1]
-    cluster.add_worker(OPENBLAS_NUM_THREADS="1")
+    assert process.communicate(timeout=90) == ("None\n", "")
+    assert len(kept(tmp_path)) == 12
+    cluster.add_worker(OPENBLAS_NUM_THREADS="4")
     client.wait_for_workers(2, timeout=60)
 
 
+def is_idle(client):
+    return not any(client.run(under_way).values())
+
+
 def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_finished(
-    cluster, client, path, tmp_path
+    cluster, client, path, tmp_path, alone
 ):
-    out = tmp_path / "out"
-    process = begun(path, cluster, out, *SLOW, "--quiet")
+    process = begun(path, cluster, tmp_path)
     os.killpg(process.pid, signal.SIGINT)
-    start_s = time.monotonic()
-    while any(client.run(executing).values()):
-        assert time.monotonic() - start_s < 5
-        time.sleep(0.05)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert "interrupted" in said
-    assert "run again to go on" in said
-    before = kept(out)
-    said = finished(path, cluster, out, *SLOW)
-    assert said.count("kept from before") == len(before)
-
-
-def executing(dask_worker):
-    return [key for key, task in dask_worker.state.tasks.items() if task.state != "memory"]
+    until(lambda: is_idle(client), 5)
+    said = process.communicate(timeout=60)[0]
+    assert re.match(r"interrupted: \d+ of 12 runs did not finish \((sequential, )?", said)
+    assert_resumed(path, client, tmp_path, alone)
 
 
 def test_a_run_that_never_ends_is_ended_by_ctrl_c_and_the_others_are_kept(
     cluster, client, path, tmp_path
 ):
-    out = tmp_path / "out"
-    process = begun(path, cluster, out, "--set", "bad=1", "--set", "how=hang", "--repeats", "2")
-    time.sleep(0.5)
+    process = begun(path, cluster, tmp_path, {"bad": 3, "how": "hang"})
+    until(lambda: len(kept(tmp_path)) >= 6, 60)
     os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert re.search(r"interrupted: \d of 6 runs did not finish \(.*amp.*\)", said)
-    start_s = time.monotonic()
+    said = process.communicate(timeout=60)[0]
+    assert re.match(r"interrupted: \d of 12 runs did not finish", said)
     client.wait_for_workers(2, timeout=60)
-    while any(client.run(executing).values()):
-        assert time.monotonic() - start_s < 10
-        time.sleep(0.05)
+    until(lambda: is_idle(client), 10)
 
 
 def test_a_client_that_is_killed_leaves_nothing_on_the_scheduler_and_the_next_goes_on(
-    cluster, client, path, tmp_path
+    cluster, client, path, tmp_path, alone
 ):
-    out = tmp_path / "out"
-    process = begun(path, cluster, out, *SLOW, "--quiet")
+    process = begun(path, cluster, tmp_path)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    before = kept(out)
-    start_s = time.monotonic()
-    while client.run_on_scheduler(tasks_there):
-        assert time.monotonic() - start_s < 10
-        time.sleep(0.05)
-    said = finished(path, cluster, out, *SLOW)
-    assert said.count("kept from before") == len(before) >= 2
+    until(lambda: not client.run_on_scheduler(tasks_there) and is_idle(client), 10)
+    assert_resumed(path, client, tmp_path, alone)
 
 
-def tasks_there(dask_scheduler):
-    return [str(key) for key in dask_scheduler.tasks if str(key).startswith("ampsim-")]
-
-
-def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path):
-    out = tmp_path / "out"
-    process = begun(path, cluster, out, *SLOW, "--quiet")
+def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path, alone):
+    words = [sys.executable, "-P", "-m", "ampsim", "forecast", str(path), "--set", "wait_s=0.3"]
+    words += ["--max-epochs", "2", "--instances", "60", "--repeats", "4", "--target", "0.99"]
+    words += ["--executor", cluster.executor, "--out", str(tmp_path), "--quiet"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(kept(tmp_path)) >= 2, 60)
     cluster.kill(cluster.scheduler)
     start_s = time.monotonic()
     said = process.communicate(timeout=30)[1]
     assert time.monotonic() - start_s < 5
     assert process.returncode == 2
-    assert re.search(r"the Dask scheduler at tcp://\S+ is gone; start it, and run again", said)
-    assert len(said.splitlines()) == 1, said
-    before = kept(out)
+    gone = r"ampsim: the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on\n"
+    assert re.fullmatch(gone, said)
+    before = kept(tmp_path)
+    assert len(before) >= 2
     cluster.stop()
     cluster.start()
-    with_json = ["--json", str(tmp_path / "one.json")]
-    said = finished(path, cluster, out, *SLOW, *with_json)
-    assert said.count("kept from before") == len(before) >= 2
-    words = [*PROGRAM, str(path), *WORDS, *SLOW, "--jobs", "2", "--out", str(tmp_path / "two")]
-    subprocess.run([*words, "--quiet", "--json", str(tmp_path / "two.json")], check=True)
-    assert (tmp_path / "one.json").read_text() == (tmp_path / "two.json").read_text()
+    words[words.index(cluster.executor)] = f"dask:{cluster.file}"
+    ended = subprocess.run([*words[:-1]], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr.count("kept from before") == len(before)
