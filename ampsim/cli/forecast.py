@@ -150,7 +150,6 @@ def forecast(
     from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
     from ampsim.forecasting.page import FILES
-    from ampsim.metric import Goal
     from ampsim.output_folder import taken
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
@@ -170,25 +169,14 @@ def forecast(
 
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=say)
-        aim = loaded.target if target is None else target
-        filling = Filling(Goal(loaded.measure, aim))
+        filling = Filling(loaded, target)
         with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(
-                loaded,
-                cluster,
-                schedules,
-                target=target,
-                max_epochs=max_epochs,
-                instances=instances,
-                seed=seed,
-                mode=mode.value,
-                placement=placement,
-                executor=options.make_executor(jobs, executor),
-                on_progress=on_progress,
-                on_run=filling.take,
-                keeping=keeping,
-                **given,
-            )
+                loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
+                instances=instances, mode=mode.value, placement=placement, keeping=keeping,
+                executor=options.make_executor(jobs, executor), on_progress=on_progress,
+                on_run=filling.take, **given,
+            )  # fmt: skip
 
         printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, printed)

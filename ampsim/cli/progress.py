@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from ampsim.metric import Goal
     from ampsim.runs.run import Run
-    from ampsim.study import Progress
+    from ampsim.study import Model, Progress
     from ampsim.study.progress import Whole
 
 Show: TypeAlias = "Callable[[Progress], None]"
@@ -35,8 +34,9 @@ _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 class Filling:
     """The table of a forecast that is under way: its rows fill as runs end."""
 
-    def __init__(self, goal: Goal) -> None:
-        self._goal = goal
+    def __init__(self, model: Model, target: float | None) -> None:
+        self._metric = model.measure
+        self._target = model.target if target is None else target
         self._runs: list[Run] = []
         self._drawn: tuple[int, Table] | None = None
 
@@ -47,12 +47,13 @@ class Filling:
     def table(self, width: int) -> Table | None:
         """The rows of which runs have ended, in so many characters; None where none has."""
         from ampsim.forecasting.streaming import table_so_far
+        from ampsim.metric import Goal
         from ampsim.report.table import to_rich
 
         count = len(self._runs)
         if count and (self._drawn is None or self._drawn[0] != count):
-            rows = table_so_far(self._runs[:count], self._goal)
-            has_target = self._goal.target is not None
+            has_target = self._target is not None
+            rows = table_so_far(self._runs[:count], Goal(self._metric, self._target))
             self._drawn = count, to_rich(rows, width=width, has_target=has_target)
         return self._drawn and self._drawn[1]
 
@@ -156,14 +157,14 @@ class Bars:
         self._filling = filling
         bars = self
 
-        class Drawn(RichProgress):
+        class BarsBelowTable(RichProgress):
             """Bars below the table, if there is one."""
 
             def get_renderables(self) -> Iterable[RenderableType]:
                 table = bars._filling and bars._filling.table(console.width)
                 return [*([table] if table else []), self.make_tasks_table(self.tasks)]
 
-        self._rich = Drawn(
+        self._rich = BarsBelowTable(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rate]:>9}", markup=False),

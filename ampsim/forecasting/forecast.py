@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -32,7 +33,6 @@ from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
-    Looks,
     Made,
     OnRow,
     RunMaker,
@@ -298,17 +298,13 @@ def forecast(
             are made (`ampsim.forecasting.making`); None makes `repeats`.
         max_repeats: runs of each schedule at most, with `sure`.
         validate_every: as of `simulate`.
-        executor: what makes the runs, in place of `jobs` processes: a
-            `concurrent.futures.Executor`, a `distributed.Client`, or the scheduler of a Dask
-            cluster: "dask:tcp://host:8786", "dask:scheduler.json", or "dask" for
-            `$DASK_SCHEDULER_ADDRESS`. Numbers are the same; runs have no `result`, which stays
-            where it was made. A number is as `jobs`.
+        executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
+            "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
         on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
-            model's graph or the cluster; nothing has run then. Or the executor cannot be reached,
-            or would give other numbers.
+            model's graph or the cluster, or the executor is none; nothing has run then.
         ExecutorError: what makes the runs is gone; those that finished are kept.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
@@ -336,41 +332,23 @@ def forecast(
     warn(advice)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    with opened(_executor_of(jobs, executor)) as makes:
+    tuned = Tuned(tuple(entries), no_trials())
+    with opened(jobs if executor is None else executor, jobs) as makes:
         maker = RunMaker(makes, on_progress, keeping)
-        tuned = Tuned(tuple(entries), no_trials())
         if budget is not None:
             tuned = Tuner(entries, seed, plan.goal, maker).tune(budget)
-        maker.on_run = on_run or maker.on_run
-        tuned, made = _make(tuned, looks, seed, plan.goal, maker)
+        made = Made((), tuned.interrupted, ())
+        if tuned.interrupted is None:
+            maker.on_run = on_run or maker.on_run
+            rank = partial(_ranking, plan.goal, tuned.entries, looks.sureness)
+            ran, made = run_rows(tuned.entries, looks, seed, maker, rank)
+            tuned = replace(tuned, entries=ran)
+        made = with_spreads(tuned.entries, made, seed, maker)
     return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
 
 
-def _executor_of(jobs: int, executor: ExecutorLike) -> ExecutorLike:
-    if executor is None:
-        return jobs
-    if jobs != 1:
-        raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
-    return executor
-
-
-def _make(tuned: Tuned, looks: Looks, seed: int, goal: Goal, maker: RunMaker) -> tuple[Tuned, Made]:
-    """The runs of all rows, and the rows with the learning rates that they ran with."""
-    made = Made((), tuned.interrupted, ())
-    if tuned.interrupted is None:
-        ran, made = run_rows(
-            tuned.entries,
-            looks,
-            seed,
-            maker,
-            lambda rows: _ranking(goal, rows, tuned.entries, looks.sureness),
-        )
-        tuned = replace(tuned, entries=ran)
-    return tuned, with_spreads(tuned.entries, made, seed, maker)
-
-
 def _ranking(
-    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Row], sureness: Sureness
+    goal: Goal, entries: Sequence[Row], sureness: Sureness, rows: Sequence[Sequence[Run]]
 ) -> Ranking | None:
     rules = {one.label: one.plan.rate.rule for one in entries}
     return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)

@@ -13,6 +13,7 @@ kernels of its matrix products are the same; where they are not, the run is refu
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import tempfile
@@ -150,7 +151,7 @@ def answer_elsewhere(content: bytes, tell: OnProgress | None = None) -> Answer:
     except OptionError as error:
         return error
     folder = task.plan.options.learnings
-    if folder is not None and not (folder / mark).exists():
+    if folder is not None and not os.path.lexists(folder / mark):
         task = task.learning_in(Path(_folder_of_this_process().name))
     return answer(task, read, False, tell)
 

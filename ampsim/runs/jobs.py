@@ -136,16 +136,19 @@ ExecutorLike: TypeAlias = "int | str | concurrent.futures.Executor | Any"
 
 
 @contextlib.contextmanager
-def opened(executor: ExecutorLike) -> Generator[RunExecutor]:
+def opened(executor: ExecutorLike, jobs: int = 1) -> Generator[RunExecutor]:
     """What a user named, ready to make runs while the block lasts.
 
     Args:
         executor: how many processes; a `concurrent.futures.Executor`; a `distributed.Client`; or
             "dask:ADDRESS", "dask:FILE" or "dask".
+        jobs: what the user says of the same, too.
 
     Raises:
         OptionError: it is nothing of that, or cannot be reached, or does not fit.
     """
+    if jobs not in (1, executor):
+        raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
     made = _executor_of(executor)
     try:
         yield made
@@ -179,12 +182,7 @@ def run_all(
 ) -> None:
     """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
 
-    Args:
-        tasks: the runs.
-        executor: what makes them.
-        listeners: who is told.
-        read: what is handed over, made where the run was: a function that has a name.
-        is_whole: whether the results are wanted, too.
+    `read`, which has a name, gives what is handed over; with `is_whole` the result is, too.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.

@@ -216,6 +216,10 @@ class Keeping:
         self._has_learnings = True
         return self._learnings
 
+    def learning(self, task: Task, known: Known) -> Task:
+        """The task with a folder for what it learns; if all is fresh, nobody else may have it."""
+        return replace(task.learning_in(self.learnings()), key="" if self.is_fresh else known.key)
+
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
         if not any(self.store.folder.glob(f"*/{NUMBERS}")):
@@ -317,13 +321,7 @@ def take_or_make(
     earlier = len(tasks) - sum(map(len, left))
     listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
     if left:
-        learning = [
-            replace(
-                tasks[alike[0]].learning_in(keeping.learnings()),
-                key="" if keeping.is_fresh else known[alike[0]].key,
-            )
-            for alike in left
-        ]
+        learning = [keeping.learning(tasks[of[0]], known[of[0]]) for of in left]
         try:
             run_all(learning, executor, listeners)
         finally:

@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from distributed import Client
 
@@ -110,7 +111,8 @@ def kept(out: Path) -> dict[str, int]:
 
 def kill_worker(cluster: DaskProcesses, process: subprocess.Popen[str]) -> None:
     with Client(scheduler_file=str(cluster.file)) as client:
-        for victim in list(client.run(os.getpid).values())[:1]:
+        workers: Any = client.run(os.getpid)
+        for victim in list(workers.values())[:1]:
             os.kill(victim, signal.SIGKILL)
 
 

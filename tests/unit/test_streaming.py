@@ -67,7 +67,7 @@ def test_a_mistake_is_raised_where_the_runs_are_asked_for(model, cluster):
 
 def test_jobs_and_an_executor_say_the_same_thing(model, cluster):
     with pytest.raises(OptionError, match="jobs 2 and executor say the same thing; leave one"):
-        ampsim.forecast(model, cluster, ALL, jobs=2, executor=2)
+        ampsim.forecast(model, cluster, ALL, jobs=2, executor=3)
 
 
 def test_kept_runs_are_told_too(cluster, tmp_path):
@@ -93,7 +93,7 @@ def test_the_table_so_far_has_the_last_run_of_each_row_and_seed(model, cluster):
 
 def test_rows_fill_above_the_bars_and_leave_with_them(model, cluster):
     terminal = io.StringIO()
-    filling = Filling(Goal(Metric(), 0.99))
+    filling = Filling(model, None)
     console = Console(file=terminal, force_terminal=True, width=100, color_system=None)
     bars = Bars(console, filling)
     pictures = []
