@@ -177,7 +177,6 @@ def forecast(
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
                 on_run=filling.take, **given,
             )  # fmt: skip
-
         printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, printed)
         if code is Code.FINE:

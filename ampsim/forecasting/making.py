@@ -183,8 +183,9 @@ class RunMaker:
             interrupted = _interrupted(tasks, made)
         if lost and not made:
             raise _nothing_made(lost[min(lost)])
-        sentences = tuple(lost[one] for one in sorted(lost))
-        return Made(_by_schedule(tasks, made), interrupted, sentences)
+        return Made(
+            _by_schedule(tasks, made), interrupted, tuple(lost[one] for one in sorted(lost))
+        )
 
     def _learning(self, task: Task) -> Task:
         """A task of which nothing is kept; elsewhere, it is known to others all the same."""
@@ -192,7 +193,7 @@ class RunMaker:
         if not self._executor.is_local:
             with contextlib.suppress(OptionError):  # its model is of no file
                 key = known_by(self._row(task), [task.seed])[0].key
-        return replace(task.learning_in(self._learnings), key=key)
+        return task.learning_in(self._learnings, key)
 
     @property
     def _learnings(self) -> Path:

@@ -216,10 +216,6 @@ class Keeping:
         self._has_learnings = True
         return self._learnings
 
-    def learning(self, task: Task, known: Known) -> Task:
-        """The task with a folder for what it learns; if all is fresh, nobody else may have it."""
-        return replace(task.learning_in(self.learnings()), key="" if self.is_fresh else known.key)
-
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
         if not any(self.store.folder.glob(f"*/{NUMBERS}")):
@@ -321,7 +317,8 @@ def take_or_make(
     earlier = len(tasks) - sum(map(len, left))
     listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
     if left:
-        learning = [keeping.learning(tasks[of[0]], known[of[0]]) for of in left]
+        folder = keeping.learnings()
+        learning = [tasks[of[0]].learning_in(folder, known[of[0]].key) for of in left]
         try:
             run_all(learning, executor, listeners)
         finally:

@@ -67,9 +67,9 @@ class Task:
     repeats: int
     key: str = ""
 
-    def learning_in(self, folder: Path) -> Task:
+    def learning_in(self, folder: Path, key: str = "") -> Task:
         """The same run, which keeps in a folder what it learns, and finds what others learned."""
-        return replace(self, plan=self.plan.having(learning="apart", learnings=folder))
+        return replace(self, plan=self.plan.having(learning="apart", learnings=folder), key=key)
 
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
         """Run it here; return its result, and why it ended early if it did."""
