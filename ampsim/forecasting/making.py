@@ -162,17 +162,14 @@ class RunMaker:
         made: dict[int, Run] = {}
         lost: dict[int, str] = {}
 
-        def keep(place: int, run: Run) -> None:
-            made[place] = run
-            self.on_run(run)
-
-        def keep_whole(place: int, run: Run, result: Result | None) -> None:
-            keep(place, replace(named(run, tasks[place]), made=result))
+        def keep(place: int, run: Run, result: Result | None = None) -> None:
+            made[place] = replace(named(run, tasks[place]), made=result)
+            self.on_run(made[place])
 
         interrupted = None
         try:
             if self._keeping is None:
-                listeners = Listeners(keep_whole, lost.__setitem__, self._on_progress)
+                listeners = Listeners(keep, lost.__setitem__, self._on_progress)
                 learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
@@ -183,9 +180,8 @@ class RunMaker:
             interrupted = _interrupted(tasks, made)
         if lost and not made:
             raise _nothing_made(lost[min(lost)])
-        return Made(
-            _by_schedule(tasks, made), interrupted, tuple(lost[one] for one in sorted(lost))
-        )
+        sentences = tuple(lost[one] for one in sorted(lost))
+        return Made(_by_schedule(tasks, made), interrupted, sentences)
 
     def _learning(self, task: Task) -> Task:
         """A task of which nothing is kept; elsewhere, it is known to others all the same."""
