@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.cli.console import complain
@@ -31,14 +31,19 @@ _SHARE_TO_TELL = 0.02  # chosen: what is left is told from two hundredths of the
 _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 
+@dataclass(slots=True)
 class Filling:
-    """The table of a forecast that is under way: its rows fill as runs end."""
+    """The table of a forecast that is under way: its rows fill as runs end.
 
-    def __init__(self, model: Model, target: float | None) -> None:
-        self._metric = model.measure
-        self._target = model.target if target is None else target
-        self._runs: list[Run] = []
-        self._drawn: tuple[int, Table] | None = None
+    Args:
+        model: what is trained.
+        target: what is aimed at; None for what the model says.
+    """
+
+    model: Model
+    target: float | None
+    _runs: list[Run] = field(default_factory=list["Run"], init=False)
+    _drawn: tuple[int, Table] | None = field(default=None, init=False)
 
     def take(self, run: Run) -> None:
         """Take a run that has ended."""
@@ -52,9 +57,9 @@ class Filling:
 
         count = len(self._runs)
         if count and (self._drawn is None or self._drawn[0] != count):
-            has_target = self._target is not None
-            rows = table_so_far(self._runs[:count], Goal(self._metric, self._target))
-            self._drawn = count, to_rich(rows, width=width, has_target=has_target)
+            target = self.model.target if self.target is None else self.target
+            rows = table_so_far(self._runs[:count], Goal(self.model.measure, target))
+            self._drawn = count, to_rich(rows, width=width, has_target=target is not None)
         return self._drawn and self._drawn[1]
 
 

@@ -305,10 +305,9 @@ def forecast(
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
             model's graph or the cluster, or the executor is none; nothing has run then.
-        ExecutorError: what makes the runs is gone; those that finished are kept.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
-        SimulationError: every process that made runs died.
+        SimulationError, ExecutorError: every process that made runs died, or the executor did.
     """
     model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
     target = model.measure.require_target(target)
