@@ -17,6 +17,7 @@ from program_models import PROGRAMS_ONLY
 import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
+from ampsim.cli import main
 from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import jobs, local_slots
@@ -281,6 +282,20 @@ def test_jobs_must_be_a_count(model, cluster, wrong):
     said = re.escape(f"jobs must be a whole number >= 1, got {wrong!r}")
     with pytest.raises(OptionError, match=f"^{said}$"):
         forecast(model, cluster, ALL, jobs=wrong)
+
+
+def test_dask_that_is_not_installed_is_told_in_a_line(model, cluster, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(OptionError, match=r"needs Dask, .* pip install 'ampsim\[dask\]'$"):
+        forecast(model, cluster, ALL, executor="dask:scheduler.json")
+
+
+def test_two_ways_to_say_what_makes_runs_are_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["forecast", "rnn", "--jobs", "2", "--executor", "dask"])
+    assert ended.value.code == 2
+    said = "ampsim: --jobs 2 and --executor dask say the same thing; leave one of them out\n"
+    assert capsys.readouterr().err == said
 
 
 def test_as_many_as_cores(monkeypatch):
