@@ -109,6 +109,19 @@ def test_a_run_that_never_told_anything_is_done_when_it_is_lost(tasks):
     assert wholes(told)[-1] == Whole(4, 1, (1 + 1 / 4) / 4, True)
 
 
+def test_a_run_that_is_made_again_counts_once(tasks):
+    """As where the worker died that was at it."""
+    told: list[Progress] = []
+    mine = tasks()
+    whole = WholeProgress(mine, told.append)
+    for epoch in (1, 2, 3, 1, 2):
+        whole.tell(epoch_of(mine[0], epoch))
+    assert wholes(told)[-1] == Whole(4, 0, 3 / 4 / 4, True)  # it does not fall
+    whole.tell(epoch_of(mine[0], 4))
+    whole.end(0)
+    assert wholes(told)[-1] == Whole(4, 1, 1 / 4, True)
+
+
 def test_instances_in_quick_succession_are_told_but_not_looked_at(tasks):
     told: list[Progress] = []
     mine = tasks()
