@@ -185,12 +185,12 @@ def alone_run(alone, run):
 
 
 def test_equal_runs_of_two_clients_are_made_once(cluster, path, tmp_path):
-    """Two hundred runs are asked for, by two clients, and a hundred are made."""
+    """A hundred runs are asked for, by two clients, and fifty are made."""
     mark = tmp_path / "made"
     model = ampsim.load_model(path, mark=str(mark))
     plan = RunPlan(model, ampsim.load_cluster("tflops-1", workers=2), RunOptions(instances=4))
     key = f"{time.time_ns()}-"
-    tasks = [Task(plan, SCHEDULES[0], seed, "one", 1, 1, f"{key}{seed}") for seed in range(100)]
+    tasks = [Task(plan, SCHEDULES[0], seed, "one", 1, 1, f"{key}{seed}") for seed in range(50)]
     made: list[list[int]] = [[], []]
 
     def ask(which):
@@ -203,10 +203,10 @@ def test_equal_runs_of_two_clients_are_made_once(cluster, path, tmp_path):
         one.start()
     for one in both:
         one.join(60)
-    assert [sorted(places) for places in made] == [list(range(100))] * 2
+    assert [sorted(places) for places in made] == [list(range(50))] * 2
     seeds = [int(line) for line in mark.read_text().split()]
-    assert len(seeds) < 2 * 100
-    assert sorted(set(seeds)) == list(range(100))
+    assert sorted(set(seeds)) == list(range(50))
+    assert len(seeds) < 60  # what one client had before the other asked is made again
 
 
 def test_a_worker_that_joins_with_other_code_or_kernels_is_refused(cluster, path, monkeypatch):
@@ -310,19 +310,12 @@ def assert_resumed(path, which, out, alone):
     assert made.table.equals(alone.table)
 
 
-def test_workers_killed_at_random_lose_nothing_and_make_nothing_twice(
-    cluster, client, path, tmp_path, alone
+def test_a_worker_and_a_nanny_that_are_killed_lose_nothing_and_nothing_is_made_twice(
+    cluster, client, path, tmp_path
 ):
     process = begun(path, cluster, tmp_path, {"wait_s": 1.0})
-    for _ in range(2):
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-        time.sleep(1)
-    assert process.communicate(timeout=90) == ("None\n", "")
-    assert len(kept(tmp_path)) == 12
-
-
-def test_a_nanny_killed_with_its_group_loses_nothing(cluster, client, path, tmp_path):
-    process = begun(path, cluster, tmp_path)
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    time.sleep(1)
     cluster.kill(cluster.workers.pop())
     assert process.communicate(timeout=90) == ("None\n", "")
     assert len(kept(tmp_path)) == 12
