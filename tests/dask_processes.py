@@ -28,6 +28,19 @@ def tasks_there(dask_scheduler) -> list[str]:
     return [str(key) for key in dask_scheduler.tasks if str(key).startswith("ampsim-run-")]
 
 
+def wanted_by_two(dask_scheduler) -> int:
+    """How many runs two clients want."""
+    tasks = dask_scheduler.tasks.items()
+    return sum(str(key).startswith("ampsim-run-") and len(one.who_wants) == 2 for key, one in tasks)
+
+
+def hold() -> bool:
+    """Keep a worker until it is told to go."""
+    from distributed import Event
+
+    return Event("go").wait(60)
+
+
 def blas_threads() -> str | None:
     return os.environ.get("OPENBLAS_NUM_THREADS")
 
