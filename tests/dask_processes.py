@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ampsim
 
@@ -38,7 +39,8 @@ def hold() -> bool:
     """Keep a worker until it is told to go."""
     from distributed import Event
 
-    return Event("go").wait(60)
+    go: Any = Event("go")
+    return go.wait(60)
 
 
 def blas_threads() -> str | None:
