@@ -5,7 +5,6 @@ Real schedulers and workers of Dask on the loopback; those tests that kill the s
 
 import concurrent.futures
 import contextlib
-import multiprocessing
 import os
 import re
 import shutil
@@ -133,8 +132,7 @@ def named(kind, cluster):
         with distributed.Client(scheduler_file=str(cluster.file)) as client:
             yield client
     else:
-        context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(2, context) as pool:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
             yield pool
 
 
