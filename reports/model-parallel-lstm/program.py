@@ -64,6 +64,10 @@ CASES = (
     Costs("batch 128: hosts and links", 128, K40.operation_overhead_s, True, (1, 2, 4, 8)),
 )
 
+WITNESS = {
+    "LAYERS": 2, "LENGTH": 8, "CASES": tuple(one._replace(devices=(1, 2)) for one in CASES),
+}  # fmt: skip
+
 
 def run(costs: Costs, devices: int) -> Any:
     """A training step and a validation step of one batch."""
