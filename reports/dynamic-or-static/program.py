@@ -51,6 +51,7 @@ SHORTEST, ROWS, APART = 60, 16_000, 40  # of the two lengths from which memory f
 WITNESS = {
     "BATCHES": (16, 512), "LENGTH": 8, "DISPATCH_S": (LAUNCH_S, 0.0), "LENGTHS": (4, 8),
     "SHORTEST": 6, "ROWS": 0, "APART": 4,
+    "WAYS": {"dynamic": ampsim.Dataflow(parallel_iterations=3), "unrolled": ampsim.Unrolled()},
 }  # fmt: skip
 WAYS = {"dynamic": ampsim.Dataflow(), "unrolled": ampsim.Unrolled()}
 CURVES = [

@@ -60,14 +60,15 @@ PAPER = {
 }
 LENGTHS = tuple(PAPER["on"])
 FITTED = 100
-UNITS, BATCH = 512, 512
+UNITS, BATCH, WINDOW = 512, 512, 32
 K40 = ampsim.load_cluster("k40").devices[0]
 BATCHES, APART = (256, 512, 768, 896, 1024), 40
 BEYOND = (("off", 949), ("off", 950), ("on", 1500), ("on", 1800), ("on", 2000))
 SHOWN = (900, 902)  # steps of the forward loop
 WITNESS = {
     "PAPER": {"off": {10: 5.8}, "on": {10: 5.8, 20: 5.8}}, "LENGTHS": (10, 20), "FITTED": 10,
-    "BATCHES": (512,), "APART": 8, "BEYOND": (("off", 28), ("on", 28)), "SHOWN": (16, 18),
+    "WINDOW": 3, "BATCHES": (512,), "APART": 8, "BEYOND": (("off", 28), ("on", 28)),
+    "SHOWN": (16, 18),
     "K40": K40.model_copy(update={"memory_bytes": 320_000_000}),
 }  # fmt: skip
 CURVES = [
@@ -95,7 +96,7 @@ def run(length: int, swap: str, hardware: ampsim.Cluster, batch: int = BATCH) ->
     model = ampsim.load_model(
         "dynamic_lstm", hidden=UNITS, batch=batch, length=length, shortest=1.0
     )
-    schedule = ampsim.Dataflow(swap_memory=swap == "on")
+    schedule = ampsim.Dataflow(swap_memory=swap == "on", parallel_iterations=WINDOW)
     try:
         return ampsim.simulate(model, hardware, schedule, mode="sleep", instances=batch)
     except OutOfMemoryError:

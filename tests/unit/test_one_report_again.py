@@ -53,11 +53,32 @@ def test_the_report_verified_longest_ago_that_fits_the_time_is_chosen(script):
         "c": entry(script, "2026-01-01", 60.0),
         "d": entry(script, "2026-02-01", 5.0),
     }
-    assert script.choose(["a", "b", "c", "d"], found, 60.0) == "b"
+    assert script.choose(["a", "b", "c"], found, 60.0) == "b"
     assert script.choose(["a", "b", "c", "d"], found, 60.1) == "c"
-    assert script.choose(["a", "d", "e", "f"], found, 60.0) == "e"
+    assert script.choose(["a", "d", "e"], found, 60.0) == "e"
     assert script.choose(["c"], found, 60.0) is None
     assert script.choose([], found, 60.0) is None
+
+
+def test_commits_take_turns_among_those_of_one_day(script):
+    found = {name: entry(script, "2026-03-01", 5.0) for name in "abcd"} | {
+        "old": entry(script, "2026-02-01", 30.0)
+    }
+    chosen = [script.choose([*"abcd", "old"], found, 30.0, f"{n:x}") for n in range(60)]
+    assert set(chosen) == set("abcd")
+    assert script.choose([*"abcd"], found, 30.0, "7") == chosen[7]
+    assert {script.choose([*"ab", "new", "newer"], found, 30.0, f"{n:x}") for n in range(9)} == {
+        "new", "newer",
+    }  # fmt: skip
+
+
+def test_every_report_that_takes_part_is_known(script, monkeypatch):
+    monkeypatch.setattr(script, "_has_data", lambda manifest: True)
+    reports = SCRIPT.parents[1] / "reports"
+    names, found = script.candidates(reports), script.read_log(reports / script.LOG)
+    assert {"dqn", "figure-1"} <= set(names)
+    assert [name for name in names if name not in found] == []
+    assert all(one in names for one in found)
 
 
 def test_only_reports_with_witnesses_and_data_take_part(script, tmp_path, monkeypatch):
