@@ -279,11 +279,11 @@ def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
             return
     if not isinstance(names["tables"], FunctionType):
         yield f"tables must be a function, got {short(names['tables'])}"
-    witness = names.get(WITNESS_NAME, {})
+    witness: Any = names.get(WITNESS_NAME, {})
     if not isinstance(witness, dict):
         yield f"{WITNESS_NAME} must be small values by names of the program, got {short(witness)}"
         return
-    for name in witness:  # pyright: ignore[reportUnknownVariableType]  # a user's
+    for name in map(str, witness):  # pyright: ignore[reportUnknownArgumentType]  # a user's
         if name not in names:
             yield f"{WITNESS_NAME}: {one_of('global', name, names)}"
 
