@@ -79,7 +79,7 @@ FAULTS = {
         "used > capacity.bytes_per_s",
     ),
     "a weight's work forgotten": Planted(
-        "nodes/linear.py", "flop = 2 * shape[0]", "flop = shape[0]"
+        "nodes/linear.py", "flop = 2 * rows", "flop = rows"
     ),
     "an epoch's place off by one": Planted(
         "data_parallel/batch_queue.py",
