@@ -35,7 +35,9 @@ class SideBySide(CachingNode):
             raise GraphError(f"{name}: widths must be two or more numbers >= 1, got {widths}")
         super().__init__(name)
         self.widths = tuple(widths)
-        self._columns = [np.s_[..., slice(*edge)] for edge in pairwise(accumulate(widths, initial=0))]
+        self._columns = [
+            np.s_[..., slice(*edge)] for edge in pairwise(accumulate(widths, initial=0))
+        ]
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read all columns and write them once where parts are joined; else send views."""

@@ -101,7 +101,9 @@ class Group(Node):
                 part = None
             elif self._new_axis:
                 is_shape = self.is_abstract
-                part = Standin(gradient.shape[1:], gradient.itemsize) if is_shape else gradient[number]
+                part = (
+                    Standin(gradient.shape[1:], gradient.itemsize) if is_shape else gradient[number]
+                )
             elif self.is_abstract:
                 part = Standin((rows, *gradient.shape[1:]), gradient.itemsize)
             else:
