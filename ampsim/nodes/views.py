@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -97,16 +97,30 @@ class Reshape(_View):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require as many numbers, as far as extents are known; name what an instance decides."""
         (shape,) = known(shapes)
-        extents = [one for one in shape if isinstance(one, int)]
-        names = [one for one in shape if not isinstance(one, int)]
-        count, rest = math.prod(extents), abs(math.prod(self.shape))
-        fits = bool(names) or (count % rest == 0 if -1 in self.shape else count == rest)
+        count, names = _product(shape)
+        rest = abs(math.prod(self.shape))
+        fits = count % rest == 0 if -1 in self.shape else bool(names) or count == rest
         require(fits, self, f"as many numbers as {self.shape} has", shape)
-        if names and len(names) == 1 and count == rest:
-            last: int | str = names[0]
-        else:
-            last = " x ".join(map(str, names)) + f" x {count}/{rest}" if names else count // rest
-        return (tuple(last if one == -1 else one for one in self.shape),)
+        times = [str(count // rest)] if count > rest or not names else []
+        last = DOT.join([*times, *names])
+        found = int(last) if not names else last
+        return (tuple(found if one == -1 else one for one in self.shape),)
+
+
+DOT: Final = "·"
+"""Between the factors of an extent that an instance decides, such as ``4·rows``."""
+
+
+def _product(shape: Shape) -> tuple[int, list[str]]:
+    """All extents multiplied: the known ones, and the names of the others, sorted."""
+    count, names = 1, list[str]()
+    for extent in shape:
+        for factor in str(extent).split(DOT):
+            if factor.isdecimal():
+                count *= int(factor)
+            else:
+                names.append(factor)
+    return count, sorted(names)
 
 
 class Permute(_View):

@@ -1,0 +1,145 @@
+"""Data as PyTorch users have them: tensors, data sets and loaders become arrays in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ampsim.data import ArrayDataset, Split
+from ampsim.data.arrays import ArrayBatch
+from ampsim.errors import OptionError
+from ampsim.rng import stream
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchList:
+    """Batches of sequences of several lengths; "train" comes in another order in each epoch.
+
+    Args:
+        train: for each batch its arrays, the batch along the first axis of each.
+        valid: likewise.
+        name: as in reports.
+        description: what an item holds, in one line.
+    """
+
+    train: Sequence[Arrays]
+    valid: Sequence[Arrays]
+    name: str = "batches"
+    description: str = "batches in memory, of several lengths"
+
+    def for_run(self, seed: int, train_count: int | None) -> BatchList:
+        """The data set with training batches of at least `train_count` items; None for all."""
+        if train_count is None:
+            return self
+        kept, items = list[Arrays](), 0
+        for arrays in self.train:
+            if items < train_count:
+                kept.append(arrays)
+                items += len(arrays[0])
+        return BatchList(kept, self.valid, self.name, self.description)
+
+    def of(self, split: Split) -> Sequence[Arrays]:
+        """The batches of a split, in their own order."""
+        return self.train if split == "train" else self.valid
+
+    def count(self, split: Split) -> int:
+        """Count of items that a split has."""
+        return sum(len(arrays[0]) for arrays in self.of(split))
+
+    def batch_count(self, split: Split) -> int:
+        """Count of batches that `batches` gives."""
+        return len(self.of(split))
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
+        """Every batch of a split once."""
+        arrays = self.of(split)
+        places = range(len(arrays))
+        if split == "train":
+            places = stream(seed, "order", epoch).permutation(len(arrays)).tolist()
+        return (ArrayBatch(arrays[place]) for place in places)
+
+
+def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
+    """The data set of (train, valid).
+
+    Args:
+        data: the two splits, each a tuple of tensors or arrays with a row for each item, a map-style
+            `torch.utils.data.Dataset`, or a list or loader of batches, each a tuple as above.
+        batch: items of a batch, where they do not come in batches.
+        dtype: what floating-point arrays become.
+
+    Raises:
+        OptionError: they are none of these.
+    """
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise OptionError(
+            "data must be (train, valid), each a tuple of tensors, a Dataset or a DataLoader, got "
+            f"{type(data).__name__}"
+        )
+    train, valid = (_batches(one) for one in data)
+    if isinstance(train, list) and isinstance(valid, list):
+        batch = len(train[0][0])
+        if _are_alike(train) and _are_alike(valid):
+            train, valid = (_joined(one) for one in (train, valid))
+        else:
+            lists = [
+                [tuple(_cast(a, dtype) for a in arrays) for arrays in one] for one in (train, valid)
+            ]
+            return BatchList(*lists)
+    if isinstance(train, list) or isinstance(valid, list):
+        raise OptionError("train and valid must both come in batches, or both as whole tensors")
+    return ArrayDataset(train, valid, batch, dtype)
+
+
+def _batches(given: Any) -> Arrays | list[Arrays]:
+    """The arrays of a split, or those of each of its batches."""
+    if isinstance(given, tuple):
+        return tuple(_array(one) for one in given)
+    if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not isinstance(given, list):
+        items = [given[place] for place in range(len(given))]
+        return tuple(
+            np.stack([_array(one) for one in column]) for column in zip(*items, strict=True)
+        )
+    try:
+        batches = [tuple(_array(one) for one in batch) for batch in given]
+    except TypeError:
+        batches = []
+    if not batches or not all(batches):
+        raise OptionError(
+            "a split of data must be a tuple of tensors, a Dataset, or a DataLoader or list of "
+            f"batches (inputs, target), got {type(given).__name__}"
+        )
+    return batches
+
+
+def _array(given: Any) -> np.ndarray:
+    return given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
+
+
+def _cast(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
+
+
+def _are_alike(batches: list[Arrays]) -> bool:
+    return len({tuple(one.shape[1:] for one in arrays) for arrays in batches}) == 1
+
+
+def _joined(batches: list[Arrays]) -> Arrays:
+    return tuple(np.concatenate(column) for column in zip(*batches, strict=True))
+
+
+def examples(data: ArrayDataset | BatchList) -> list[Arrays]:
+    """Two batches of training data whose shapes differ but for the rows, or one if none do."""
+    if isinstance(data, ArrayDataset):
+        return [tuple(array[:2] for array in data.train)]
+    first = data.train[0]
+    shapes = [one.shape[1:] for one in first]
+    for arrays in (*data.train, *data.valid):
+        if [one.shape[1:] for one in arrays] != shapes:
+            return [first, arrays]
+    return [first]
