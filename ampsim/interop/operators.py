@@ -528,6 +528,16 @@ def _squared_error(low: Lowering, given: Arguments) -> Value:
     return None  # pyright: ignore[reportReturnType]  # a loss gives nothing
 
 
+def _broadcast(low: Lowering, given: Arguments) -> Value:
+    """What nn.MSELoss does to its operands; nothing, where they have one shape."""
+    if len({shape_of(one) for one in given.operation.args[0]}) > 1:
+        raise low.refused(
+            "prediction and target of a loss differ in shape",
+            "bring both to one shape, such as with target.unsqueeze(1)",
+        )
+    return tuple(given["tensors"])
+
+
 def _require_usual(low: Lowering, given: Arguments, usual: dict[str, Any]) -> None:
     for name, expected in usual.items():
         got = given._given.get(name, expected)
@@ -556,6 +566,7 @@ RULES: Final[dict[str, Rule]] = {
     "adaptive_avg_pool2d.default": partial(_to_one_pixel, Mean),
     "add.Tensor": partial(_plus, 1),
     "amax.default": _largest,
+    "broadcast_tensors.default": _broadcast,
     "cat.default": _cat,
     "chunk.default": _chunk,
     "conv1d.default": _convolution,
