@@ -1,9 +1,12 @@
 """Models from PyTorch and back."""
 
+from ampsim.interop.batches import BatchList, split_of
 from ampsim.interop.loops import Position, Steps, after, each, loop, shared, stack, unstack, use
+from ampsim.interop.model_file import write_model_file
 from ampsim.interop.torch_model import from_torch, to_torch
 
 __all__ = [
+    "BatchList",
     "Position",
     "Steps",
     "after",
@@ -11,8 +14,10 @@ __all__ = [
     "from_torch",
     "loop",
     "shared",
+    "split_of",
     "stack",
     "to_torch",
     "unstack",
     "use",
+    "write_model_file",
 ]

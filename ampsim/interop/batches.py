@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
 from ampsim.errors import OptionError
 from ampsim.rng import stream
+from ampsim.user_code import text_of
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -68,8 +69,8 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
     """The data set of (train, valid).
 
     Args:
-        data: the two splits, each a tuple of tensors or arrays with a row for each item, a map-style
-            `torch.utils.data.Dataset`, or a list or loader of batches, each a tuple as above.
+        data: the two splits, each a tuple of tensors or arrays with a row for each item, a
+            map-style `torch.utils.data.Dataset`, or a list or loader of batches of such tuples.
         batch: items of a batch, where they do not come in batches.
         dtype: what floating-point arrays become.
 
@@ -98,23 +99,22 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
     """The arrays of a split, or those of each of its batches."""
-    if isinstance(given, tuple):
-        return tuple(_array(one) for one in given)
-    if hasattr(given, "__getitem__") and hasattr(given, "__len__") and not isinstance(given, list):
-        items = [given[place] for place in range(len(given))]
-        return tuple(
-            np.stack([_array(one) for one in column]) for column in zip(*items, strict=True)
-        )
+    is_one, reason = hasattr(given, "shape") or isinstance(given, str | Mapping), ""
     try:
-        batches = [tuple(_array(one) for one in batch) for batch in given]
-    except TypeError:
-        batches = []
-    if not batches or not all(batches):
-        raise OptionError(
-            "a split of data must be a tuple of tensors, a Dataset, or a DataLoader or list of "
-            f"batches (inputs, target), got {type(given).__name__}"
-        )
-    return batches
+        if isinstance(given, tuple):
+            return tuple(_array(one) for one in cast("tuple[Any, ...]", given))
+        if not is_one and hasattr(given, "__getitem__") and not isinstance(given, list):
+            items = [given[place] for place in range(len(given))]
+            columns = zip(*items, strict=True)
+            return tuple(np.stack([_array(one) for one in column]) for column in columns)
+        if not is_one and (batches := [tuple(_array(one) for one in batch) for batch in given]):
+            return batches
+    except (TypeError, ValueError) as error:  # no such thing, or items of several shapes
+        reason = f": {text_of(error)}"
+    raise OptionError(
+        "each split of data must be a tuple of tensors (inputs, target), a Dataset, or a list or "
+        f"DataLoader of batches (inputs, target), got {type(given).__name__}{reason}"
+    )
 
 
 def _array(given: Any) -> np.ndarray:
@@ -143,3 +143,11 @@ def examples(data: ArrayDataset | BatchList) -> list[Arrays]:
         if [one.shape[1:] for one in arrays] != shapes:
             return [first, arrays]
     return [first]
+
+
+def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:
+    """The arrays of each batch of a split, as a model file that was imported holds them."""
+    batches: dict[str, list[np.ndarray]] = {}
+    for name in sorted(one for one in held if one.startswith(f"{split}/")):
+        batches.setdefault(name.split("/")[1], []).append(held[name])
+    return [tuple(arrays) for arrays in batches.values()]

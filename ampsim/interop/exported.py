@@ -7,12 +7,16 @@ over steps goes round, and the way through a structure, are then fixed.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import io
+import logging
 import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,6 +26,7 @@ from ampsim.interop.lowering import (
     Learned,
     Lowering,
     Refusal,
+    place_of,
     shape_of,
     short,
 )
@@ -35,7 +40,10 @@ if TYPE_CHECKING:
     import torch
 
 Loss = Callable[..., Any]
-WRAPPED = "module."
+TOLD_MAX: Final = 160
+"""Characters of an error of PyTorch's that are told (chosen: a line or two)."""
+
+WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
 
 
@@ -63,11 +71,13 @@ class Imported:
         plan: of its graph.
         layouts: how parameters here lie in the module's, by their names here.
         messages: how often a batch meets each node with parameters.
+        classes: how many the loss tells apart; 0 of a regression.
     """
 
     plan: GraphPlan
     layouts: dict[str, Laid]
     messages: dict[str, int]
+    classes: int
 
 
 def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> Imported:
@@ -86,12 +96,16 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
     name = type(module).__name__
     program = _exported(module, arrays, loss)
     live = _live(program)
+    _require_no_change_in_place(name, program)
     values, uses = _parameters(program, live)
     low = Lowering(name, uses)
     _require_own_weights(module, name)
+    names = [*_names_of_inputs(module), "target"]
     for place, operation in enumerate(_inputs(program)):
         if operation in live:
-            values[operation.name] = _input(low, operation, place)
+            is_last = place == len(arrays) - 1
+            wanted = "target" if is_last else names[min(place, len(names) - 2)]
+            values[operation.name] = _input(low, operation, place, wanted)
     low.values = values
     for operation in program.graph.nodes:
         if operation.op == "call_function" and operation in live:
@@ -109,9 +123,9 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
     if untouched:
         raise Refusal(
             f"{name}: parameter {min(untouched)} has no effect on the loss; take it out of the "
-            "module, so that a state_dict holds what is trained"
+            "module"
         )
-    return Imported(plan, low.layouts, low.messages)
+    return Imported(plan, low.layouts, low.messages, low.classes)
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -129,17 +143,22 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
 
     copies = tuple(one.detach().clone() for one in arrays)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
-    was_training = module.training
+    was_training, was_disabled = module.training, logging.root.manager.disable
     module.train()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch's own, of attributes that nn.LSTM sets
+        with warnings.catch_warnings(), contextlib.ExitStack() as caught:
+            # of attributes that nn.LSTM sets, and its account of what cannot be recorded
+            warnings.simplefilter("ignore")
+            logging.disable(logging.ERROR)
+            caught.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            caught.enter_context(contextlib.redirect_stderr(io.StringIO()))
             return torch.export.export(Objective().train(), copies, dynamic_shapes=(rows,))
     except AmpsimError:
         raise
     except Exception as error:
         raise Refusal(_failed(type(module).__name__, error)) from error
     finally:
+        logging.disable(was_disabled)
         module.train(was_training)
 
 
@@ -153,8 +172,17 @@ def _failed(name: str, error: Exception) -> str:
             f"{name}: control flow reads values{where}; compute both ways and choose with a "
             "product, or write a model file with Cond (docs/own-model.md)"
         )
-    text = text_of(error).split(" The following call")[0]
-    return f"{name}: torch.export cannot record it{where}: {kind}: {text[:200]}"
+    if "HigherOrderOp" in kind:
+        return (
+            f"{name}: torch.cond, while_loop or scan{where}; {REMEDIES['cond']}, or "
+            f"{REMEDIES['while_loop']}"
+        )
+    said = text_of(error)
+    said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
+    return (
+        f"{name}: torch.export cannot record it{where}: {kind}: {said}; try "
+        "loss(module(inputs), target) on a batch of the data, with tensors all the way"
+    )
 
 
 def _live(program: Any) -> set[Any]:
@@ -167,6 +195,52 @@ def _live(program: Any) -> set[Any]:
             live.add(one)
             waiting += one.all_input_nodes
     return live
+
+
+def _require_no_change_in_place(name: str, program: Any) -> None:
+    """Refuse what changes a tensor that others see: a node never writes into a payload.
+
+    What changes the result of an operation that nobody else reads, as nn.ReLU(inplace=True) after
+    a layer, is the same as out of place.
+    """
+    for operation in program.graph.nodes:
+        schema = getattr(operation.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        changed = operation.args[0]
+        while changed.op == "call_function" and len(changed.users) == 1 and _is_view(changed):
+            changed = changed.args[0]
+        is_own = changed.op == "call_function" and len(changed.users) == 1
+        if not is_own or short(operation).rstrip("_") not in IN_PLACE:
+            place = place_of(operation)
+            where = f" ({place})" if place else ""
+            if short(operation) == "add_" and changed.name.startswith("b_"):
+                continue  # as nn.BatchNorm counts its batches, which is refused in its own words
+            raise Refusal(
+                f"{name}: {short(operation)} changes a tensor in place{where}; make a new one, "
+                "such as with torch.cat or x = x + y"
+            )
+
+
+IN_PLACE: Final = (
+    "add",
+    "detach",
+    "div",
+    "dropout",
+    "mul",
+    "neg",
+    "relu",
+    "sigmoid",
+    "silu",
+    "sub",
+    "tanh",
+)
+"""Operators that may change their first operand, if nothing else reads it."""
+
+
+def _is_view(operation: Any) -> bool:
+    returns = operation.target._schema.returns if hasattr(operation.target, "_schema") else ()
+    return bool(returns) and returns[0].alias_info is not None
 
 
 def _specs(program: Any) -> list[tuple[Any, Any]]:
@@ -207,8 +281,8 @@ def _require_own_weights(module: Any, name: str) -> None:
         other = seen.setdefault(values.data_ptr(), parameter)
         if other != parameter and values.numel():
             raise Refusal(
-                f"{name}: {other} and {parameter} are one tensor; ampsim does not tie weights: give "
-                "each a tensor of its own"
+                f"{name}: {other} and {parameter} are one tensor; ampsim does not tie weights: "
+                "give each a tensor of its own"
             )
         if not values.requires_grad:
             raise Refusal(
@@ -219,7 +293,14 @@ def _require_own_weights(module: Any, name: str) -> None:
             raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
 
 
-def _input(low: Lowering, operation: Any, place: int) -> Ref:
+def _names_of_inputs(module: Any) -> list[str]:
+    """What the module calls its inputs."""
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [one.name for one in parameters if one.kind is named] or ["input"]
+
+
+def _input(low: Lowering, operation: Any, place: int, name: str) -> Ref:
     """A port of the controller for an input of the module or the target."""
     shape = shape_of(operation)
     if not shape or shape[0] is not None:
@@ -228,7 +309,7 @@ def _input(low: Lowering, operation: Any, place: int) -> Ref:
             "numbers; use x.size(0), or -1, instead of a number"
         )
     extents = tuple("rows" if one is None else one for one in shape)
-    return low.port(f"array-{place}".replace("-", "_"), extents, array=place)
+    return low.port(low.free(name), extents, array=place)
 
 
 def _lower(low: Lowering, operation: Any) -> None:
@@ -253,10 +334,7 @@ def _lower(low: Lowering, operation: Any) -> None:
     if rule is None:
         what = f"ampsim has no node for {short(operation)}"
         raise low.refused(what, _remedy(short(operation)))
-    value = rule(low, given)
-    low.values[operation.name] = value
-    if target._schema.is_mutable:  # in place: later readers of what it changed see the result
-        low.values[operation.args[0].name] = value
+    low.values[operation.name] = rule(low, given)
 
 
 def _remedy(name: str) -> str:

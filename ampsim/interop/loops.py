@@ -9,8 +9,8 @@ What is here is added to a graph as a node is, and a model file may use it, too:
 >>> x, start, target = graph.controller(x=(7, "rows", 3), start=("rows", 4), target=("rows", 1))
 >>> steps = Steps(7)
 >>> again, last = loop(graph, GRUCell("gru", 3, 4), unstack(graph, "x", x, steps), start, steps)
->>> graph.end(SquaredError("loss"), graph.add(Linear("out", 4, 1), after(graph, "gru", last, steps)),
-...           target)
+>>> state = after(graph, "gru", last, steps)
+>>> graph.end(SquaredError("loss"), graph.add(Linear("out", 4, 1), state), target)
 >>> graph.verify()
 """
 
@@ -43,6 +43,10 @@ class Steps:
 
     length: int = 0
     is_reversed: bool = False
+
+    def __repr__(self) -> str:
+        """As it is made, in short."""
+        return f"Steps({self.length}{', is_reversed=True' if self.is_reversed else ''})"
 
     def count(self, state: Position) -> int:
         """How many steps there are."""

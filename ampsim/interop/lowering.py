@@ -15,7 +15,7 @@ from ampsim.errors import GraphError
 from ampsim.interop.loops import Steps, loop, shared, use
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.interop.weights import Layout
-from ampsim.nodes import Columns, Embedding
+from ampsim.nodes import Columns, Embedding, Permute, Reshape
 from ampsim.user_code import is_own
 
 FIXED_BYTES_MAX: Final = 1 << 26
@@ -77,6 +77,7 @@ class Lowering:
         values: by the operations' names.
         layouts: how parameters of nodes lie in those of the module, by their names here.
         messages: how often a batch meets each node with parameters.
+        classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
     """
 
     def __init__(self, name: str, uses: dict[tuple[str, ...], int]) -> None:
@@ -84,12 +85,14 @@ class Lowering:
         self.values: dict[str, Value] = {}
         self.layouts: dict[str, Layout] = {}
         self.messages: dict[str, int] = {}
+        self.classes = 0
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
         self._uses = uses
         self._used: dict[tuple[str, ...], tuple[str, int]] = {}
         self._owners: dict[str, str] = {}
+        self._views: dict[Ref, tuple[Any, Ref, Any]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._current: Any = None
 
@@ -98,8 +101,14 @@ class Lowering:
         self._current = operation
 
     def plan(self) -> GraphPlan:
-        """All calls, as a graph is made of them."""
-        return GraphPlan(self.name, tuple(self._ports), tuple(self._calls))
+        """All calls that something reads, as a graph is made of them."""
+        read, kept = set[str](), list[Call]()
+        for call in reversed(self._calls):
+            if call.name in read or not call.outputs:
+                kept.append(call)
+                read |= {ref.call for ref in call.feeds}
+        ports = [one for one in self._ports if one.name in read]
+        return GraphPlan(self.name, tuple(ports), tuple(kept[::-1]))
 
     def refused(self, what: str, remedy: str) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
@@ -122,8 +131,8 @@ class Lowering:
         return self.free(f"{path}.{kind}" if path else kind)
 
     def port(self, name: str, shape: tuple[int | str, ...], **source: Any) -> Ref:
-        """Have the controller pump something."""
-        made = Port(self.free(name), shape, **source)
+        """Have the controller pump something; the name is free."""
+        made = Port(name, shape, **source)
         self._ports.append(made)
         return Ref(made.name)
 
@@ -138,9 +147,19 @@ class Lowering:
         return Ref(name)
 
     def light(self, kind: Any, *feeds: Ref, named: str = "", **options: Any) -> Ref:
-        """Add a node without parameters."""
+        """Add a node without parameters; views of views are one."""
+        before = self._views.get(feeds[0]) if len(feeds) == 1 else None
+        if before is not None and before[0] is kind:
+            feeds = (before[1],)
+            if kind is Permute:
+                options["axes"] = tuple(before[2][axis] for axis in options["axes"])
+                if options["axes"] == tuple(range(len(options["axes"]))):
+                    return feeds[0]
         name = self.light_name(named or kind.__name__.lower())
-        return self.call(Spec(kind, name, options), *feeds)
+        made = self.call(Spec(kind, name, options), *feeds)
+        if kind in (Permute, Reshape):
+            self._views[made] = (kind, feeds[0], options.get("axes"))
+        return made
 
     def learning(self, spec: Spec, layout: Layout, *feeds: Ref) -> Ref:
         """Add a node with parameters, or another use of one that was added already."""

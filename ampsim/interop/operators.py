@@ -505,6 +505,7 @@ def _cross_entropy(low: Lowering, given: Arguments) -> Value:
             "give labels (rows,) for logits (rows, classes)",
         )
     logits, target = low.wire(value), low.wire(given["target"])
+    low.classes = shape[1] or 0
     if len(shape) > 2:
         axes = (0, *range(2, len(shape)), 1)
         logits = low.light(Reshape, _permuted(low, logits, axes), shape=(-1, shape[1]))

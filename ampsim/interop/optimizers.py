@@ -21,11 +21,6 @@ class Method:
         """Make it."""
         return self.maker(**self.options)
 
-    def __str__(self) -> str:
-        """What makes it, in Python."""
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
-        return f"{self.maker.__name__}({options})"
-
 
 def _sgd(group: dict[str, Any]) -> Method:
     options = {"rate": group["lr"]}
@@ -50,7 +45,7 @@ _METHODS: Final[dict[str, tuple[Callable[[dict[str, Any]], Method], dict[str, An
     "SGD": (_sgd, {"dampening": 0, "maximize": False}),
     "Adam": (_adam, {"amsgrad": False, "maximize": False, "decoupled_weight_decay": False}),
 }
-"""By the names of PyTorch's classes: what makes ours, and options that must be as they usually are."""
+"""By the names of PyTorch's classes: what makes ours, and options that must be as usual."""
 
 
 def method_of(given: Any, parameters: int) -> Method | Optimizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,23 @@ import numpy as np
 
 from ampsim.interop.loops import Position, Steps
 from ampsim.ir import Graph, Node, Pumped, Wire
+
+
+def python(value: Any) -> str:
+    """A value as it is written in Python, with double quotes.
+
+    >>> print(python(("rows", 7)), python({"lstm": 6}))
+    ("rows", 7) {"lstm": 6}
+    """
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        inside = [python(one) for one in cast("tuple[Any, ...]", value)]
+        return f"({inside[0]},)" if len(inside) == 1 else f"({', '.join(inside)})"
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return f"{{{', '.join(f'{python(key)}: {python(one)}' for key, one in items)}}}"
+    return repr(value)
 
 
 class Ref(NamedTuple):
@@ -34,8 +52,8 @@ class Spec:
 
     def __str__(self) -> str:
         """What makes it, in Python."""
-        options = "".join(f", {key}={value!r}" for key, value in self.options.items())
-        return f'{self.kind.__name__}("{self.name}"{options})'
+        options = "".join(f", {key}={python(value)}" for key, value in self.options.items())
+        return f"{self.kind.__name__}({python(self.name)}{options})"
 
 
 @dataclass(frozen=True)

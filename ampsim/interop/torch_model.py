@@ -1,14 +1,15 @@
-"""`from_torch` and `to_torch`: a PyTorch module becomes a model, and what it learned a state_dict."""
+"""A PyTorch module becomes a model, `from_torch`; what it learned a state_dict, `to_torch`."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from ampsim.errors import OptionError
+from ampsim.data import ArrayDataset
+from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
 from ampsim.interop.exported import Imported, Loss, Refusal, imported, the_torch
 from ampsim.interop.loops import Steps
@@ -16,9 +17,17 @@ from ampsim.interop.optimizers import Method, method_of
 from ampsim.interop.plan import GraphPlan, PumpPorts
 from ampsim.ir import Graph
 from ampsim.study import Model, Result
+from ampsim.text import short
 
 if TYPE_CHECKING:
     import torch
+
+
+OPTIONS: Final = (
+    "batch", "error_scale", "error_unit", "items", "min_update_interval", "node_update_intervals",
+    "target",
+)  # fmt: skip
+"""What `from_torch` takes besides; all but the first are those of `ampsim.Model`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +37,6 @@ class TorchGraph:
     Args:
         found: what the module became.
         state: the state_dict, as arrays, when it was imported.
-        dtypes: PyTorch's names of their data types.
         method: the optimizer as it can be written; None where it was none of PyTorch's.
         data: the data set.
     """
@@ -81,9 +89,9 @@ def from_torch(
             DataLoader or list of batches. Batches may differ in the length of their sequences.
         optimizer: of `torch.optim`: SGD, with momentum or Nesterov's, or Adam; or one of
             `ampsim.optim`.
-        options: of `ampsim.Model`, such as ``target=0.97`` or ``min_update_interval=10``; `batch`
-            is how many items an instance has where data come as whole tensors, and by default as
-            many as the example.
+        options: `target`, `min_update_interval`, `node_update_intervals`, `items`, `error_unit` and
+            `error_scale`, as of `ampsim.Model`; and `batch`, how many items an instance has where
+            data come as whole tensors, by default as many as the example.
 
     Returns:
         The model; `to_torch` takes what it learned back.
@@ -105,17 +113,62 @@ def from_torch(
     torch = the_torch()
     if not isinstance(module, torch.nn.Module):
         raise OptionError(
-            f"module must be a torch.nn.Module, got {type(module).__name__}; make it first, such as "
-            "Net()"
+            f"module must be a torch.nn.Module, got {type(module).__name__}; try Net(), not Net"
         )
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    if not inputs or not all(isinstance(one, torch.Tensor) and one.ndim for one in inputs):
+        raise OptionError(
+            "example_inputs must be a tensor, or a tuple of them, with the batch on the first "
+            f"axis, got {short(example_inputs)}"
+        )
+    if not callable(loss):
+        raise OptionError(
+            "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
+            f"{short(loss)}"
+        )
+    if unknown := set(options) - {*OPTIONS}:
+        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
     dtype = _dtype_of(module)
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), dtype)
+    _require_alike(inputs, dataset)
     found, length = _found(module, dataset, loss)
+    _require_labels(dataset, found.classes)
     method = method_of(optimizer, len(list(module.parameters())))
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     made = TorchGraph(found, state, method if isinstance(method, Method) else None, dataset)
     return _model(module, made, PumpPorts(found.plan.ports, dtype, length), method, options)
+
+
+def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
+    """Check that data are what the example is: inputs, and a target."""
+    is_ragged = isinstance(data, BatchList)
+    arrays = data.train[0] if is_ragged else data.train
+    if len(inputs) not in (len(arrays) - 1, len(arrays)):
+        raise OptionError(
+            f"data must have an array for each of the {len(inputs)} example inputs and one for the "
+            f"target, got {len(arrays)}; give (inputs, target)"
+        )
+    for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
+        expected, got = tuple(example.shape[1:]), array.shape[1:]
+        if len(expected) != len(got) or (expected != got and not is_ragged):
+            raise OptionError(
+                f"array {place} of data must have items of shape {expected}, as the example has, "
+                f"got {got}"
+            )
+
+
+def _require_labels(data: ArrayDataset | BatchList, classes: int) -> None:
+    """Check that labels are classes that the loss tells apart."""
+    for split in ("train", "valid") if classes else ():
+        for batch in data.batches(split, epoch=0, seed=0):
+            labels = batch.arrays[-1]
+            least, most = (labels.min(), labels.max()) if labels.size else (0, 0)
+            if labels.dtype.kind not in "iu" or not 0 <= least <= most < classes:
+                raise OptionError(
+                    f"the target in {split} must be whole numbers from 0 to {classes - 1}, one for "
+                    f"each class, got {labels.dtype} from {least} to {most}; number the classes "
+                    "from 0, without one that is ignored"
+                )
 
 
 def _model(
@@ -127,16 +180,13 @@ def _model(
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
-    is_regression = any(
-        call.name == "loss" and "SquaredError" in str(call.subject) for call in found.plan.calls
-    )
     batch = (
         max(len(arrays[0]) for arrays in examples(data))
         if isinstance(data, BatchList)
         else data.batch
     )
     settings: dict[str, Any] = {
-        "metric": "error" if is_regression else "accuracy",
+        "metric": "accuracy" if found.classes else "error",
         "node_update_intervals": intervals,
         "dtype": pump.dtype,
         **options,
@@ -222,7 +272,7 @@ def _of_any_length(
     loops = _lengths_of_loops(one), _lengths_of_loops(other)
     if set(zip(*loops, strict=False)) - steps or len(one.calls) != len(other.calls):
         raise Refusal(
-            f"{name}: a loop over steps in Python, or of another length than the batch's, is fixed; "
+            f"{name}: a loop over steps in Python, or of another length than a batch's, is fixed; "
             "take nn.LSTM or nn.GRU, or give sequences of one length"
         )
     plans = [each.plan.with_any_length().calls for each in found]
@@ -230,8 +280,8 @@ def _of_any_length(
         if mine != theirs:
             where = f" ({mine.place})" if mine.place else ""
             raise Refusal(
-                f"{name}: batches differ in length, and {mine.name} is made for one{where}; use -1, "
-                "or give sequences of one length"
+                f"{name}: batches differ in length, and {mine.name} is made for one{where}; use "
+                "-1, or give sequences of one length"
             )
     plan = GraphPlan(one.name, tuple(ports), plans[0])
     messages = {

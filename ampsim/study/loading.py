@@ -161,14 +161,21 @@ def restore(sources: Mapping[str, ModelSource]) -> None:
             exec(compile(source.content, source.path, "exec"), module.__dict__)
 
 
-def _execute(path: Path, shown: str) -> ModuleType:
-    """Run the file as a module of its own, under a name that no other file has."""
+def execute(path: Path, shown: str, expected: str) -> ModuleType:
+    """Run a user's file as a module of its own, under a name that no other file has.
+
+    Args:
+        path: of the file.
+        shown: as the user named it.
+        expected: what it is to hold, in words.
+
+    Raises:
+        FileFormatError: it is no Python file, or cannot be executed.
+    """
     name = f"ampsim_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
-        raise FileFormatError(
-            f"{shown}: expected a Python file (.py) with Config and build(config)"
-        )
+        raise FileFormatError(f"{shown}: expected a Python file (.py) with {expected}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
@@ -178,6 +185,12 @@ def _execute(path: Path, shown: str) -> ModuleType:
     except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
     _SOURCES[name] = ModelSource(path, path.read_bytes())
+    return module
+
+
+def _execute(path: Path, shown: str) -> ModuleType:
+    """Run a model file."""
+    module = execute(path, shown, "Config and build(config)")
     for needed in ("Config", "build"):
         if not callable(getattr(module, needed, None)):
             raise FileFormatError(
