@@ -107,10 +107,10 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
             wanted = "target" if is_last else names[min(place, len(names) - 2)]
             values[operation.name] = _input(low, operation, place, wanted)
     low.values = values
-    for operation in program.graph.nodes:
-        if operation.op == "call_function" and operation in live:
-            low.begin(operation)
-            _lower(low, operation)
+    steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
+    for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
+        low.begin(operation)
+        _lower(low, operation)
     plan = low.plan()
     if not any(call.outputs == 0 and call.name == "loss" for call in plan.calls):
         raise Refusal(
@@ -319,22 +319,27 @@ def _lower(low: Lowering, operation: Any) -> None:
         assert isinstance(values, tuple)
         low.values[operation.name] = get_item(values, operation.args[1])
         return
+    if _has_branches(operation):
+        raise low.refused(f"no rule for torch.{target.name()}", _remedy(target.name()))
     if not hasattr(target, "_schema"):
-        if not hasattr(operation.meta.get("val"), "shape"):
-            return  # arithmetic on extents, which shapes tell
-        raise low.refused(f"no rule for {operation.name}", _remedy(operation.name))
+        return  # arithmetic on extents, which shapes tell
     name = str(target).removeprefix("aten.")
     rule = RULES.get(name) or RULES.get(name.replace("_.", ".", 1))
     given = Arguments(operation, low.values)
     if _is_fixed(low, operation):
         low.values[operation.name] = _computed(low, operation)
         return
-    if not hasattr(operation.meta.get("val"), "shape") and rule is None and "sym_size" in name:
+    if short(operation) == "sym_size":
         return
     if rule is None:
         what = f"ampsim has no node for {short(operation)}"
         raise low.refused(what, _remedy(short(operation)))
     low.values[operation.name] = rule(low, given)
+
+
+def _has_branches(operation: Any) -> bool:
+    """Whether it is torch.cond, while_loop or scan, with programs of their own."""
+    return isinstance(operation.target, the_torch()._ops.HigherOrderOperator)
 
 
 def _remedy(name: str) -> str:

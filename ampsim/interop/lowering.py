@@ -91,7 +91,7 @@ class Lowering:
         self._names: set[str] = {"controller"}
         self._uses = uses
         self._used: dict[tuple[str, ...], tuple[str, int]] = {}
-        self._owners: dict[str, str] = {}
+        self._owners: dict[str, tuple[str, ...]] = {}
         self._views: dict[Ref, tuple[Any, Ref, Any]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._current: Any = None
@@ -188,7 +188,7 @@ class Lowering:
 
     def _claim(self, spec: Spec, layout: Layout, messages: int) -> None:
         for name in layout.key:
-            if self._owners.setdefault(name, spec.name) != spec.name:
+            if self._owners.setdefault(name, layout.key) != layout.key:
                 raise self._tied(name)
         self.free(spec.name)
         self.layouts |= layout.of_node(spec.name)

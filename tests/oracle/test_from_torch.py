@@ -9,22 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from torch_oracle import torch
-from torch_zoo import NETWORKS, Case, case
+from torch_zoo import NETWORKS, Case, case, served
 
 import ampsim
-from ampsim.ir import Direction
+from ampsim.errors import GraphError
 
 BATCH = 6
 
 
-def model_of(given: Case, **options: Any) -> Any:
+def model_of(given: Case, example: Any = None) -> Any:
     return ampsim.from_torch(
         given.module,
-        given.data[0][0][:BATCH],
+        given.data[0][0][:BATCH] if example is None else example,
         loss=given.loss,
         data=given.data,
         optimizer=given.optimizer,
-        **options,
     )
 
 
@@ -41,36 +40,6 @@ def copied(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
     return given._replace(
         **copy.deepcopy({"module": given.module, "optimizer": given.optimizer})
     ), model
-
-
-def served(model: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
-    """The prediction and all gradients of one batch, messages taken first come, first served."""
-    graph = model.graph()
-    queue = [
-        (Direction.FORWARD, *graph.targets[0][port], state, payload)
-        for port, state, payload in model.pump(7, batch)
-    ]
-    prediction = None
-    while queue:
-        direction, place, port, state, payload = queue.pop(0)
-        node = graph.nodes[place]
-        if place == 0:
-            continue
-        if node.is_loss and port == 0:
-            prediction = payload
-        forward = direction is Direction.FORWARD
-        sends = (node.forward if forward else node.backward)(port, state, payload)
-        goes_back = not forward or node.is_loss
-        partners = graph.sources[place] if goes_back else graph.targets[place]
-        direction = Direction.BACKWARD if goes_back else Direction.FORWARD
-        queue += [(direction, *partners[out], s, sent) for out, s, sent in sends]
-    assert not [node.name for node in graph.nodes if list(node.pending())]
-    gradients = {
-        f"{node.name}.{name}": part
-        for node in graph.parameterized
-        for name, part in node.views(node.take_gradient()).items()
-    }
-    return prediction, gradients
 
 
 def first_batch(model: Any) -> Any:
@@ -161,3 +130,116 @@ def test_control_depends_on_no_value(name):
         for mode in ("numeric", "sleep")
     ]
     assert both[0].equals(both[1])
+
+
+class Lengths(torch.nn.Module):
+    """Reads sequences of any length: layers, both directions, a mean, a maximum, a last state."""
+
+    def __init__(self, kind: Any, *, batch_first: bool):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(30, 6)
+        self.reader = kind(6, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+        self.out = torch.nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = self.embedding(x)
+        if not self.reader.batch_first:
+            x = x.transpose(0, 1)
+        states, last = self.reader(x)
+        last = last[0] if isinstance(last, tuple) else last
+        time = 1 if self.reader.batch_first else 0
+        parts = [states.mean(time), states.max(time).values, last[-1], last[0]]
+        return self.out(torch.cat(parts, dim=1))
+
+
+def trained_alike(given: Case, model: Any, schedule: Any, epochs: int = 2) -> Any:
+    result = ampsim.simulate(model, "tflops-1", schedule, epochs=epochs)
+    trained(given, model, epochs)
+    found = ampsim.to_torch(result)
+    for parameter, values in given.module.state_dict().items():
+        np.testing.assert_allclose(found[parameter], values, rtol=0, atol=1e-8, err_msg=parameter)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_batches_may_differ_in_length(kind):
+    torch.manual_seed(1)
+    module = Lengths(getattr(torch.nn, kind), batch_first=kind == "GRU").double()
+    batches = [
+        (torch.randint(0, 30, (4, steps)), torch.randint(0, 5, (4,))) for steps in (3, 5, 1, 4)
+    ]
+    optimizer = torch.optim.Adam(module.parameters(), 0.02, eps=1e-3)
+    given = Case(module, torch.nn.CrossEntropyLoss(), optimizer, (batches, batches[:1]))
+    model = ampsim.from_torch(
+        module, batches[0][0], loss=given.loss, data=given.data, optimizer=optimizer
+    )
+    assert set(model.node_update_intervals.values()) == {3}  # steps of a batch, in the mean
+    result = trained_alike(given, model, ampsim.Sequential())
+    assert result.epochs["loss"].iloc[-1] > 0
+
+
+def test_a_module_made_for_one_length_says_which_operation_is():
+    batches = [(torch.randint(0, 30, (4, steps)), torch.randint(0, 5, (4,))) for steps in (3, 5)]
+
+    class Fixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(30, 5)
+
+        def forward(self, x):
+            x = self.embedding(x)
+            return x.reshape(x.size(0), 1, x.size(1), 5).mean(2)[:, 0]
+
+    module = Fixed()
+    with pytest.raises(GraphError, match="batches differ in length, and reshape is made for one"):
+        ampsim.from_torch(
+            module,
+            batches[0][0],
+            loss=torch.nn.CrossEntropyLoss(),
+            data=(batches, batches),
+            optimizer=torch.optim.SGD(module.parameters(), 0.1),
+        )
+
+
+def data_forms(given: Case) -> dict[str, Any]:
+    """The same data as PyTorch users have them."""
+    utils = torch.utils.data
+    sets = [utils.TensorDataset(*split) for split in given.data]
+    return {
+        "tensors": given.data,
+        "arrays": [tuple(one.numpy() for one in split) for split in given.data],
+        "data sets": sets,
+        "loaders": [utils.DataLoader(one, batch_size=BATCH) for one in sets],
+    }
+
+
+@pytest.mark.parametrize("form", ["tensors", "arrays", "data sets", "loaders"])
+def test_data_come_in_any_form_and_the_example_with_a_target(form):
+    given = case("mlp")
+    example = tuple(one[:BATCH] for one in given.data[0])
+    model = model_of(given._replace(data=tuple(data_forms(given)[form])), example)
+    batches = list(model.data(0).batches("valid", epoch=0, seed=0))
+    assert [one.rows for one in batches] == [6, 2]
+    for place, expected in enumerate(given.data[1]):
+        np.testing.assert_array_equal(
+            np.concatenate([one.arrays[place] for one in batches]), expected.numpy()
+        )
+
+
+def test_dropout_drops_in_training_only():
+    """Masks are another stream's; what is kept grows, and validation drops nothing."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 40), torch.nn.Dropout(0.25), torch.nn.Linear(40, 5)
+    )
+    given = case("mlp")._replace(module=net.double())
+    given = given._replace(optimizer=torch.optim.SGD(net.parameters(), 0.1))
+    model = model_of(given)
+    node = model.graph()["1.dropout"]
+    ones = np.ones((200, 40))
+    ((_port, _state, dropped),) = node.forward(0, (0,), ones)
+    assert {*np.unique(dropped).tolist()} == {0.0, 1 / 0.75}
+    assert (dropped == 0).mean() == pytest.approx(0.25, abs=0.02)
+    node.is_training = False
+    ((_port, _state, kept),) = node.forward(0, (1,), ones)
+    assert (kept == ones).all()

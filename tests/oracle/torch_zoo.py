@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from torch_oracle import torch
 
+from ampsim.ir import Direction
+
 nn, F = torch.nn, torch.nn.functional
 WORDS, TAGS, STEPS, PIXELS = 30, 5, 6, 16
 
@@ -205,3 +207,33 @@ def case(name: str, optimizer: str = "adam", *, seed: int = 0, train: int = 30) 
         "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
     }
     return Case(module, network.loss, methods[optimizer](module.parameters()), (train_data, valid))
+
+
+def served(model: Any, batch: Any) -> tuple[Any, dict[str, Any]]:
+    """The prediction and all gradients of one batch, messages taken first come, first served."""
+    graph = model.graph()
+    queue = [
+        (Direction.FORWARD, *graph.targets[0][port], state, payload)
+        for port, state, payload in model.pump(7, batch)
+    ]
+    prediction = None
+    while queue:
+        direction, place, port, state, payload = queue.pop(0)
+        node = graph.nodes[place]
+        if place == 0:
+            continue
+        if node.is_loss and port == 0:
+            prediction = payload
+        forward = direction is Direction.FORWARD
+        sends = (node.forward if forward else node.backward)(port, state, payload)
+        goes_back = not forward or node.is_loss
+        partners = graph.sources[place] if goes_back else graph.targets[place]
+        direction = Direction.BACKWARD if goes_back else Direction.FORWARD
+        queue += [(direction, *partners[out], s, sent) for out, s, sent in sends]
+    assert not [node.name for node in graph.nodes if list(node.pending())]
+    gradients = {
+        f"{node.name}.{name}": part
+        for node in graph.parameterized
+        for name, part in node.views(node.take_gradient()).items()
+    }
+    return prediction, gradients
