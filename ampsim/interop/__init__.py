@@ -1,6 +1,6 @@
 """Models from PyTorch and back."""
 
-from ampsim.interop.batches import BatchList, split_of
+from ampsim.interop.batches import BatchList, held_arrays, split_of
 from ampsim.interop.loops import Position, Steps, after, each, loop, shared, stack, unstack, use
 from ampsim.interop.model_file import write_model_file
 from ampsim.interop.torch_model import from_torch, to_torch
@@ -12,6 +12,7 @@ __all__ = [
     "after",
     "each",
     "from_torch",
+    "held_arrays",
     "loop",
     "shared",
     "split_of",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
-from ampsim.errors import OptionError
+from ampsim.errors import FileFormatError, OptionError
+from ampsim.files import sha256_of
 from ampsim.rng import stream
 from ampsim.user_code import text_of
 
@@ -143,6 +146,31 @@ def examples(data: ArrayDataset | BatchList) -> list[Arrays]:
         if [one.shape[1:] for one in arrays] != shapes:
             return [first, arrays]
     return [first]
+
+
+def held_arrays(model_file: str, sha256: str) -> dict[str, np.ndarray]:
+    """The arrays beside a model file that was imported, ``NAME.npz`` of ``NAME.py``.
+
+    Nothing in them is executed.
+
+    Args:
+        model_file: its path.
+        sha256: of the arrays' file, when the model file was written.
+
+    Raises:
+        FileFormatError: the file is not there, or another one.
+    """
+    path = Path(model_file).with_suffix(".npz")
+    if not os.path.isfile(path):
+        raise FileFormatError(
+            f"{path}: no such file; it belongs beside {Path(model_file).name}, under its name"
+        )
+    if sha256_of(path) != sha256:
+        raise FileFormatError(
+            f"{path}: is not what {Path(model_file).name} was written with; run ampsim import again"
+        )
+    with np.load(path, allow_pickle=False) as held:
+        return {name: held[name] for name in held.files}
 
 
 def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:

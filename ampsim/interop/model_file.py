@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.errors import OptionError
-from ampsim.files import replacing, write_text
+from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.batches import BatchList
 from ampsim.interop.optimizers import Method
 from ampsim.interop.plan import (
@@ -72,9 +72,10 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     pump = model.pump
     assert isinstance(pump, PumpPorts)
     arrays = path.with_suffix(".npz")
-    text = "\n".join(_lines(model, made, pump, Path(source).name, arrays.name))
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made, pump))
+    about = Path(source).name, arrays.name, sha256_of(arrays)
+    text = "\n".join(_lines(model, made, pump, about))
     write_text(path, text)
     return text.count("\n"), arrays
 
@@ -92,8 +93,9 @@ def _arrays(model: Model, made: TorchGraph, pump: PumpPorts) -> dict[str, Any]:
 
 
 def _lines(
-    model: Model, made: TorchGraph, pump: PumpPorts, source: str, arrays: str
+    model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str, str]
 ) -> Iterator[str]:
+    source, arrays, digest = about
     plan, method = made.found.plan, made.method
     assert method is not None
     kind = type(made.data).__name__
@@ -103,14 +105,14 @@ def _lines(
     yield '"""'
     yield ""
     yield "from dataclasses import dataclass"
-    yield "from pathlib import Path"
     yield ""
-    yield "import numpy as np"
-    yield ""
+    if any(port.width for port in pump.ports):
+        yield "import numpy as np"
+        yield ""
     yield "import ampsim"
     yield from _imports(plan, kind, method.maker.__name__)
     yield ""
-    yield f"HELD = np.load(Path(__file__).with_name({python(arrays)}))"
+    yield f"HELD = held_arrays(__file__, {python(digest)})"
     yield ""
     yield ""
     yield "@dataclass(frozen=True)"
@@ -137,7 +139,7 @@ def _imports(plan: GraphPlan, kind: str, maker: str) -> Iterator[str]:
     parts = {call.part.__name__ for call in plan.calls if call.part is not None}
     steps = {"Steps"} if any("Steps" in repr(call.more) for call in plan.calls) else set[str]()
     where = {"ArrayDataset": "ampsim.data", "BatchList": "ampsim.interop"}[kind]
-    interop = {"Position", "split_of"} | parts | steps
+    interop = {"Position", "held_arrays", "split_of"} | parts | steps
     if where == "ampsim.interop":
         interop.add(kind)
     else:

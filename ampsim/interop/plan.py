@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -158,6 +159,18 @@ class GraphPlan:
             made = call.added_to(graph, [known[ref] for ref in call.feeds])
             known |= {Ref(call.name, port): wire for port, wire in enumerate(made)}
         return graph
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all calls and fixed arrays."""
+        hasher = hashlib.sha256()
+        for call in self.calls:
+            more = [str(call.subject), call.feeds, call.part and call.part.__name__, call.more]
+            hasher.update(repr(more).encode())
+        for port in self.ports:
+            hasher.update(repr((port.name, port.shape, port.array, port.width)).encode())
+            hasher.update(b"" if port.values is None else np.ascontiguousarray(port.values).data)
+        return hasher.hexdigest()
 
     def with_any_length(self) -> GraphPlan:
         """The same with loops as long as the state of what is pumped says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -58,10 +58,12 @@ class TorchConfig:
     Args:
         module: the class of the module.
         batch: items of a batch, at most.
+        recorded: digest of what the module became, by which runs of it are told from others'.
     """
 
     module: str
     batch: int
+    recorded: str = field(repr=False)
 
 
 def from_torch(
@@ -193,7 +195,7 @@ def _model(
     }
     model = Model(
         name,
-        TorchConfig(name, batch),
+        TorchConfig(name, batch, found.plan.digest),
         made,
         data.for_run,
         pump,

@@ -25,7 +25,7 @@ from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import sha256_of
 from ampsim.options import COUNT_MAX
-from ampsim.study.model import Model
+from ampsim.study.model import Model, digest_of
 from ampsim.study.process_settings import single_threaded
 from ampsim.text import short
 from ampsim.user_code import OURS_TO_PASS, text_of
@@ -131,6 +131,8 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
             f"{path}: build(config) must return an ampsim.Model, got {type(model).__name__}"
         )
     origin = {"file": path.name, "sha256": sha256_of(path)}
+    if model.given:
+        origin["parameters"] = digest_of(model.given)
     return dataclasses.replace(model, origin=origin)
 
 
