@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -80,21 +80,18 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
     Raises:
         OptionError: they are none of these.
     """
-    if not isinstance(data, tuple | list) or len(data) != 2:
+    splits: Any = data
+    if not isinstance(data, tuple | list) or len(splits) != 2:
         raise OptionError(
             "data must be (train, valid), each a tuple of tensors, a Dataset or a DataLoader, got "
-            f"{type(data).__name__}"
+            f"{type(splits).__name__}"
         )
-    train, valid = (_batches(one) for one in data)
+    train, valid = map(_batches, splits)
     if isinstance(train, list) and isinstance(valid, list):
         batch = len(train[0][0])
-        if _are_alike(train) and _are_alike(valid):
-            train, valid = (_joined(one) for one in (train, valid))
-        else:
-            lists = [
-                [tuple(_cast(a, dtype) for a in arrays) for arrays in one] for one in (train, valid)
-            ]
-            return BatchList(*lists)
+        if not _are_alike(train) or not _are_alike(valid):
+            return BatchList(_cast(train, dtype), _cast(valid, dtype))
+        train, valid = _joined(train), _joined(valid)
     if isinstance(train, list) or isinstance(valid, list):
         raise OptionError("train and valid must both come in batches, or both as whole tensors")
     return ArrayDataset(train, valid, batch, dtype)
@@ -102,21 +99,22 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
     """The arrays of a split, or those of each of its batches."""
-    is_one, reason = hasattr(given, "shape") or isinstance(given, str | Mapping), ""
+    kind: type[Any] = type(given)
+    reason = ""
+    is_one = hasattr(given, "shape") or kind in (str, dict)
     try:
-        if isinstance(given, tuple):
-            return tuple(_array(one) for one in cast("tuple[Any, ...]", given))
-        if not is_one and hasattr(given, "__getitem__") and not isinstance(given, list):
-            items = [given[place] for place in range(len(given))]
-            columns = zip(*items, strict=True)
+        if kind is tuple:
+            return tuple(map(_array, given))
+        if hasattr(given, "__getitem__") and kind is not list and not is_one:
+            columns = zip(*(given[place] for place in range(len(given))), strict=True)
             return tuple(np.stack([_array(one) for one in column]) for column in columns)
-        if not is_one and (batches := [tuple(_array(one) for one in batch) for batch in given]):
+        if not is_one and (batches := [tuple(map(_array, batch)) for batch in given]):
             return batches
     except (TypeError, ValueError) as error:  # no such thing, or items of several shapes
         reason = f": {text_of(error)}"
     raise OptionError(
         "each split of data must be a tuple of tensors (inputs, target), a Dataset, or a list or "
-        f"DataLoader of batches (inputs, target), got {type(given).__name__}{reason}"
+        f"DataLoader of batches (inputs, target), got {kind.__name__}{reason}"
     )
 
 
@@ -124,8 +122,12 @@ def _array(given: Any) -> np.ndarray:
     return given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
 
 
-def _cast(array: np.ndarray, dtype: str) -> np.ndarray:
-    return array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
+def _cast(batches: list[Arrays], dtype: str) -> list[Arrays]:
+    """The same with floating-point numbers of that type."""
+    return [
+        tuple(one.astype(dtype, copy=False) if one.dtype.kind == "f" else one for one in arrays)
+        for arrays in batches
+    ]
 
 
 def _are_alike(batches: list[Arrays]) -> bool:

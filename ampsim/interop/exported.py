@@ -30,8 +30,9 @@ from ampsim.interop.lowering import (
     shape_of,
     short,
 )
-from ampsim.interop.operators import REMEDIES, RULES, get_item
+from ampsim.interop.operators import RULES, get_item
 from ampsim.interop.plan import GraphPlan, Ref
+from ampsim.interop.remedies import REMEDIES
 from ampsim.interop.weights import Laid
 from ampsim.user_code import place_of as place_of_error
 from ampsim.user_code import text_of
@@ -64,7 +65,7 @@ def the_torch() -> Any:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedModule:
     """What a module became.
 
     Args:
@@ -80,7 +81,7 @@ class Imported:
     classes: int
 
 
-def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> Imported:
+def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> ImportedModule:
     """Export a module with its loss, and find a graph for it.
 
     Args:
@@ -125,16 +126,16 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
             f"{name}: parameter {min(untouched)} has no effect on the loss; take it out of the "
             "module"
         )
-    return Imported(plan, low.layouts, low.messages, low.classes)
+    return ImportedModule(plan, low.layouts, low.messages, low.classes)
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
     """Run `torch.export` on copies: one that fails leaves its marks on the tensors."""
     torch = the_torch()
 
-    class Objective(torch.nn.Module):
+    class ModuleWithLoss(torch.nn.Module):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__()  # pyright: ignore[reportUnknownMemberType]  # PyTorch's
             self.module = module
             self.loss = loss
 
@@ -152,7 +153,7 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
             logging.disable(logging.ERROR)
             caught.enter_context(contextlib.redirect_stdout(io.StringIO()))
             caught.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            return torch.export.export(Objective().train(), copies, dynamic_shapes=(rows,))
+            return torch.export.export(ModuleWithLoss().train(), copies, dynamic_shapes=(rows,))
     except AmpsimError:
         raise
     except Exception as error:
@@ -315,8 +316,7 @@ def _input(low: Lowering, operation: Any, place: int, name: str) -> Ref:
 def _lower(low: Lowering, operation: Any) -> None:
     target = operation.target
     if target is operator.getitem:
-        values = low.values.get(operation.args[0].name)
-        assert isinstance(values, tuple)
+        values: tuple[Any, ...] = low.values[operation.args[0].name]
         low.values[operation.name] = get_item(values, operation.args[1])
         return
     if _has_branches(operation):

@@ -1,13 +1,13 @@
 """Loops over the steps of a sequence, and nodes that are used several times, as parts of a graph.
 
-A message's state is a `Position`. Before and after a loop its step is 0; within, `Steps` counts.
+A message's state is a `Position`. Before and after a loop its step is 0; within, it counts.
 What is here is added to a graph as a node is, and a model file may use it, too:
 
 >>> from ampsim.ir import Graph
 >>> from ampsim.nodes import GRUCell, Linear, SquaredError
 >>> graph = Graph("reader")
 >>> x, start, target = graph.controller(x=(7, "rows", 3), start=("rows", 4), target=("rows", 1))
->>> steps = Steps(7)
+>>> steps = LoopSteps(7)
 >>> again, last = loop(graph, GRUCell("gru", 3, 4), unstack(graph, "x", x, steps), start, steps)
 >>> state = after(graph, "gru", last, steps)
 >>> graph.end(SquaredError("loss"), graph.add(Linear("out", 4, 1), state), target)
@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Steps:
+class LoopSteps:
     """The steps of a sequence.
 
     Args:
@@ -46,7 +46,7 @@ class Steps:
 
     def __repr__(self) -> str:
         """As it is made, in short."""
-        return f"Steps({self.length}{', is_reversed=True' if self.is_reversed else ''})"
+        return f"LoopSteps({self.length}{', is_reversed=True' if self.is_reversed else ''})"
 
     def count(self, state: Position) -> int:
         """How many steps there are."""
@@ -86,18 +86,20 @@ class Steps:
         return state._replace(step=state.step + (1 if self.is_reversed else -1))
 
 
-def unstack(graph: Graph, name: str, sequence: Wire, steps: Steps) -> Wire:
+def unstack(graph: Graph, name: str, sequence: Wire, steps: LoopSteps) -> Wire:
     """Cut (steps, rows, …) into a message for each step."""
     return graph.add(Ungroup(f"{name}-steps", steps.at), sequence)
 
 
-def stack(graph: Graph, name: str, each: Wire, steps: Steps) -> Wire:
+def stack(graph: Graph, name: str, each: Wire, steps: LoopSteps) -> Wire:
     """Put the messages of all steps together, (steps, rows, …)."""
     rows = steps.length or "steps"
     return graph.add(Group(f"{name}-stack", steps.place, rows=rows, new_axis=True), each)
 
 
-def loop(graph: Graph, cell: Node, inputs: Wire, start: Wire, steps: Steps) -> tuple[Wire, Wire]:
+def loop(
+    graph: Graph, cell: Node, inputs: Wire, start: Wire, steps: LoopSteps
+) -> tuple[Wire, Wire]:
     """Run a cell over all steps; `start` is its first state, (rows, width), before the loop.
 
     Returns:
@@ -118,7 +120,7 @@ def each(graph: Graph, name: str, again: Wire, last: Wire) -> Wire:
     return graph.add(Phi(f"{name}-each", ("again", "last")), again, last)
 
 
-def after(graph: Graph, name: str, last: Wire, steps: Steps) -> Wire:
+def after(graph: Graph, name: str, last: Wire, steps: LoopSteps) -> Wire:
     """Lead the last state of a loop out of it."""
     return graph.add(Isu(f"{name}-after", steps.outside, steps.last), last)
 

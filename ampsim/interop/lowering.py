@@ -7,14 +7,14 @@ Shapes and layouts are PyTorch's all the way; an extent that follows from the ba
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.errors import GraphError
-from ampsim.interop.loops import Steps, loop, shared, use
+from ampsim.interop.loops import LoopSteps, loop, shared, use
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
-from ampsim.interop.weights import Layout
+from ampsim.interop.weights import Laid, NodeLayout
 from ampsim.nodes import Columns, Embedding, Permute, Reshape
 from ampsim.user_code import is_own
 
@@ -60,10 +60,9 @@ class LogSoftmax:
     of: Any
 
 
-Value: TypeAlias = (
-    "Ref | Learned | np.ndarray | Zeros | HalfState | Stacked | LogSoftmax | tuple[Any, ...]"
-)
-"""What an operation of the exported program gave."""
+Value: TypeAlias = Any
+"""What an operation of the exported program gave: a `Ref`, an array that is the same for every
+batch, one of the classes above, or several of these, which may be functions that make them."""
 
 
 class Refusal(GraphError):
@@ -83,7 +82,7 @@ class Lowering:
     def __init__(self, name: str, uses: dict[tuple[str, ...], int]) -> None:
         self.name = name
         self.values: dict[str, Value] = {}
-        self.layouts: dict[str, Layout] = {}
+        self.layouts: dict[str, Laid] = {}
         self.messages: dict[str, int] = {}
         self.classes = 0
         self._calls: list[Call] = []
@@ -161,7 +160,7 @@ class Lowering:
             self._views[made] = (kind, feeds[0], options.get("axes"))
         return made
 
-    def learning(self, spec: Spec, layout: Layout, *feeds: Ref) -> Ref:
+    def learning(self, spec: Spec, layout: NodeLayout, *feeds: Ref) -> Ref:
         """Add a node with parameters, or another use of one that was added already."""
         key = layout.key
         uses = self._uses.get(key, 1)
@@ -177,7 +176,9 @@ class Lowering:
         self.call(name, *feeds, part=use, more=(number,), outputs=0)
         return Ref(name, number)
 
-    def looping(self, spec: Spec, layout: Layout, *feeds: Ref, steps: Steps) -> tuple[Ref, Ref]:
+    def looping(
+        self, spec: Spec, layout: NodeLayout, *feeds: Ref, steps: LoopSteps
+    ) -> tuple[Ref, Ref]:
         """Add a loop over a cell; return its states at all steps but one, and at that one."""
         if layout.key in self._used:
             raise self._tied(layout.key[0])
@@ -186,7 +187,7 @@ class Lowering:
         first = self.call(spec, *feeds, part=loop, more=(steps,), outputs=2)
         return first, Ref(first.call, 1)
 
-    def _claim(self, spec: Spec, layout: Layout, messages: int) -> None:
+    def _claim(self, spec: Spec, layout: NodeLayout, messages: int) -> None:
         for name in layout.key:
             if self._owners.setdefault(name, layout.key) != layout.key:
                 raise self._tied(name)
@@ -216,9 +217,11 @@ class Lowering:
             half = {"width": 2 * value.hidden, "start": first, "stop": first + value.hidden}
             return self.light(Columns, value.state, named="c" if value.is_cell else "h", **half)
         if isinstance(value, np.ndarray):
+            value = cast("np.ndarray[Any, np.dtype[Any]]", value)
             if value.nbytes > FIXED_BYTES_MAX:
                 raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
-            return self.port(self.light_name("fixed"), value.shape, values=value)
+            shape: tuple[int, ...] = value.shape
+            return self.port(self.light_name("fixed"), shape, values=value)
         if isinstance(value, Learned):
             return self._looked_up(value)
         if isinstance(value, Zeros) and value.shape[:1] == (None,) and len(value.shape) == 2:
@@ -248,7 +251,7 @@ class Lowering:
         spec = Spec(
             Embedding, node_name(learned.name), {"vocabulary": places.size, "width": shape[-1]}
         )
-        layout = Layout({"weight": ("reshaped", (learned.name,))})
+        layout = NodeLayout({"weight": ("reshaped", (learned.name,))})
         return self.learning(spec, layout, index)
 
 
@@ -266,7 +269,7 @@ def node_name(parameter: str) -> str:
 
 def module_of(operation: Any) -> str:
     """Where in the module an operation stands, such as "features.0"; "" at its top."""
-    stack = operation.meta.get("nn_module_stack") or {}
+    stack: dict[str, tuple[str, str]] = operation.meta.get("nn_module_stack") or {}
     paths = [path for path, _kind in stack.values()]
     last = paths[-1] if paths else ""
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
@@ -274,8 +277,8 @@ def module_of(operation: Any) -> str:
 
 def place_of(operation: Any) -> str:
     """The user's line that an operation came from, with its text; "" where it is unknown."""
-    text = (getattr(operation, "meta", None) or {}).get("stack_trace") or ""
-    lines = text.splitlines()
+    meta: dict[str, str] = getattr(operation, "meta", None) or {}
+    lines = (meta.get("stack_trace") or "").splitlines()
     found = ""
     for line, code in zip(lines, [*lines[1:], ""], strict=True):
         words = line.strip().split('"')
@@ -309,8 +312,12 @@ class Arguments:
 
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
-            return [self._resolved(one) for one in given]
+            return [self._resolved(one) for one in cast("list[Any]", given)]
         return self._values.get(given.name, given) if hasattr(given, "meta") else given
+
+    def unlike(self, usual: dict[str, Any]) -> list[str]:
+        """Names of arguments that are not as usual."""
+        return [name for name, one in usual.items() if self._given.get(name, one) != one]
 
     def shape_of(self, name: str) -> tuple[int | None, ...]:
         """Of an argument; None for an extent that follows from the batch."""

@@ -11,7 +11,7 @@ import keyword
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -137,7 +137,9 @@ def _imports(plan: GraphPlan, kind: str, maker: str) -> Iterator[str]:
     specs = [call.subject for call in plan.calls if isinstance(call.subject, Spec)]
     nodes = {spec.kind.__name__ for spec in specs}
     parts = {call.part.__name__ for call in plan.calls if call.part is not None}
-    steps = {"Steps"} if any("Steps" in repr(call.more) for call in plan.calls) else set[str]()
+    steps = (
+        {"LoopSteps"} if any("LoopSteps" in repr(call.more) for call in plan.calls) else set[str]()
+    )
     where = {"ArrayDataset": "ampsim.data", "BatchList": "ampsim.interop"}[kind]
     interop = {"Position", "held_arrays", "split_of"} | parts | steps
     if where == "ampsim.interop":
@@ -259,7 +261,7 @@ def _build_lines(model: Model, kind: str, method: Method) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+    return dict(cast("Mapping[str, int]", value)) if isinstance(value, Mapping) else value
 
 
 def _default(one: Any) -> Any:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.interop.loss_rules import broadcast, cross_entropy, log_softmax, squared_error
 from ampsim.interop.lowering import (
     Arguments,
     Learned,
-    LogSoftmax,
     Lowering,
     Stacked,
     Value,
@@ -27,7 +27,7 @@ from ampsim.interop.lowering import (
 )
 from ampsim.interop.plan import Ref, Spec
 from ampsim.interop.recurrent import gru, gru_cell, lstm, lstm_cell
-from ampsim.interop.weights import Layout
+from ampsim.interop.weights import NodeLayout
 from ampsim.nodes import (
     Affine,
     Attention,
@@ -47,16 +47,11 @@ from ampsim.nodes import (
     ReLU,
     Reshape,
     Sigmoid,
-    SoftmaxCrossEntropy,
-    SquaredError,
     Sum,
     Tanh,
 )
 
 Rule: TypeAlias = Callable[[Lowering, Arguments], Value]
-
-WITHOUT_IGNORED: Final = -100
-"""PyTorch's label that a loss ignores; no label of ours is below 0."""
 
 SEED: Final = 0
 """Of masks; each node has its own, by its name."""
@@ -105,7 +100,7 @@ def _linear(low: Lowering, given: Arguments) -> Value:
     else:
         parts["bias"] = ("reshaped", (bias.name,))
     spec = Spec(Linear, node_name(weight.name), options)
-    return low.learning(spec, Layout(parts), low.wire(given["input"]))
+    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
 
 
 def _embedding(low: Lowering, given: Arguments) -> Value:
@@ -119,7 +114,7 @@ def _embedding(low: Lowering, given: Arguments) -> Value:
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
     spec = Spec(Embedding, node_name(weight.name), options)
-    layout = Layout({"weight": ("reshaped", (weight.name,))})
+    layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
     return low.learning(spec, layout, low.wire(given["indices"]))
 
 
@@ -134,7 +129,7 @@ def _layer_norm(low: Lowering, given: Arguments) -> Value:
     options = {"columns": given["normalized_shape"][0], "epsilon": given["eps"]}
     spec = Spec(LayerNorm, node_name(weight.name), options)
     parts = {"weight": ("reshaped", (weight.name,)), "bias": ("reshaped", (bias.name,))}
-    return low.learning(spec, Layout(parts), low.wire(given["input"]))
+    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
 
 
 def _one_or_pair(numbers: Sequence[int]) -> Any:
@@ -187,7 +182,7 @@ def _convolution(low: Lowering, given: Arguments) -> Value:
         parts["bias"] = ("reshaped", (bias.name,))
     spec = Spec(Conv2d, node_name(weight.name), options)
     images = _images(low, given, low.wire(given["input"]))
-    return _pixels(low, given, low.learning(spec, Layout(parts), images))
+    return _pixels(low, given, low.learning(spec, NodeLayout(parts), images))
 
 
 def _max_pool(low: Lowering, given: Arguments) -> Value:
@@ -283,7 +278,7 @@ def _parts(low: Lowering, given: Arguments, sizes: Sequence[int], axis: int) -> 
     parts: list[Value] = []
     start = 0
     for size in sizes:
-        parts.append(partial(_picked, low, given, axis, (start, start + size, None)))  # pyright: ignore[reportArgumentType]  # made when asked for
+        parts.append(partial(_picked, low, given, axis, (start, start + size, None)))
         start += size
     return tuple(parts)
 
@@ -323,7 +318,7 @@ def _unbind(low: Lowering, given: Arguments) -> Value:
 def _cat(low: Lowering, given: Arguments) -> Value:
     values, operations = given["tensors"], given.operation.args[0]
     axes, axis = len(given.shape), given["dim"]
-    widths = [shape_of(one)[axis] for one in operations]
+    widths: list[int | None] = [shape_of(one)[axis] for one in operations]
     if None in widths:
         raise low.refused("items of a batch are put below each other", "concatenate another axis")
     return _side_by_side(low, [low.wire(one) for one in values], widths, axis % axes, axes)
@@ -356,9 +351,8 @@ def _scalar(value: Any) -> float | None:
     """The number that an operand is; None of one with more or other numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    if isinstance(value, np.ndarray) and value.size == 1:
-        return float(value.reshape(()))
-    return None
+    is_one = isinstance(value, np.ndarray) and value.size == 1
+    return float(cast("np.ndarray[Any, np.dtype[Any]]", value).item()) if is_one else None
 
 
 def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
@@ -433,9 +427,9 @@ def _mean(low: Lowering, given: Arguments) -> Value:
 def _largest(low: Lowering, given: Arguments) -> Value:
     """Values and, for which there is no node, places."""
     shape = given.shape_of("self")
-    axis = given["dim"]
-    axis = (axis[0] if isinstance(axis, list) else axis) % len(shape)
-    if (isinstance(given["dim"], list) and len(given["dim"]) != 1) or shape[axis] is None:
+    axes = np.atleast_1d(given["dim"]).tolist()
+    axis = axes[0] % len(shape) if axes else 0
+    if len(axes) != 1 or shape[axis] is None:
         raise low.refused("a maximum is over several axes or the batch", "take one axis")
     wire = low.light(Max, low.wire(given["self"]), axis=axis)
     if not given["keepdim"]:
@@ -468,82 +462,17 @@ def _attention(low: Lowering, given: Arguments) -> Value:
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
     """Whether a fixed mask hides exactly the keys after each query."""
-    if not isinstance(mask, np.ndarray) or mask.shape[-2:] != (queries, keys):
+    if not isinstance(mask, np.ndarray):
+        return False
+    given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
+    if given.shape[-2:] != (queries, keys):
         return False
     seen = np.tri(queries, keys, dtype=bool)
-    if mask.dtype == bool:
-        return bool((mask == seen).all())
-    return bool((mask == np.where(seen, 0.0, -np.inf)).all())
+    return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
 
 
 def _zeros(low: Lowering, given: Arguments) -> Value:
     return Zeros(given.shape)
-
-
-def _log_softmax(low: Lowering, given: Arguments) -> Value:
-    count = len(given.shape)
-    if given["dim"] % count != (1 if count > 1 else 0):
-        raise low.refused("log_softmax is not over the classes, axis 1", "take dim=1")
-    return LogSoftmax(given["self"])
-
-
-def _cross_entropy(low: Lowering, given: Arguments) -> Value:
-    if (given.operation.target.__name__.startswith("nll")) != isinstance(given["self"], LogSoftmax):
-        raise low.refused("NLLLoss is of no log_softmax", "take nn.CrossEntropyLoss() of logits")
-    usual = {
-        "weight": None,
-        "reduction": 1,
-        "ignore_index": WITHOUT_IGNORED,
-        "label_smoothing": 0.0,
-    }
-    _require_usual(low, given, usual)
-    value = given["self"].of if isinstance(given["self"], LogSoftmax) else given["self"]
-    shape, labels = given.shape_of("self"), given.shape_of("target")
-    if len(shape) < 2 or len(labels) != len(shape) - 1:
-        raise low.refused(
-            "the target of a cross-entropy is no class for each row",
-            "give labels (rows,) for logits (rows, classes)",
-        )
-    logits, target = low.wire(value), low.wire(given["target"])
-    low.classes = shape[1] or 0
-    if len(shape) > 2:
-        axes = (0, *range(2, len(shape)), 1)
-        logits = low.light(Reshape, _permuted(low, logits, axes), shape=(-1, shape[1]))
-        target = low.light(Reshape, target, shape=(-1,))
-    low.call(Spec(SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
-    return None  # pyright: ignore[reportReturnType]  # a loss gives nothing
-
-
-def _squared_error(low: Lowering, given: Arguments) -> Value:
-    _require_usual(low, given, {"reduction": 1})
-    shape = given.shape_of("self")
-    if shape != given.shape_of("target"):
-        raise low.refused(
-            "prediction and target of a squared error differ in shape",
-            "bring both to one shape, such as with target.unsqueeze(1)",
-        )
-    wires = [low.wire(given[one]) for one in ("self", "target")]
-    if len(shape) > 2:
-        wires = [low.light(Reshape, one, shape=(-1, shape[-1])) for one in wires]
-    low.call(Spec(SquaredError, low.free("loss")), *wires, outputs=0)
-    return None  # pyright: ignore[reportReturnType]  # a loss gives nothing
-
-
-def _broadcast(low: Lowering, given: Arguments) -> Value:
-    """What nn.MSELoss does to its operands; nothing, where they have one shape."""
-    if len({shape_of(one) for one in given.operation.args[0]}) > 1:
-        raise low.refused(
-            "prediction and target of a loss differ in shape",
-            "bring both to one shape, such as with target.unsqueeze(1)",
-        )
-    return tuple(given["tensors"])
-
-
-def _require_usual(low: Lowering, given: Arguments, usual: dict[str, Any]) -> None:
-    for name, expected in usual.items():
-        got = given._given.get(name, expected)
-        if got != expected:
-            raise low.refused(f"the loss has {name}", "leave it at its default")
 
 
 def get_item(values: Sequence[Value], place: int) -> Value:
@@ -567,12 +496,12 @@ RULES: Final[dict[str, Rule]] = {
     "adaptive_avg_pool2d.default": partial(_to_one_pixel, Mean),
     "add.Tensor": partial(_plus, 1),
     "amax.default": _largest,
-    "broadcast_tensors.default": _broadcast,
+    "broadcast_tensors.default": broadcast,
     "cat.default": _cat,
     "chunk.default": _chunk,
     "conv1d.default": _convolution,
     "conv2d.default": _convolution,
-    "cross_entropy_loss.default": _cross_entropy,
+    "cross_entropy_loss.default": cross_entropy,
     "div.Tensor": _over,
     "dropout.default": _dropout,
     "embedding.default": _embedding,
@@ -580,7 +509,7 @@ RULES: Final[dict[str, Rule]] = {
     "gru_cell.default": gru_cell,
     "layer_norm.default": _layer_norm,
     "linear.default": _linear,
-    "log_softmax.int": _log_softmax,
+    "log_softmax.int": log_softmax,
     "lstm.input": lstm,
     "lstm_cell.default": lstm_cell,
     "max.dim": _largest_and_place,
@@ -588,10 +517,10 @@ RULES: Final[dict[str, Rule]] = {
     "max_pool2d.default": _max_pool,
     "mean.default": _mean,
     "mean.dim": _mean,
-    "mse_loss.default": _squared_error,
+    "mse_loss.default": squared_error,
     "mul.Tensor": _times,
     "neg.default": _negative,
-    "nll_loss_nd.default": _cross_entropy,
+    "nll_loss_nd.default": cross_entropy,
     "permute.default": _permute,
     "pow.Tensor_Scalar": _power,
     "relu.default": partial(_of_first, ReLU),
@@ -611,34 +540,3 @@ RULES: Final[dict[str, Rule]] = {
     "unbind.int": _unbind,
 }
 """By the operators' names, without "aten."; one in place, such as "relu_", has the same rule."""
-
-_LAYER_NORM: Final = "take nn.LayerNorm, or nothing"
-REMEDIES: Final[dict[str, str]] = {
-    "batch_norm": "statistics of a batch mean something else while several are in flight; "
-    + _LAYER_NORM,
-    "group_norm": _LAYER_NORM,
-    "instance_norm": _LAYER_NORM,
-    "avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
-    "baddbmm": "pass need_weights=False to nn.MultiheadAttention",
-    "bmm": "take F.scaled_dot_product_attention; pass need_weights=False to nn.MultiheadAttention",
-    "matmul": "take nn.Linear, or F.scaled_dot_product_attention",
-    "softmax": "take F.scaled_dot_product_attention; nn.CrossEntropyLoss has a softmax of its own",
-    "binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two classes",
-    "cond": "compute both branches, or choose in a model file with Cond",
-    "conv3d": "take nn.Conv2d",
-    "detach": "let gradients pass, or leave that part out",
-    "elu": "take nn.ReLU, nn.Tanh, nn.Sigmoid or nn.SiLU",
-    "gelu": "take nn.ReLU, nn.Tanh, nn.Sigmoid or nn.SiLU",
-    "leaky_relu": "take nn.ReLU, nn.Tanh, nn.Sigmoid or nn.SiLU",
-    "lstm": "give sequences of one length instead of packed ones",
-    "gru": "give sequences of one length instead of packed ones",
-    "rnn_relu": "take nn.GRU or nn.LSTM",
-    "rnn_tanh": "take nn.GRU or nn.LSTM",
-    "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
-    "scan": "write the loop in Python, or as nn.LSTM or nn.GRU",
-    "while_loop": "write the loop in Python, or in a model file with Phi and Cond",
-    "sum": "take a mean",
-    "index_put": "join parts with torch.cat",
-    "copy": "join parts with torch.cat",
-}
-"""What to try instead of an operator for which there is no rule, by its name without overload."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from ampsim.interop.loops import Position, Steps
+from ampsim.interop.loops import LoopSteps, Position
 from ampsim.ir import Graph, Node, Pumped, Wire
 
 
@@ -84,8 +84,10 @@ class Call:
         subject = self.subject.node() if isinstance(self.subject, Spec) else self.subject
         if self.part is None:
             return graph.branch(cast("Node", subject), *wires)
-        made = self.part(graph, subject, *self.arranged(wires))
-        return made if isinstance(made, tuple) else () if made is None else (made,)
+        made: Any = self.part(graph, subject, *self.arranged(wires))
+        if isinstance(made, tuple):
+            return cast("tuple[Wire, ...]", made)
+        return () if made is None else (made,)
 
     def arranged(self, wires: list[Any]) -> list[Any]:
         """Wires and further arguments in the order of the function's own."""
@@ -178,7 +180,8 @@ class GraphPlan:
             replace(
                 call,
                 more=tuple(
-                    replace(one, length=0) if isinstance(one, Steps) else one for one in call.more
+                    replace(one, length=0) if isinstance(one, LoopSteps) else one
+                    for one in call.more
                 ),
             )
             for call in self.calls

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ampsim.interop.loops import Steps, after, each, stack, unstack
+from ampsim.interop.loops import LoopSteps, after, each, stack, unstack
 from ampsim.interop.lowering import (
     Arguments,
     HalfState,
@@ -23,14 +23,16 @@ from ampsim.interop.lowering import (
     short,
 )
 from ampsim.interop.plan import Ref, Spec
-from ampsim.interop.weights import Layout
+from ampsim.interop.weights import NodeLayout
 from ampsim.nodes import Columns, Concat, Dropout, GRUCell, LSTMCell, Permute, Pick
 
 PARAMETERS = 4
 """Of a cell: weights of input and state, and the biases of both."""
 
 
-def _cell(low: Lowering, parameters: list[Learned], name: str, *, is_lstm: bool) -> Any:
+def _cell(
+    low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool
+) -> tuple[Spec, NodeLayout, int]:
     """A cell with PyTorch's four parameters: what makes it, and how these lie."""
     if len(parameters) != PARAMETERS or not all(isinstance(one, Learned) for one in parameters):
         raise low.refused(
@@ -46,14 +48,14 @@ def _cell(low: Lowering, parameters: list[Learned], name: str, *, is_lstm: bool)
             "bias": ("lstm-bias", (biases[0],)),
             "bias_state": ("lstm-bias", (biases[1],)),
         }
-        return Spec(LSTMCell, name, options), Layout(layout), hidden
+        return Spec(LSTMCell, name, options), NodeLayout(layout), hidden
     layout = {
         "weight_input": ("transposed", (input_weight,)),
         "bias_input": ("reshaped", (biases[0],)),
         "weight_state": ("transposed", (state_weight,)),
         "bias_state": ("reshaped", (biases[1],)),
     }
-    return Spec(GRUCell, name, options), Layout(layout), hidden
+    return Spec(GRUCell, name, options), NodeLayout(layout), hidden
 
 
 def _owner(parameter: str) -> str:
@@ -61,8 +63,9 @@ def _owner(parameter: str) -> str:
     return parameter.rpartition(".")[0] or "recurrent"
 
 
-def _joined(low: Lowering, h: Value, c: Value, hidden: int) -> Ref:
+def _joined(low: Lowering, state: list[Value], hidden: int) -> Ref:
     """The state [h | c] of an LSTM."""
+    h, c = state
     if isinstance(h, HalfState) and isinstance(c, HalfState):
         is_whole = h.state == c.state and (h.is_cell, c.is_cell) == (False, True)
         if is_whole:
@@ -77,7 +80,7 @@ def lstm_cell(low: Lowering, given: Arguments) -> Value:
     parameters = [given[one] for one in ("w_ih", "w_hh", "b_ih", "b_hh")]
     name = _owner(getattr(parameters[0], "name", ""))
     spec, layout, hidden = _cell(low, parameters, name, is_lstm=True)
-    state = _joined(low, *given["hx"], hidden)
+    state = _joined(low, given["hx"], hidden)
     made = low.learning(spec, layout, low.wire(given["input"]), state)
     return HalfState(made, hidden, False), HalfState(made, hidden, True)
 
@@ -118,7 +121,7 @@ class _Layers:
                 f"the batch is not where this {short(given.operation)} expects it",
                 "pass batch_first=True for inputs of (rows, steps, columns)",
             )
-        self._steps = [Steps(steps, is_reversed=bool(way)) for way in range(self._ways)]
+        self._steps = [LoopSteps(steps, is_reversed=bool(way)) for way in range(self._ways)]
         self._made: dict[Any, Any] = {}
         self._name = low.free(f"{_owner(given['params'][0].name)}.sequence")
 
@@ -168,7 +171,8 @@ class _Layers:
         name = f"{_owner(parameters[0].name)}.l{layer}{'.reverse' if way else ''}"
         spec, layout, hidden = _cell(low, parameters, name, is_lstm=self._is_lstm)
         if self._is_lstm:
-            start = _joined(low, *(self._start(one, number) for one in given["hx"]), hidden)
+            first = [self._start(one, number) for one in given["hx"]]
+            start = _joined(low, first, hidden)
         else:
             start = _begun(low, self._start(given["hx"], number), hidden)
         read = self._once(self._read, layer)
@@ -179,7 +183,7 @@ class _Layers:
         if isinstance(first, Zeros):
             return first
         if isinstance(first, Stacked):
-            value = first.values[number]
+            value: Any = first.values[number]
             return value() if callable(value) else value
         return self._low.light(Pick, self._low.wire(first), keys=(number,))
 

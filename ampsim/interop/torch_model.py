@@ -11,8 +11,8 @@ import numpy as np
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
-from ampsim.interop.exported import Imported, Loss, Refusal, imported, the_torch
-from ampsim.interop.loops import Steps
+from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
+from ampsim.interop.loops import LoopSteps
 from ampsim.interop.optimizers import Method, method_of
 from ampsim.interop.plan import GraphPlan, PumpPorts
 from ampsim.ir import Graph
@@ -41,7 +41,7 @@ class TorchGraph:
         data: the data set.
     """
 
-    found: Imported
+    found: ImportedModule
     state: dict[str, np.ndarray]
     method: Method | None
     data: Any
@@ -117,7 +117,8 @@ def from_torch(
         raise OptionError(
             f"module must be a torch.nn.Module, got {type(module).__name__}; try Net(), not Net"
         )
-    inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
+    is_one = not isinstance(example_inputs, tuple)
+    inputs = (example_inputs,) if is_one else cast("tuple[Any, ...]", example_inputs)
     if not inputs or not all(isinstance(one, torch.Tensor) and one.ndim for one in inputs):
         raise OptionError(
             "example_inputs must be a tensor, or a tuple of them, with the batch on the first "
@@ -229,10 +230,10 @@ def _dtype_of(module: Any) -> str:
     return found.pop()
 
 
-def _found(module: Any, data: Any, loss: Loss) -> tuple[Imported, tuple[int, int] | None]:
+def _found(module: Any, data: Any, loss: Loss) -> tuple[ImportedModule, tuple[int, int] | None]:
     """What the module becomes, and array and axis of the number of steps, if batches differ."""
     torch = the_torch()
-    found: list[Imported] = []
+    found: list[ImportedModule] = []
     batches = examples(data)
     for arrays in batches:
         rows = [np.repeat(one[:1], 2, axis=0) for one in arrays]
@@ -244,8 +245,8 @@ def _found(module: Any, data: Any, loss: Loss) -> tuple[Imported, tuple[int, int
 
 
 def _of_any_length(
-    name: str, found: list[Imported], batches: list[Arrays]
-) -> tuple[Imported, tuple[int, int]]:
+    name: str, found: list[ImportedModule], batches: list[Arrays]
+) -> tuple[ImportedModule, tuple[int, int]]:
     """One import for batches of any length, of two for different ones.
 
     Raises:
@@ -294,11 +295,11 @@ def _of_any_length(
 
 
 def _lengths_of_loops(plan: GraphPlan) -> list[int]:
-    return [one.length for call in plan.calls for one in call.more if isinstance(one, Steps)]
+    return [one.length for call in plan.calls for one in call.more if isinstance(one, LoopSteps)]
 
 
 def _mean_length(data: Any, pump: PumpPorts) -> int:
-    """Steps of a batch in the mean, where they differ."""
+    """LoopSteps of a batch in the mean, where they differ."""
     if pump.length is None:
         return 1
     array, axis = pump.length
@@ -320,8 +321,8 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
         ``net.load_state_dict(ampsim.to_torch(result))``
     """
     torch = the_torch()
-    model = result.model if isinstance(result, Result) else result
-    made = model.make_graph if isinstance(model, Model) else None
+    model: Any = getattr(result, "model", result)
+    made = getattr(model, "make_graph", None)
     if not isinstance(made, TorchGraph):
         raise OptionError(
             "to_torch takes a result, or a model, that came from ampsim.from_torch; a result's "

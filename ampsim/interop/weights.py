@@ -68,7 +68,7 @@ class Laid:
 
 
 @dataclass(frozen=True)
-class Layout:
+class NodeLayout:
     """For each parameter of a node, without the node's name: the way it lies, and the names."""
 
     parts: Mapping[str, tuple[str, tuple[str, ...]]]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from torch_oracle import torch
-from torch_zoo import NETWORKS, Case, case, served
+from torch_zoo import METHODS, NETWORKS, Case, case, served
 
 import ampsim
 from ampsim.errors import GraphError
+from ampsim.interop.optimizers import Method, method_of
 
 BATCH = 6
 
@@ -28,18 +30,22 @@ def model_of(given: Case, example: Any = None) -> Any:
 
 
 @cache
-def prepared(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
+def prepared(name: str) -> tuple[Case, Any]:
     """A case and its model, exported once; nobody changes them."""
-    given = case(name, optimizer)
+    given = case(name)
     return given, model_of(given)
 
 
 def copied(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
-    """A case to be trained, with the model, which is not copied."""
-    given, model = prepared(name, optimizer)
-    return given._replace(
-        **copy.deepcopy({"module": given.module, "optimizer": given.optimizer})
-    ), model
+    """A case to be trained by one of two methods, with the model, which is not changed."""
+    given, model = prepared(name)
+    module = copy.deepcopy(given.module)
+    method = METHODS[optimizer](module.parameters())
+    ours = method_of(method, len(list(module.parameters())))
+    assert isinstance(ours, Method)
+    return given._replace(module=module, optimizer=method), replace(
+        model, optimizer=ours.optimizer()
+    )
 
 
 def first_batch(model: Any) -> Any:

@@ -177,7 +177,7 @@ def test_arrays_that_are_missing_or_others_are_told(source, tmp_path):
     assert run("import", f"{source}:make", "--out", out).exit_code == 0
     arrays = out.with_suffix(".npz")
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"?")
-    with pytest.raises(AmpsimError, match="is not what model.py was written with; run ampsim imp"):
+    with pytest.raises(AmpsimError, match=r"is not what model.py was written with; run ampsim imp"):
         ampsim.load_model(out)
     arrays.unlink()
     with pytest.raises(AmpsimError, match=r"model.npz: no such file; it belongs beside model.py"):

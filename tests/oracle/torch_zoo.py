@@ -195,18 +195,20 @@ class Case(NamedTuple):
     data: Any
 
 
-# Epsilon is large, for the gradient of the bias of keys is 0, and Adam would divide what rounding
-# leaves of it by that.
-def case(name: str, optimizer: str = "adam", *, seed: int = 0, train: int = 30) -> Case:
-    torch.manual_seed(seed)
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "adam": lambda p: torch.optim.Adam(p, 0.02, (0.8, 0.99), eps=1e-3, weight_decay=0.01),
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+}
+"""Epsilon is large, for the gradient of the bias of keys is 0, and Adam would divide what rounding
+leaves of it by that."""
+
+
+def case(name: str) -> Case:
+    torch.manual_seed(0)
     network = NETWORKS[name]
     module = network.make().double()
-    train_data, valid = ((network.inputs(n), network.target(n)) for n in (train, 8))
-    methods = {
-        "adam": lambda p: torch.optim.Adam(p, 0.02, (0.8, 0.99), eps=1e-3, weight_decay=0.01),
-        "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
-    }
-    return Case(module, network.loss, methods[optimizer](module.parameters()), (train_data, valid))
+    data = tuple((network.inputs(count), network.target(count)) for count in (30, 8))
+    return Case(module, network.loss, METHODS["adam"](module.parameters()), data)
 
 
 def served(model: Any, batch: Any) -> tuple[Any, dict[str, Any]]:

@@ -134,10 +134,21 @@ class _Profile:
         self._launches += 1
         number = FIRST_CORRELATION + self._launches
         linked = {"correlation": number, "External id": number}
-        row = {"ph": "X", "cat": "kernel", "name": name, "pid": self._worker, "tid": stream}
+        row: dict[str, Any] = {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": self._worker,
+            "tid": stream,
+        }
         row |= {"ts": start, "dur": max(1, end - start)}
         row["args"] = {"device": self._worker, "stream": stream, **linked}
-        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": RUNTIME_PID}
+        call: dict[str, Any] = {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": RUNTIME_PID,
+        }
         call |= {"tid": 0, "ts": start, "dur": 1, "args": linked}
         self._file.write(f"{separator}{json.dumps(row)},\n{json.dumps(call)}")
 
