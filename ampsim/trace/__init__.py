@@ -26,6 +26,8 @@ from ampsim.trace.recorder import (
 )
 from ampsim.trace.records import CausalRecords
 from ampsim.trace.summary import DIRECTIONS, Summary
+from ampsim.trace.table import Columns
+from ampsim.trace.tape import Later, Tape
 
 __all__ = [
     "COMPUTE_LANE",
@@ -41,14 +43,17 @@ __all__ = [
     "Bounds",
     "CausalRecords",
     "Cause",
+    "Columns",
     "Crossing",
     "Crossings",
     "Kinds",
+    "Later",
     "OnRows",
     "Path",
     "Recorder",
     "Step",
     "Summary",
+    "Tape",
     "bounds_of",
     "critical_path",
     "of_admission",
