@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
     """The arrays of a split, or those of each of its batches."""
-    kind: type[Any] = type(given)
+    kind = cast("type[Any]", type(given))
     reason = ""
     is_one = hasattr(given, "shape") or kind in (str, dict)
     try:

@@ -133,10 +133,10 @@ def from_torch(
         raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
     dtype = _dtype_of(module)
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), dtype)
+    method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
     found, length = _found(module, dataset, loss)
     _require_labels(dataset, found.classes)
-    method = method_of(optimizer, len(list(module.parameters())))
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     made = TorchGraph(found, state, method if isinstance(method, Method) else None, dataset)
     return _model(module, made, PumpPorts(found.plan.ports, dtype, length), method, options)

@@ -165,6 +165,18 @@ class Pick(_View):
 
     @checked
     def __init__(self, name: str, keys: Sequence[Any]) -> None:
+        """Pick by `keys`.
+
+        Raises:
+            GraphError: one is none of these.
+        """
+        for key in keys:
+            parts: Any = key if isinstance(key, tuple) else (key, None, None)
+            numbers = [one for one in parts if one is not None]
+            if len(parts) != 3 or not all(type(one) is int for one in numbers) or parts[2] == 0:
+                raise GraphError(
+                    f"{name}: keys must be whole numbers, (start, stop, step) or None, got {key!r}"
+                )
         super().__init__(name)
         self.keys = tuple(keys)
         self._index = tuple(

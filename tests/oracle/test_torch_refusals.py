@@ -171,12 +171,13 @@ Y = torch.randint(0, 3, (40,))
 
 def imported(module: Any, **changes: Any) -> Any:
     given: dict[str, Any] = {
+        "module": module,
         "example_inputs": X[:20],
         "loss": nn.CrossEntropyLoss(),
         "data": ((X, Y), (X, Y)),
         "optimizer": torch.optim.SGD(module.parameters(), 0.1),
     }
-    return ampsim.from_torch(module, **{**given, **changes})
+    return ampsim.from_torch(**{**given, **changes})
 
 
 def place(kind: type) -> tuple[str, int]:
@@ -278,7 +279,7 @@ def test_what_is_no_module_is_told():
     with pytest.raises(
         OptionError, match=r"module must be a torch.nn.Module, got type; try Net\(\)"
     ):
-        ampsim.from_torch(Good, X, loss=3, data=3, optimizer=3)
+        imported(Good(), module=Good)
 
 
 def test_weights_go_back_only_where_they_came_from():

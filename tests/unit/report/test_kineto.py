@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -109,6 +110,6 @@ def test_a_run_in_which_nothing_takes_time_has_no_profile(tmp_path):
     from ampsim.report.perfetto.kineto import write_kineto
     from ampsim.report.perfetto.trace import Trace
 
-    trace = Trace("amp", 1, tuple, tuple, None)
+    trace = Trace("amp", 1, tuple, tuple, pd.DataFrame())
     with pytest.raises(OptionError, match="no step of amp takes time on this cluster"):
         write_kineto(trace, tmp_path)
