@@ -175,7 +175,9 @@ def imported(module: Any, **changes: Any) -> Any:
         "example_inputs": X[:20],
         "loss": nn.CrossEntropyLoss(),
         "data": ((X, Y), (X, Y)),
-        "optimizer": torch.optim.SGD(module.parameters(), 0.1),
+        "optimizer": torch.optim.SGD(
+            NET.parameters() if isinstance(module, type) else module.parameters(), 0.1
+        ),
     }
     return ampsim.from_torch(**{**given, **changes})
 
@@ -279,7 +281,7 @@ def test_what_is_no_module_is_told():
     with pytest.raises(
         OptionError, match=r"module must be a torch.nn.Module, got type; try Net\(\)"
     ):
-        imported(Good(), module=Good)
+        imported(Good)
 
 
 def test_weights_go_back_only_where_they_came_from():
