@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -171,7 +171,8 @@ class Pick(_View):
             GraphError: one is none of these.
         """
         for key in keys:
-            parts: Any = key if isinstance(key, tuple) else (key, None, None)
+            is_stretch = isinstance(key, tuple)
+            parts = cast("tuple[Any, ...]", key) if is_stretch else (key, None, None)
             numbers = [one for one in parts if one is not None]
             if len(parts) != 3 or not all(type(one) is int for one in numbers) or parts[2] == 0:
                 raise GraphError(
