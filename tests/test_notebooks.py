@@ -21,11 +21,13 @@ import ampsim.dependency
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
-OTHERS = {"matplotlib", "numpy", "pandas", "pathlib", "tempfile"}
+OTHERS = {"matplotlib", "numpy", "pandas", "pathlib", "tempfile", "torch"}
 BYTES_MAX = 400_000
 TOLERANCE = 1e-6
 LEARNED_TOLERANCE = 0.35  # where learning decides: another rounding is an epoch more of three
-LEARNED = {"03-staleness", "01-first-forecast", "04-your-own-model-and-device"}
+LEARNED = {
+    "01-first-forecast", "03-staleness", "04-your-own-model-and-device", "06-from-pytorch",
+}  # fmt: skip
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 VOLATILE = re.compile(r" at 0x|(?<![\w.$}])/(?:work|root|home|tmp|Users)/|\bsha256\b")
 
@@ -46,13 +48,14 @@ def code(path: Path) -> ast.Module:
     return ast.parse("\n".join(line for line in lines if not line.startswith("%")))
 
 
-def test_there_are_five_notebooks():
+def test_there_are_six_notebooks():
     assert NAMES == [
         "01-first-forecast",
         "02-designing-a-device",
         "03-staleness",
         "04-your-own-model-and-device",
         "05-dependency-engine",
+        "06-from-pytorch",
     ]
 
 
@@ -178,6 +181,8 @@ def execution(path: Path, **options: Any) -> Any:
     """The notebook as it is now, executed."""
     for name in ("ipykernel", "nbformat", "nbclient"):
         pytest.importorskip(name, reason=f"{name} is not installed; the extra `dev` has it")
+    if "import torch" in ast.unparse(code(path)):
+        pytest.importorskip("torch", reason="PyTorch is not installed; the extra `torch` has it")
     spec = importlib.util.spec_from_file_location("execute", FOLDER / "execute.py")
     assert spec is not None and spec.loader is not None
     execute = importlib.util.module_from_spec(spec)

@@ -15,6 +15,7 @@ from ampsim.cli import (
     devices,
     forecast,
     gantt,
+    importing,
     models,
     report,
     run,
@@ -39,9 +40,10 @@ for _function, _help in (
     (calibrate.calibrate, "Find a device's numbers, from published rows or this machine."),
     (data.data, "Say which data sets are there, or fetch them."),
     (report.report, "Make a recipe's report, or check one."),
+    (importing.import_, "Write a model file of a PyTorch module."),
     (check.check, "Check device, cluster, placement, model or recipe files."),
 ):
-    app.command(cls=Panelled, short_help=_help)(command(_function))
+    app.command(_function.__name__.strip("_"), cls=Panelled, short_help=_help)(command(_function))
 
 # The class of all mistakes in calling a program: typer carries its own copy of click or not,
 # depending on its version, and exports this one subclass of it.

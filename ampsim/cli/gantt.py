@@ -70,7 +70,7 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
     from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
     ways = {**dict.fromkeys(KNOWN_SUFFIXES, _write_picture), ".html": _write_page}
-    ways[".json"] = _write_trace
+    ways |= {".json": _write_trace, ".kineto": _write_profiles}
     return ways[check_suffix(out, ways, "a Gantt chart")]
 
 
@@ -80,9 +80,10 @@ def require_no_window(out: Path, window: str | None) -> None:
     Raises:
         OptionError: a window was given for a trace.
     """
-    if window is not None and out.suffix.lower() == ".json":
+    suffix = out.suffix.lower()
+    if window is not None and suffix in (".json", ".kineto"):
         raise OptionError(
-            f"--window does not go with {out.name}: a trace (.json) holds the whole run; leave "
+            f"--window does not go with {out.name}: a trace ({suffix}) holds the whole run; leave "
             "--window out and zoom in the viewer"
         )
 
@@ -95,6 +96,26 @@ def _write_trace(shown: Shown, out: Path, window: Window) -> str:
         traces = [replace(trace, transfers=tuple) for trace in traces]
     count = write_perfetto(traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
+
+
+def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
+    from ampsim.files import prepared_file
+    from ampsim.report.perfetto.kineto import write_kineto
+
+    if len(shown.traces) > 1:
+        raise OptionError(
+            f"{out.name} holds one schedule, got {len(shown.traces)}; name one with --schedule"
+        )
+    (trace,) = shown.traces
+    if not shown.has_transfers:
+        trace = replace(trace, transfers=tuple)
+    with prepared_file(out / "worker-0.json"):
+        count, unit_s = write_kineto(trace, expanded(out), title=shown.title)
+    return (
+        f"wrote {out}: {count:,} kernels of {trace.workers} worker"
+        f"{'s' * (trace.workers != 1)}, where 1 µs stands for {format_seconds(unit_s)}; "
+        "HTA reads the folder"
+    )
 
 
 def _write_page(shown: Shown, out: Path, window: Window) -> str:
@@ -159,7 +180,8 @@ def gantt(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json.",
+            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json; "
+            "folder of profiles for HTA .kineto.",
         ),
     ],
     window: Annotated[
@@ -212,7 +234,7 @@ def gantt(
     writer_of(out)
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
-    hold(prepared_file(out))
+    hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
     prepare_json(json)
     given: dict[str, Any] = {
         "schedule": schedule,

@@ -38,7 +38,7 @@ from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
-from ampsim.study.model import Model
+from ampsim.study.model import Model, digest_of
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress, Progress, Tracker
 from ampsim.study.provenance import data_files
@@ -247,18 +247,18 @@ def _by_schedule(tasks: Sequence[Task], made: Mapping[int, Run]) -> tuple[tuple[
 
 
 def _code_of(model: Model) -> str:
-    """A hash of the file that the model was loaded from.
+    """Hashes of the file that the model was loaded from, and of the weights that it came with.
 
     Raises:
         OptionError: it was not, or was changed since.
     """
-    code = model.origin.get("sha256")
-    if code is None or model.given:
+    code, first = model.origin.get("sha256"), model.origin.get("parameters", "")
+    if code is None or (digest_of(model.given) if model.given else "") != first:
         raise OptionError(
             f"finished runs are kept of models that load_model gave, not of {model.name}, which "
             "was made or changed in Python; leave keeping out"
         )
-    return code
+    return code + first
 
 
 MAX_REPEATS: Final = 40

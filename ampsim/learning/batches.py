@@ -334,6 +334,12 @@ def why_by_message(graph: Graph, sends: Pumped) -> str:
     for node in graph.nodes[1:]:
         if why := why_none(node):
             return why
+    for _port, _state, payload in sends:
+        axes = (
+            1 if getattr(payload, "dtype", None) is not None and payload.dtype.kind in "iu" else 2
+        )
+        if getattr(payload, "ndim", axes) > axes:
+            return f"a payload has {payload.ndim} axes"
     were = [node.is_training for node in graph.nodes]
     batches = Batches(graph, {}, None, lambda _node, _state, _report: None)
     for node in graph.nodes:

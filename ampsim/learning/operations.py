@@ -399,6 +399,10 @@ def why_none(node: Node) -> str:
         return f"{node.describe()} has no operation of many rows"
     if isinstance(node, Ungroup) and not node.keeps_axis:
         return f"{node.describe()} drops an axis"
+    if isinstance(node, Group) and node.new_axis:
+        return f"{node.describe()} adds an axis"
+    if isinstance(node, Linear) and node.bias is None:
+        return f"{node.describe()} has no bias"
     return ""
 
 

@@ -2,19 +2,25 @@
 
 from ampsim.ir import Cond, Isu, Phi
 from ampsim.nodes.arithmetic import Difference, Product, Sum
+from ampsim.nodes.attention import Attention
 from ampsim.nodes.columns import Columns, Concat, Split
 from ampsim.nodes.composed import CellForm, cell_adder, compose
 from ampsim.nodes.distribute import Collect, Distribute
-from ampsim.nodes.elementwise import Dropout, ReLU, Sigmoid, Tanh
+from ampsim.nodes.elementwise import Affine, Dropout, ReLU, Sigmoid, Tanh
 from ampsim.nodes.embedding import Embedding
 from ampsim.nodes.group import Group, Replicate, Ungroup
 from ampsim.nodes.gru import GRUCell
 from ampsim.nodes.images import Conv2d, Flatten, MaxPool
+from ampsim.nodes.layer_norm import LayerNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
 from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
+from ampsim.nodes.reductions import Max, Mean
+from ampsim.nodes.views import Permute, Pick, Reshape
 
 __all__ = [
+    "Affine",
+    "Attention",
     "BranchLSTM",
     "CellForm",
     "Collect",
@@ -31,13 +37,19 @@ __all__ = [
     "Group",
     "Isu",
     "LSTMCell",
+    "LayerNorm",
     "LeafLSTM",
     "Linear",
+    "Max",
     "MaxPool",
+    "Mean",
+    "Permute",
     "Phi",
+    "Pick",
     "Product",
     "ReLU",
     "Replicate",
+    "Reshape",
     "Sigmoid",
     "SoftmaxCrossEntropy",
     "Split",

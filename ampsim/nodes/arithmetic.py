@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from functools import reduce
 from operator import add, mul
@@ -11,7 +12,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work, joined_work
 from ampsim.options import Ports
@@ -64,22 +65,64 @@ class Arithmetic(CachingNode):
 
 
 class Sum(Arithmetic):
-    """Adds; every input that needs a gradient gets the whole of it."""
+    """Adds; every input that needs a gradient gets the whole of it.
+
+    An input may lack the first axes of another, or have extent 1 where the other has more: it is
+    added to all of them, as NumPy does, and gets the sum of their gradients.
+    """
+
+    @checked
+    def __init__(self, name: str, count: Ports = 2) -> None:
+        super().__init__(name, count)
+        self._is_spread = False
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
-        """Add."""
-        return operands[0] if self.is_abstract else reduce(add, operands)
+        """Add; record the shapes if they differ."""
+        shapes = [operand.shape for operand in operands]
+        if self.is_training and shapes.count(shapes[0]) < len(shapes):
+            self._saved[state] = shapes
+        if self.is_abstract:
+            return max(operands, key=lambda operand: math.prod(operand.shape))
+        return reduce(add, operands)
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
-        """Nothing is computed: all inputs get one gradient."""
-        return VIEW
+        """Nothing is computed where all inputs get one gradient; else it is read and added up."""
+        return elementwise_work(shape, self.element_bytes) if self._is_spread else VIEW
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
-        """Send each input the gradient."""
+        """Send each input the gradient, or the sum of the parts that it was added to."""
+        shapes = self._saved.pop(state, None)
+        needed = enumerate(self.input_needs_gradient)
+        if shapes is None or gradient is None:
+            return [(place, state, gradient if is_needed else None) for place, is_needed in needed]
         return [
-            (operand, state, gradient if is_needed else None)
-            for operand, is_needed in enumerate(self.input_needs_gradient)
+            (place, state, self._gathered(gradient, shapes[place]) if is_needed else None)
+            for place, is_needed in needed
         ]
+
+    def _gathered(self, gradient: Payload, shape: tuple[int, ...]) -> Payload:
+        if gradient.shape == shape:
+            return gradient
+        if self.is_abstract:
+            return Standin(shape, gradient.itemsize)
+        more = gradient.ndim - len(shape)
+        spread = [axis + more for axis, extent in enumerate(shape) if extent == 1]
+        return gradient.sum(axis=(*range(more), *spread)).reshape(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require one shape, or some that can be added to the largest; return that."""
+        operands = known(shapes)
+        largest = max(operands, key=lambda shape: (len(shape), -shape.count(1)))
+        self._is_spread = any(shape != largest for shape in operands)
+        fits = all(
+            all(
+                mine in (theirs, 1)
+                for mine, theirs in zip(shape[::-1], largest[::-1], strict=False)
+            )
+            for shape in operands
+        )
+        require(fits, self, "one shape at all inputs", *operands)
+        return (largest,)
 
 
 class Difference(Arithmetic):

@@ -1,4 +1,7 @@
-"""Columns of payloads: side by side (Concat), cut apart (Split), and some of them (Columns)."""
+"""Columns of payloads: side by side (Concat), cut apart (Split), and some of them (Columns).
+
+Columns are the last axis; payloads may have more axes than rows before it.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +35,25 @@ class SideBySide(CachingNode):
             raise GraphError(f"{name}: widths must be two or more numbers >= 1, got {widths}")
         super().__init__(name)
         self.widths = tuple(widths)
-        self._columns = [slice(*edge) for edge in pairwise(accumulate(widths, initial=0))]
+        self._columns = [
+            np.s_[..., slice(*edge)] for edge in pairwise(accumulate(widths, initial=0))
+        ]
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read all columns and write them once where parts are joined; else send views."""
         if direction is not self.joins_in:
             return VIEW
-        whole = None if shape is None else (shape[0], sum(self.widths))
+        whole = None if shape is None else (*shape[:-1], sum(self.widths))
         return elementwise_work(whole, self.element_bytes)
 
     def _cut(self, state: State, whole: Payload) -> Sends:
         if self.is_abstract:
-            rows, itemsize = whole.shape[0], whole.itemsize
+            rows, itemsize = whole.shape[:-1], whole.itemsize
             return [
-                (part, state, Standin((rows, width), itemsize))
+                (part, state, Standin((*rows, width), itemsize))
                 for part, width in enumerate(self.widths)
             ]
-        return [(part, state, whole[:, cut]) for part, cut in enumerate(self._columns)]
+        return [(part, state, whole[cut]) for part, cut in enumerate(self._columns)]
 
 
 class Concat(SideBySide):
@@ -65,9 +70,9 @@ class Concat(SideBySide):
         if parts is None:
             return ()
         if self.is_abstract:
-            joined = Standin((payload.shape[0], sum(self.widths)), payload.itemsize)
+            joined = Standin((*payload.shape[:-1], sum(self.widths)), payload.itemsize)
             return ((0, state, joined),)
-        return ((0, state, np.concatenate(parts, axis=1)),)
+        return ((0, state, np.concatenate(parts, axis=-1)),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send each input its columns of the gradient."""
@@ -78,13 +83,14 @@ class Concat(SideBySide):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width) of every part, rows alike; return (rows, sum of widths)."""
         parts = known(shapes)
+        rows = parts[0][:-1]
         fits = all(
-            len(shape) == 2 and shape == (parts[0][0], width)
+            len(shape) >= 2 and shape == (*rows, width)
             for shape, width in zip(parts, self.widths, strict=True)
         )
         wanted = " and ".join(f"(rows, {width})" for width in self.widths)
         require(fits, self, wanted, *parts)
-        return ((parts[0][0], sum(self.widths)),)
+        return ((*rows, sum(self.widths)),)
 
 
 class Split(SideBySide):
@@ -112,20 +118,20 @@ class Split(SideBySide):
         real = next((part for part in parts if part is not None), None)
         if real is None:
             return ((0, state, None),)
-        shape = (real.shape[0], sum(self.widths))
+        shape = (*real.shape[:-1], sum(self.widths))
         if self.is_abstract:
             return ((0, state, Standin(shape, real.itemsize)),)
         joined = np.empty(shape, real.dtype)
         for cut, part in zip(self._columns, parts, strict=True):
-            joined[:, cut] = 0 if part is None else part
+            joined[cut] = 0 if part is None else part
         return ((0, state, joined),)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, sum of widths); return (rows, width) of every part."""
         (shape,) = known(shapes)
-        fits = len(shape) == 2 and shape[1] == sum(self.widths)
+        fits = len(shape) >= 2 and shape[-1] == sum(self.widths)
         require(fits, self, f"(rows, {sum(self.widths)})", shape)
-        return tuple((shape[0], width) for width in self.widths)
+        return tuple((*shape[:-1], width) for width in self.widths)
 
 
 class Columns(Node):
@@ -152,36 +158,37 @@ class Columns(Node):
         super().__init__(name)
         self.width = width
         self.start, self.stop = start, stop
-        self._kept = slice(start, stop)
+        self._kept = np.s_[..., start:stop]
         self._count = stop - start
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send the columns; a view, not a copy."""
         if self.is_abstract:
-            kept = Standin((payload.shape[0], self._count), payload.itemsize)
+            kept = Standin((*payload.shape[:-1], self._count), payload.itemsize)
             return ((0, state, kept),)
-        return ((0, state, payload[:, self._kept]),)
+        return ((0, state, payload[self._kept]),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the gradient with zeros where columns were left out."""
         if gradient is None:
             return ((0, state, None),)
-        rows = gradient.shape[0]
+        shape = (*gradient.shape[:-1], self.width)
         if self.is_abstract:
-            return ((0, state, Standin((rows, self.width), gradient.itemsize)),)
-        whole = np.zeros((rows, self.width), gradient.dtype)
-        whole[:, self._kept] = gradient
+            return ((0, state, Standin(shape, gradient.itemsize)),)
+        whole = np.zeros(shape, gradient.dtype)
+        whole[self._kept] = gradient
         return ((0, state, whole),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send a view; read the gradient's columns and write them once, into zeros."""
         if direction is Direction.FORWARD:
             return VIEW
-        kept = None if shape is None else (shape[0], self._count)
+        kept = None if shape is None else (*shape[:-1], self._count)
         return elementwise_work(kept, self.element_bytes, 2)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width); return (rows, columns kept)."""
         (shape,) = known(shapes)
-        require(len(shape) == 2 and shape[1] == self.width, self, f"(rows, {self.width})", shape)
-        return ((shape[0], self._count),)
+        fits = len(shape) >= 2 and shape[-1] == self.width
+        require(fits, self, f"(rows, {self.width})", shape)
+        return ((*shape[:-1], self._count),)

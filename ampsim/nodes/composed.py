@@ -59,12 +59,16 @@ def compose(graph: Graph, cell: GRUCell | LSTMStep, *wires: Wire, by_gate: bool 
         The wire of its output.
 
     Raises:
-        GraphError: there are not as many wires as inputs.
+        GraphError: there are not as many wires as inputs, or the cell has two biases.
     """
     if len(wires) != len(cell.inputs):
         raise GraphError(
             f"{graph.name}: {cell.describe()} composed takes a wire for each input "
             f"({', '.join(cell.inputs)}), got {len(wires)}; connect() can close a loop at a Phi"
+        )
+    if isinstance(cell, LSTMStep) and "bias_state" in cell.parameter_shapes:
+        raise GraphError(
+            f"{graph.name}: {cell.describe()} composed has one bias; leave has_two_biases out"
         )
     if isinstance(cell, GRUCell):
         return _gru(graph, cell, *wires, by_gate=by_gate)

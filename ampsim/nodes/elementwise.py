@@ -1,4 +1,4 @@
-"""Transforms of each element by itself: ReLU, Tanh, Sigmoid (Section 4), and Dropout."""
+"""Transforms of each element by itself: ReLU, Tanh, Sigmoid (Section 4), Affine, and Dropout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work
+from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work
 from ampsim.ir.shapes import known
 from ampsim.nodes.light import elementwise_work
 from ampsim.options import Seed
@@ -134,6 +134,42 @@ class Sigmoid(Elementwise):
         np.subtract(y, slope, out=slope)
         slope *= gradient
         return slope
+
+
+class Affine(Node):
+    """x times a factor, plus a shift; both are numbers that do not learn."""
+
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, *, factor: float = 1.0, shift: float = 0.0) -> None:
+        super().__init__(name)
+        self.factor = factor
+        self.shift = shift
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send x · factor + shift."""
+        if self.is_abstract:
+            return ((0, state, payload),)
+        output = payload * self.factor
+        output += self.shift
+        return ((0, state, output),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient times the factor."""
+        if gradient is None or self.is_abstract:
+            return ((0, state, gradient),)
+        return ((0, state, gradient * self.factor),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element, twice forward."""
+        is_back = direction is Direction.BACKWARD
+        return elementwise_work(shape, self.element_bytes, 2 - is_back, passes=4 - 2 * is_back)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)
 
 
 class Masks:

@@ -51,6 +51,7 @@ class Embedding(ParameterizedNode, CachingNode):
         start: draws the first table, (vocabulary, width); by default from the standard normal
             distribution, as PyTorch's Embedding does.
         gradient_factor: what gradients of the table are multiplied by before an update.
+        padding: row whose gradient is 0, so that plain steps leave it as it is; None for none.
     """
 
     @checked
@@ -63,11 +64,13 @@ class Embedding(ParameterizedNode, CachingNode):
         is_sparse: bool = False,
         start: Start | None = None,
         gradient_factor: float = 1.0,
+        padding: int | None = None,
     ) -> None:
         """Hold `vocabulary` rows of `width`.
 
         Raises:
-            GraphError: an extent is below 1, or the factor no finite number above 0.
+            GraphError: an extent is below 1, the factor no finite number above 0, or the padding
+                no row of the table.
         """
         if vocabulary < 1 or width < 1:
             raise GraphError(
@@ -77,12 +80,17 @@ class Embedding(ParameterizedNode, CachingNode):
             raise GraphError(
                 f"{name}: gradient_factor must be finite and > 0, got {gradient_factor}"
             )
+        if padding is not None and not 0 <= padding < vocabulary:
+            raise GraphError(
+                f"{name}: padding must be a row from 0 to {vocabulary - 1}, got {padding}"
+            )
         super().__init__(name, {"weight": (vocabulary, width)})
         self.vocabulary = vocabulary
         self.width = width
         self.is_sparse = is_sparse
         self._start = start
         self._factor = gradient_factor
+        self._padding = padding
         self._pairs: list[tuple[State, np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
@@ -135,6 +143,8 @@ class Embedding(ParameterizedNode, CachingNode):
         elif self._pairs:
             rows, sums = sums_by_row(*self._take_pairs())
             table[rows] = sums
+        if self._padding is not None:
+            table[self._padding] = 0
         if self._factor != 1:
             flat *= self._factor
         return flat
@@ -146,6 +156,8 @@ class Embedding(ParameterizedNode, CachingNode):
         rows, sums = sums_by_row(*self._take_pairs())
         if self._factor != 1:
             sums *= self._factor
+        if self._padding is not None:
+            sums[rows == self._padding] = 0
         return rows, sums
 
     @property

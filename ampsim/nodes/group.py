@@ -37,13 +37,18 @@ class Group(Node):
         name: the node's name.
         place: ``place(state)`` is (state of the group, number of the member, count of members).
         rows: what the first extent of the result is called in shapes.
+        new_axis: put members along a new first axis, (members, rows, …), as `Ungroup` found them;
+            all have one shape then.
     """
 
     @checked
-    def __init__(self, name: str, place: Place, *, rows: str = "rows") -> None:
+    def __init__(
+        self, name: str, place: Place, *, rows: str | int = "rows", new_axis: bool = False
+    ) -> None:
         super().__init__(name)
         self.place = place
         self._rows = rows
+        self.new_axis = new_axis
         self._filling: dict[State, _Members] = {}
         self._grouped: dict[State, list[tuple[State, int]]] = {}
 
@@ -69,8 +74,10 @@ class Group(Node):
             rows = [part.shape[0] for part in parts]
             self._grouped[group] = list(zip(members.states, rows, strict=True))
         if self.is_abstract:
-            return ((0, group, _below_each_other(parts)),)
-        return ((0, group, np.concatenate(parts)),)
+            shape = (len(parts), *parts[0].shape)
+            stacked = Standin(shape, parts[0].itemsize) if self.new_axis else None
+            return ((0, group, stacked or _below_each_other(parts)),)
+        return ((0, group, np.stack(parts) if self.new_axis else np.concatenate(parts)),)
 
     def require_free(self, members: list[Any], number: int, state: State) -> None:
         """Require that a member's number is in its range, and nobody else's.
@@ -94,9 +101,14 @@ class Group(Node):
         """Send each member its rows of the gradient; they are views."""
         sends: list[tuple[int, State, Payload]] = []
         start = 0
-        for member, rows in self._grouped.pop(state):
+        for number, (member, rows) in enumerate(self._grouped.pop(state)):
             if gradient is None:
                 part = None
+            elif self.new_axis:
+                is_shape = self.is_abstract
+                part = (
+                    Standin(gradient.shape[1:], gradient.itemsize) if is_shape else gradient[number]
+                )
             elif self.is_abstract:
                 part = Standin((rows, *gradient.shape[1:]), gradient.itemsize)
             else:
@@ -119,7 +131,7 @@ class Group(Node):
         """Give the first axis the group's own extent."""
         (shape,) = known(shapes)
         require(len(shape) >= 2, self, "at least two axes", shape)
-        return ((self._rows, *shape[1:]),)
+        return ((self._rows, *(shape if self.new_axis else shape[1:])),)
 
     def pending(self) -> Iterable[State]:
         """Groups that wait for a member, or whose gradient has not come."""

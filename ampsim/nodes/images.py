@@ -17,7 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from operator import ge
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -41,45 +42,59 @@ from ampsim.nodes.light import VIEW
 from ampsim.nodes.linear import InHalves, by_state, update_work
 from ampsim.options import Count
 
+Extent: TypeAlias = Count | tuple[Count, Count]
+"""Pixels down and across, or one number for both."""
+
+
+def _pair(given: int | tuple[int, int]) -> tuple[int, int]:
+    return given if isinstance(given, tuple) else (given, given)
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Square windows of `kernel` pixels, `stride` apart, over images with a border of `padding`.
+    """Windows of `kernel` pixels, `stride` apart, over images with a border of `padding`.
 
-    Where the last window would leave the image there is none, as in PyTorch without `ceil_mode`.
+    Each is (down, across). Where the last window would leave the image there is none, as in PyTorch
+    without `ceil_mode`.
     """
 
-    kernel: int
-    stride: int
-    padding: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
 
-    def require_valid(self, name: str, padding_max: int) -> None:
+    @property
+    def pixels(self) -> int:
+        """Pixels of a window."""
+        return math.prod(self.kernel)
+
+    def require_valid(self, name: str, padding_max: tuple[int, int]) -> None:
         """Check the numbers.
 
         Raises:
             GraphError: kernel or stride is below 1, or the padding not from 0 to `padding_max`.
         """
-        if self.kernel < 1 or self.stride < 1:
+        if min(*self.kernel, *self.stride) < 1:
             raise GraphError(
-                f"{name}: kernel and stride must be >= 1, got {self.kernel} and {self.stride}"
+                f"{name}: kernel and stride must be >= 1, got {_shown(self.kernel)} and "
+                f"{_shown(self.stride)}"
             )
-        if not 0 <= self.padding <= padding_max:
+        if not all(0 <= one <= most for one, most in zip(self.padding, padding_max, strict=True)):
             raise GraphError(
-                f"{name}: padding must be from 0 to {padding_max} for a kernel of {self.kernel}, "
-                f"got {self.padding}"
+                f"{name}: padding must be from 0 to {_shown(padding_max)} for a kernel of "
+                f"{_shown(self.kernel)}, got {_shown(self.padding)}"
             )
 
-    def count(self, extent: int) -> int:
+    def count(self, extent: int, axis: int = 0) -> int:
         """Windows along an extent of so many pixels.
 
-        >>> Windows(kernel=5, stride=1, padding=0).count(28)
+        >>> Windows(kernel=(5, 3), stride=(1, 1), padding=(0, 0)).count(28)
         24
         """
-        return (extent + 2 * self.padding - self.kernel) // self.stride + 1
+        return (extent + 2 * self.padding[axis] - self.kernel[axis]) // self.stride[axis] + 1
 
-    def touched(self, count: int) -> int:
+    def touched(self, count: int, axis: int) -> int:
         """Pixels that so many windows along an extent reach, without the border."""
-        return (count - 1) * self.stride + self.kernel - 2 * self.padding
+        return (count - 1) * self.stride[axis] + self.kernel[axis] - 2 * self.padding[axis]
 
     def require_fit(self, node: Node, shape: Shape, channels: int | str) -> tuple[int, int]:
         """Check the shape of images; return how many windows there are along height and width.
@@ -87,34 +102,38 @@ class Windows:
         Raises:
             GraphError: it is not (rows, channels, height, width), or smaller than a window.
         """
-        least = max(1, self.kernel - 2 * self.padding)
-        wanted = f"(rows, {channels}, height >= {least}, width >= {least})"
+        high, wide = (
+            max(1, kernel - 2 * padding)
+            for kernel, padding in zip(self.kernel, self.padding, strict=True)
+        )
+        wanted = f"(rows, {channels}, height >= {high}, width >= {wide})"
         fits = len(shape) == 4 and channels in (shape[1], "channels")
         height, width = shape[2:] if fits else (0, 0)
         is_known = isinstance(height, int) and isinstance(width, int)
         require(fits and is_known, node, wanted, shape)
         assert isinstance(height, int) and isinstance(width, int)
-        require(min(height, width) >= least, node, wanted, shape)
-        return self.count(height), self.count(width)
+        require(height >= high and width >= wide, node, wanted, shape)
+        return self.count(height, 0), self.count(width, 1)
 
     def padded(self, images: np.ndarray, border: float) -> np.ndarray:
         """The images with a border of that value; the images themselves, if it has no width."""
-        if not self.padding:
+        if not any(self.padding):
             return images
-        around = (self.padding, self.padding)
-        return np.pad(images, ((0, 0), (0, 0), around, around), constant_values=border)
+        around = [(padding, padding) for padding in self.padding]
+        return np.pad(images, ((0, 0), (0, 0), *around), constant_values=border)
 
     def columns(self, images: np.ndarray) -> np.ndarray:
-        """Each window of images as a column: (channels · kernel², images · windows), a copy."""
-        whole = sliding_window_view(self.padded(images, 0), (self.kernel, self.kernel), axis=(2, 3))
-        chosen = whole[:, :, :: self.stride, :: self.stride].transpose(1, 4, 5, 0, 2, 3)
-        return chosen.reshape(images.shape[1] * self.kernel**2, -1)
+        """Each window of images as a column: (channels · pixels, images · windows), a copy."""
+        whole = sliding_window_view(self.padded(images, 0), self.kernel, axis=(2, 3))
+        down, across = self.stride
+        chosen = whole[:, :, ::down, ::across].transpose(1, 4, 5, 0, 2, 3)
+        return chosen.reshape(images.shape[1] * self.pixels, -1)
 
     def folded(self, columns: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """The reverse of `columns`: images of that shape, where windows overlap the sum."""
         rows, channels, height, width = shape
-        high, wide = self.count(height), self.count(width)
-        parts = columns.reshape(channels, self.kernel**2, rows, high, wide).transpose(1, 2, 0, 3, 4)
+        high, wide = self.count(height, 0), self.count(width, 1)
+        parts = columns.reshape(channels, self.pixels, rows, high, wide).transpose(1, 2, 0, 3, 4)
         images = self.blank(shape, columns.dtype)
         for part, pixels in zip(parts, self.places(images, high, wide), strict=True):
             pixels += part
@@ -123,23 +142,29 @@ class Windows:
     def blank(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> np.ndarray:
         """Zeros for images of that shape, with their border."""
         rows, channels, height, width = shape
-        border = 2 * self.padding
-        return np.zeros((channels, rows, height + border, width + border), dtype).swapaxes(0, 1)
+        down, across = self.padding
+        bordered = (channels, rows, height + 2 * down, width + 2 * across)
+        return np.zeros(bordered, dtype).swapaxes(0, 1)
 
     def places(self, images: np.ndarray, high: int, wide: int) -> Iterator[np.ndarray]:
         """For each pixel of a window, where all windows have it in images with their border."""
-        for down in range(self.kernel):
-            for right in range(self.kernel):
-                rows = slice(down, down + self.stride * (high - 1) + 1, self.stride)
-                columns = slice(right, right + self.stride * (wide - 1) + 1, self.stride)
+        step_down, step_across = self.stride
+        for down in range(self.kernel[0]):
+            for right in range(self.kernel[1]):
+                rows = slice(down, down + step_down * (high - 1) + 1, step_down)
+                columns = slice(right, right + step_across * (wide - 1) + 1, step_across)
                 yield images[:, :, rows, columns]
 
     def inside(self, images: np.ndarray, height: int, width: int) -> np.ndarray:
         """The images without their border."""
-        if not self.padding:
+        if not any(self.padding):
             return images
-        first = self.padding
-        return images[:, :, first : first + height, first : first + width]
+        down, across = self.padding
+        return images[:, :, down : down + height, across : across + width]
+
+
+def _shown(pair: tuple[int, int]) -> str:
+    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]} x {pair[1]}"
 
 
 COLUMN_ELEMENTS: Final = 1 << 18
@@ -157,16 +182,17 @@ Extents = tuple[int, int, int, int]
 class Conv2d(InHalves):
     """y = the windows of x times W, + b; x is (rows, channels, height, width).
 
-    W is (filters, channels, kernel, kernel), b (filters,), y (rows, filters, windows down, windows
-    across). A step keeps x, and lays its windows out again on the way back.
+    W is (filters, channels, kernel height, kernel width), b (filters,), y (rows, filters, windows
+    down, windows across). A step keeps x, and lays its windows out again on the way back.
 
     Args:
         name: the node's name.
         channels: of x.
         filters: channels of y.
-        kernel: height and width of a window.
+        kernel: height and width of a window; a pair where they differ, as with those below.
         stride: pixels from window to window.
         padding: zeros around the image, on each side.
+        has_bias: whether there is a b, which is learned.
 
     Attributes:
         windows: kernel, stride and padding.
@@ -178,10 +204,11 @@ class Conv2d(InHalves):
         name: str,
         channels: Count,
         filters: Count,
-        kernel: Count,
+        kernel: Extent,
         *,
-        stride: Count = 1,
-        padding: int = 0,
+        stride: Extent = 1,
+        padding: int | tuple[int, int] = 0,
+        has_bias: bool = True,
     ) -> None:
         """Map `channels` to `filters`.
 
@@ -189,16 +216,19 @@ class Conv2d(InHalves):
             GraphError: the padding is below 0, or as wide as the kernel.
             OptionError: another number is below 1.
         """
-        self.windows = Windows(kernel, stride, padding)
-        self.windows.require_valid(name, kernel - 1)
+        self.windows = windows = Windows(_pair(kernel), _pair(stride), _pair(padding))
+        high, wide = windows.kernel
+        windows.require_valid(name, (high - 1, wide - 1))
         shapes: dict[str, tuple[int, ...]] = {
-            "weight": (filters, channels, kernel, kernel),
+            "weight": (filters, channels, high, wide),
             "bias": (filters,),
         }
+        if not has_bias:
+            del shapes["bias"]
         super().__init__(name, shapes)
         self.channels = channels
         self.filters = filters
-        self._matrix_shape = (filters, channels * kernel**2)
+        self._matrix_shape = (filters, channels * windows.pixels)
         self._sums: list[tuple[State, np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
@@ -209,7 +239,8 @@ class Conv2d(InHalves):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        self.weight, self.bias = self.parts(theta)
+        self.weight, *bias = self.parts(theta)
+        self.bias = bias[0] if bias else None
         self._matrix = self.weight.reshape(self._matrix_shape)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -223,17 +254,19 @@ class Conv2d(InHalves):
         output = np.empty((filters, rows, high, wide), payload.dtype)
         for some in self._blocks(shape):
             product = self._matrix @ self.windows.columns(payload[some])
-            product += self.bias[:, None]
+            if self.bias is not None:
+                product += self.bias[:, None]
             output[:, some] = product.reshape(filters, -1, high, wide)
         return ((0, state, output.swapaxes(0, 1)),)
 
     def take_gradient(self) -> np.ndarray:
         """Return the sum over all accumulated messages, flat."""
         flat = np.zeros_like(self.theta)
-        weight, bias = self.parts(flat)
+        weight, *biases = self.parts(flat)
         for _state, of_weight, of_bias in by_state(self._sums):
             weight += of_weight.reshape(weight.shape)
-            bias += of_bias
+            for bias in biases:
+                bias += of_bias
         self._sums = []
         return flat
 
@@ -277,7 +310,7 @@ class Conv2d(InHalves):
 
     def _sent(self, shape: tuple[int, ...]) -> Extents:
         rows, _channels, height, width = shape
-        return rows, self.filters, self.windows.count(height), self.windows.count(width)
+        return rows, self.filters, self.windows.count(height, 0), self.windows.count(width, 1)
 
     def _blocks(self, sent: tuple[int, ...]) -> Iterator[slice]:
         """Images to take at once, so that memory does not grow with their number."""
@@ -328,7 +361,8 @@ class Conv2d(InHalves):
     def _touched(self, gradient: Extents) -> int:
         """Numbers of x that the windows of a gradient reach."""
         rows, _filters, high, wide = gradient
-        return rows * self.channels * self.windows.touched(high) * self.windows.touched(wide)
+        touched = self.windows.touched(high, 0) * self.windows.touched(wide, 1)
+        return rows * self.channels * touched
 
 
 def _by_channel(gradient: np.ndarray) -> np.ndarray:
@@ -352,7 +386,7 @@ class MaxPool(CachingNode):
 
     Args:
         name: the node's name.
-        kernel: height and width of a window.
+        kernel: height and width of a window; a pair where they differ, as with those below.
         stride: pixels from window to window; the kernel unless given, so that none overlap.
         padding: pixels around the image, on each side.
 
@@ -365,7 +399,12 @@ class MaxPool(CachingNode):
 
     @checked
     def __init__(
-        self, name: str, kernel: Count, *, stride: Count | None = None, padding: int = 0
+        self,
+        name: str,
+        kernel: Extent,
+        *,
+        stride: Extent | None = None,
+        padding: int | tuple[int, int] = 0,
     ) -> None:
         """Take windows of `kernel` pixels.
 
@@ -373,10 +412,11 @@ class MaxPool(CachingNode):
             GraphError: the padding is below 0, or more than half of the kernel.
             OptionError: another number is below 1.
         """
-        self.windows = Windows(kernel, stride or kernel, padding)
-        self.windows.require_valid(name, kernel // 2)
+        self.windows = windows = Windows(_pair(kernel), _pair(stride or kernel), _pair(padding))
+        high, wide = windows.kernel
+        windows.require_valid(name, (high // 2, wide // 2))
         super().__init__(name)
-        self._index_type = np.dtype(np.min_scalar_type(kernel**2 - 1))
+        self._index_type = np.dtype(np.min_scalar_type(windows.pixels - 1))
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send the largest pixels, and record which they were."""
@@ -409,7 +449,7 @@ class MaxPool(CachingNode):
             return ((0, state, Standin(shape, gradient.itemsize)),)
         images = self.windows.blank(shape, gradient.dtype)
         places = self.windows.places(images, *gradient.shape[2:])
-        if self.windows.stride >= self.windows.kernel:
+        if all(map(ge, self.windows.stride, self.windows.kernel)):
             for place, pixels in enumerate(places):
                 np.multiply(gradient, largest == place, out=pixels)
         else:
@@ -425,7 +465,7 @@ class MaxPool(CachingNode):
         """Read or write each image and each window's pixel once; compare each pixel of windows."""
         if shape is None:
             return NO_WORK
-        pixels = self.windows.kernel**2
+        pixels = self.windows.pixels
         windows = math.prod(self._sent(shape))
         moved = (math.prod(shape) + windows) * self.element_bytes
         return Work(0, moved, 3 * pixels - 2 if direction is Direction.FORWARD else 2 * pixels)
@@ -438,7 +478,7 @@ class MaxPool(CachingNode):
 
     def _sent(self, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
         rows, channels, height, width = shape
-        return rows, channels, self.windows.count(height), self.windows.count(width)
+        return rows, channels, self.windows.count(height, 0), self.windows.count(width, 1)
 
 
 class Flatten(CachingNode):

@@ -280,7 +280,7 @@ class MatrixNode(ParameterizedNode, CachingNode):
             return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
-        rows = shape[0]
+        rows = math.prod(shape[:-1])
         product = 2 * rows * weights
         moved = rows * (self.d_in + self.d_out) * itemsize
         if direction is Direction.FORWARD:
@@ -307,6 +307,10 @@ class MatrixNode(ParameterizedNode, CachingNode):
         is_back = direction is Direction.BACKWARD
         passed, count = rows * elements * self.theta.itemsize, rows * functions
         return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
+
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """All axes but the columns."""
+        return math.prod(shape[:-1])
 
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
         """Elements that operations beside the product read and write, and functions, for a row.
@@ -360,6 +364,8 @@ class InHalves(ParameterizedNode, CachingNode):
 class Linear(InHalves, MatrixNode):
     """y = x W + b, for x of k rows and d_in columns and W of d_in x d_out.
 
+    x may have more axes before its columns, as a sequence of rows has; all of them are rows.
+
     Args:
         name: the node's name.
         d_in: columns of x.
@@ -367,10 +373,19 @@ class Linear(InHalves, MatrixNode):
         start: draws the first W, (d_in, d_out), and b starts at 0; or both, (d_in + 1, d_out), of
             which b is the last row. By default both are drawn uniformly from ±1/√d_in, as
             PyTorch's Linear does.
+        has_bias: whether there is a b, which is learned; without, y = x W.
     """
 
     @checked
-    def __init__(self, name: str, d_in: int, d_out: int, *, start: Start | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        d_in: int,
+        d_out: int,
+        *,
+        start: Start | None = None,
+        has_bias: bool = True,
+    ) -> None:
         """Map `d_in` columns to `d_out`.
 
         Raises:
@@ -378,7 +393,10 @@ class Linear(InHalves, MatrixNode):
         """
         if d_in < 1 or d_out < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, d_out={d_out}")
-        super().__init__(name, {"weight": (d_in, d_out), "bias": (d_out,)}, (d_in,), d_out)
+        shapes: dict[str, tuple[int, ...]] = {"weight": (d_in, d_out), "bias": (d_out,)}
+        if not has_bias:
+            del shapes["bias"]
+        super().__init__(name, shapes, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
 
@@ -386,9 +404,9 @@ class Linear(InHalves, MatrixNode):
         """Draw the parameters that training starts from, flat."""
         if self._start is not None:
             drawn = self._start(generator)
-            if drawn.shape == (self.d_in, self.d_out):
+            if drawn.shape == (self.d_in, self.d_out) and "bias" in self.parameter_shapes:
                 drawn = np.vstack([drawn, np.zeros(self.d_out)])
-            assert drawn.shape == (self.d_in + 1, self.d_out), (
+            assert drawn.size == self.parameter_count and drawn.shape[1:] == (self.d_out,), (
                 f"{self.name}: start drew {drawn.shape}"
             )
             return drawn.reshape(-1)
@@ -398,7 +416,8 @@ class Linear(InHalves, MatrixNode):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        self.weight, self.bias = self.parts(theta)
+        self.weight, *bias = self.parts(theta)
+        self.bias = bias[0] if bias else None
         self._transposed = Transposed(self.weight)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -406,19 +425,24 @@ class Linear(InHalves, MatrixNode):
         if self.is_training:
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
-            return ((0, state, Standin((payload.shape[0], self.d_out), payload.itemsize)),)
+            return ((0, state, Standin((*payload.shape[:-1], self.d_out), payload.itemsize)),)
         if not len(payload):  # as of a type of bond that a molecule has not: no product
-            return ((0, state, np.empty((0, self.d_out), payload.dtype)),)
+            return ((0, state, np.empty((*payload.shape[:-1], self.d_out), payload.dtype)),)
         output = payload @ self.weight
-        output += self.bias
+        if self.bias is not None:
+            output += self.bias
         return ((0, state, output),)
 
     def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
         """Keep the pair."""
+        if gradient.ndim > 2:
+            saved, gradient = saved.reshape(-1, self.d_in), gradient.reshape(-1, self.d_out)
         self._pairs.add(state, saved, gradient)
 
     def _of_input(self, saved: Payload, gradient: Payload) -> Payload:
-        return self._transposed.after(gradient)
+        if gradient.ndim == 2:
+            return self._transposed.after(gradient)
+        return self._transposed.after(gradient.reshape(-1, self.d_out)).reshape(saved.shape)
 
     def back(self, gradient: np.ndarray) -> np.ndarray:
         """Return g Wᵀ, for g of the rows of many messages."""
@@ -428,9 +452,9 @@ class Linear(InHalves, MatrixNode):
         """Return the work of the two halves of a backward step; their sum is that of the whole."""
         if shape is None:
             return NO_WORK, NO_WORK
-        whole = self.work(Direction.BACKWARD, shape)
-        moved = shape[0] * (self.d_in + self.d_out) * self.theta.itemsize
-        flop = 2 * shape[0] * self.d_in * self.d_out
+        whole, rows = self.work(Direction.BACKWARD, shape), math.prod(shape[:-1])
+        moved = rows * (self.d_in + self.d_out) * self.theta.itemsize
+        flop = 2 * rows * self.d_in * self.d_out
         weight = Work(flop, moved, pass_bytes=whole.pass_bytes)
         flop, moved = whole.flop - weight.flop, whole.bytes - weight.bytes
         return Work(flop, moved, weight_bytes=whole.weight_bytes), weight
@@ -438,12 +462,13 @@ class Linear(InHalves, MatrixNode):
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
         flat = np.empty_like(self.theta)
-        self._pairs.take(*self.parts(flat))
+        weight, *bias = self.parts(flat)
+        self._pairs.take(weight, bias[0] if bias else np.empty(self.d_out, flat.dtype))
         return flat
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require (rows, d_in); return (rows, d_out)."""
+        """Require (rows, d_in), or more axes before the columns; return them with d_out."""
         (shape,) = known(shapes)
-        fits = len(shape) == 2 and shape[1] == self.d_in
+        fits = len(shape) >= 2 and shape[-1] == self.d_in
         require(fits, self, f"(rows, {self.d_in})", shape)
-        return ((shape[0], self.d_out),)
+        return ((*shape[:-1], self.d_out),)

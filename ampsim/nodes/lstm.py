@@ -61,7 +61,13 @@ class LSTMStep(MatrixNode):
     """
 
     def __init__(
-        self, name: str, hidden: int, widths: tuple[int, ...], reads: tuple[int, ...]
+        self,
+        name: str,
+        hidden: int,
+        widths: tuple[int, ...],
+        reads: tuple[int, ...],
+        *,
+        has_two_biases: bool = False,
     ) -> None:
         if min(hidden, *widths) < 1:
             raise GraphError(
@@ -69,6 +75,8 @@ class LSTMStep(MatrixNode):
             )
         columns = (3 + len(reads)) * hidden
         shapes: dict[str, tuple[int, ...]] = {"weight": (sum(widths), columns), "bias": (columns,)}
+        if has_two_biases:
+            shapes["bias_state"] = (columns,)
         super().__init__(name, shapes, widths, columns)
         self.hidden = hidden
         self.reads = reads
@@ -115,7 +123,8 @@ class LSTMStep(MatrixNode):
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        self.weight, self.bias = self.parts(theta)
+        self.weight, *biases = self.parts(theta)
+        self.bias = biases[0] if len(biases) == 1 else biases[0] + biases[1]
         self._transposed = Transposed(self.weight)
         self._half, self._one = constant(0.5, theta.dtype), constant(1.0, theta.dtype)
 
@@ -329,7 +338,10 @@ class LSTMStep(MatrixNode):
     def take_gradient(self) -> np.ndarray:
         """Form (Xᵀ G, column sums of G) over all accumulated messages, flat."""
         flat = np.empty_like(self.theta)
-        self._pairs.take(*self.parts(flat))
+        weight, bias, *more = self.parts(flat)
+        self._pairs.take(weight, bias)
+        for other in more:
+            other[:] = bias
         return flat
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
@@ -351,13 +363,24 @@ class LSTMCell(LSTMStep):
 
     Inputs: ``input`` (rows, d_in) and ``state`` (rows, 2·hidden), which is [h | c]; one product of
     d_in + hidden by 4·hidden.
+
+    With `has_two_biases` there are ``bias`` and ``bias_state``, which are added. Both have the same
+    gradient, so that their sum moves twice as far in a step of gradient descent, as in PyTorch.
     """
 
     inputs = ("input", "state")
 
     @checked
-    def __init__(self, name: str, d_in: int, hidden: int, *, forget_bias: float = 0.0) -> None:
-        super().__init__(name, hidden, (d_in, hidden), (1,))
+    def __init__(
+        self,
+        name: str,
+        d_in: int,
+        hidden: int,
+        *,
+        forget_bias: float = 0.0,
+        has_two_biases: bool = False,
+    ) -> None:
+        super().__init__(name, hidden, (d_in, hidden), (1,), has_two_biases=has_two_biases)
         self.forget_bias = forget_bias
 
 

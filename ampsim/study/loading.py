@@ -25,7 +25,7 @@ from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import sha256_of
 from ampsim.options import COUNT_MAX
-from ampsim.study.model import Model
+from ampsim.study.model import Model, digest_of
 from ampsim.study.process_settings import single_threaded
 from ampsim.text import short
 from ampsim.user_code import OURS_TO_PASS, text_of
@@ -131,6 +131,8 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
             f"{path}: build(config) must return an ampsim.Model, got {type(model).__name__}"
         )
     origin = {"file": path.name, "sha256": sha256_of(path)}
+    if model.given:
+        origin["parameters"] = digest_of(model.given)
     return dataclasses.replace(model, origin=origin)
 
 
@@ -161,14 +163,21 @@ def restore(sources: Mapping[str, ModelSource]) -> None:
             exec(compile(source.content, source.path, "exec"), module.__dict__)
 
 
-def _execute(path: Path, shown: str) -> ModuleType:
-    """Run the file as a module of its own, under a name that no other file has."""
+def execute(path: Path, shown: str, expected: str) -> ModuleType:
+    """Run a user's file as a module of its own, under a name that no other file has.
+
+    Args:
+        path: of the file.
+        shown: as the user named it.
+        expected: what it is to hold, in words.
+
+    Raises:
+        FileFormatError: it is no Python file, or cannot be executed.
+    """
     name = f"ampsim_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
-        raise FileFormatError(
-            f"{shown}: expected a Python file (.py) with Config and build(config)"
-        )
+        raise FileFormatError(f"{shown}: expected a Python file (.py) with {expected}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
@@ -178,6 +187,12 @@ def _execute(path: Path, shown: str) -> ModuleType:
     except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
     _SOURCES[name] = ModelSource(path, path.read_bytes())
+    return module
+
+
+def _execute(path: Path, shown: str) -> ModuleType:
+    """Run a model file."""
+    module = execute(path, shown, "Config and build(config)")
     for needed in ("Config", "build"):
         if not callable(getattr(module, needed, None)):
             raise FileFormatError(

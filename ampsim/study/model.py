@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import hashlib
 import inspect
 import math
 import re
@@ -103,7 +104,7 @@ class Model:
         error_scale: how many `error_unit` are in one unit of the loss's target; where that depends
             on the data, a function of the data set.
         items: what an epoch counts and throughput is of, in the plural, such as "images".
-        origin: file and hash, as `load_model` fills in.
+        origin: file and hash, and that of `given`, if any, as `load_model` fills in.
         make_program: builds the same network as a program (docs/dataflow.md), with variables of the
             parameters' names; None where there is none.
         make_layers: of a model that is a program only, the nodes of its parameters, such as
@@ -371,6 +372,15 @@ def parameters_of(graph: Graph) -> Parameters:
         for node in graph.parameterized
         for name, view in node.views(node.theta).items()
     }
+
+
+def digest_of(parameters: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, data types and numbers."""
+    hasher = hashlib.sha256()
+    for name in sorted(parameters):
+        hasher.update(f"\0{name} {parameters[name].dtype}".encode())
+        hasher.update(np.ascontiguousarray(parameters[name]).data)
+    return hasher.hexdigest()
 
 
 def variables_of(graph: Graph) -> Parameters:

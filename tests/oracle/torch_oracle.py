@@ -1,7 +1,7 @@
 """PyTorch, the oracle of gradients and optimizers.
 
-A test module that imports it is skipped where it is not installed. No extra brings it: without a
-version it takes gigabytes.
+A test module that imports it is skipped where it is not installed. The extra `dev` does not bring
+it: without a version it takes gigabytes.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from typing import Any
 import pytest
 
 torch: Any = pytest.importorskip(
-    "torch", reason="PyTorch is the oracle, and no extra has it; pip install torch==2.13.0"
+    "torch", reason="PyTorch is the oracle, and `dev` has it not; pip install torch==2.13.0"
 )

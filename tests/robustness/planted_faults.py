@@ -78,9 +78,7 @@ FAULTS = {
         "used + flow.limit_bytes_per_s > capacity.bytes_per_s",
         "used > capacity.bytes_per_s",
     ),
-    "a weight's work forgotten": Planted(
-        "nodes/linear.py", "flop = 2 * shape[0]", "flop = shape[0]"
-    ),
+    "a weight's work forgotten": Planted("nodes/linear.py", "flop = 2 * rows", "flop = rows"),
     "an epoch's place off by one": Planted(
         "data_parallel/batch_queue.py",
         "passed = self._number - self._first",

@@ -102,7 +102,7 @@ MISTAKES = {
     "run rnn --stretch 3": "--stretch stretches the wall clock only; add --clock wall",
     "run rnn --clock wall --stretch -3": "--stretch must be .*, got -3.0",
     "gantt rnn": "Missing option '--out'; see 'ampsim gantt --help'",
-    "gantt rnn --out x.gif": r"must be one of \.png, \.svg, \.pdf, \.html, \.json, got '\.gif'",
+    "gantt rnn --out x.gif": r"must be one of \.png, .*, \.json, \.kineto, got '\.gif'",
     "gantt rnn --out x.png --window 3": "--window must be START:END .* 0:2e-5 .*, got '3'",
     "gantt rnn --out x.png --window a:b": "--window must be START:END .*, got 'a:b'",
     "gantt rnn --out x.png --window instance:3-1": "rise, such as instance:1-3",

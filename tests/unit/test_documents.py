@@ -384,4 +384,7 @@ def test_the_pages_and_the_skipped_tests_name_the_same_pytorch():
     assert len({found[0] for found in versions}) == 1
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
+    own = extras.pop("torch")  # for who imports models from it; no other extra brings it
+    assert [name.partition(">")[0] for name in own] == ["torch"]
+    assert own[0].partition(">=")[2] in next(iter(versions[0]))
     assert not [name for names in extras.values() for name in names if name.startswith("torch")]

@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false, reportCallIssue=false
 # Wrong arguments are what it is about.
 
+import importlib.util
 import inspect
 import math
 from pathlib import Path
@@ -51,6 +52,8 @@ def right(model, cluster, result):
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
         "try_out": (ampsim.try_out, {"model": model}),
         "load_run": (ampsim.load_run, {"folder": "nowhere"}),
+        "to_torch": (ampsim.to_torch, {"result": result}),
+        "from_torch": (ampsim.from_torch, of_torch()),
         "Device": (ampsim.Device, {"name": "d", "flop_per_s": 1e12}),
         "Link": (ampsim.Link, {}),
         "Cluster": (ampsim.Cluster, {"name": "c", "devices": cluster.devices}),
@@ -74,6 +77,19 @@ def right(model, cluster, result):
     for name in ("convergence", "plane"):
         made[f"figures.{name}"] = (getattr(ampsim.figures, name), {"forecast": None})
     return made
+
+
+def of_torch():
+    """Arguments of `from_torch`; where there is no PyTorch, it refuses whatever it is given."""
+    if importlib.util.find_spec("torch") is None:
+        return dict.fromkeys(("module", "example_inputs", "loss", "data", "optimizer"))
+    import torch
+
+    net, x, y = torch.nn.Linear(2, 2), torch.ones(4, 2), torch.zeros(4, dtype=torch.int64)
+    return {
+        "module": net, "example_inputs": x, "loss": torch.nn.CrossEntropyLoss(),
+        "data": ((x, y), (x, y)), "optimizer": torch.optim.SGD(net.parameters(), 0.1),
+    }  # fmt: skip
 
 
 def calls(right):

@@ -10,6 +10,8 @@ import pytest
 
 from ampsim.ir import Bcast, Cond, Isu, Node, Partition, Phi
 from ampsim.nodes import (
+    Affine,
+    Attention,
     BranchLSTM,
     Collect,
     Columns,
@@ -22,13 +24,19 @@ from ampsim.nodes import (
     Flatten,
     Group,
     GRUCell,
+    LayerNorm,
     LeafLSTM,
     Linear,
     LSTMCell,
+    Max,
     MaxPool,
+    Mean,
+    Permute,
+    Pick,
     Product,
     ReLU,
     Replicate,
+    Reshape,
     Sigmoid,
     SoftmaxCrossEntropy,
     Split,
@@ -91,6 +99,15 @@ CASES: dict[str, Case] = {
     "Linear, one row": Case(
         lambda: Linear("node", 4, 3), at_ports(normal(1, 4)), (24, 48, 12), ((ROWS, 4, 1),)
     ),
+    "Linear, a sequence": Case(
+        lambda: Linear("node", 4, 3), at_ports(normal(2, 5, 4)), (240, 480, 12), ((ROWS, 4, 5),)
+    ),
+    "Linear, no bias": Case(
+        lambda: Linear("node", 4, 3, has_bias=False),
+        at_ports(normal(5, 4)),
+        (120, 240, 12),
+        ((4,),),
+    ),
     "Embedding": Case(
         lambda: Embedding("node", 14, 3), at_ports(indices(14, 6, 5)), (0, 0, 42), ((),)
     ),
@@ -115,6 +132,12 @@ CASES: dict[str, Case] = {
         (2 * 2 * 9 * 18 * 3, 4 * 2 * 9 * 18 * 3, 18 * 3),
         ((ROWS, 2, "height", 5),),
     ),
+    "Conv2d, one row of pixels": Case(
+        lambda: Conv2d("node", 2, 3, (1, 3), stride=(1, 2), padding=(0, 1), has_bias=False),
+        at_ports(normal(2, 2, 1, 7)),
+        (2 * 2 * 4 * 6 * 3, 4 * 2 * 4 * 6 * 3, 6 * 3),
+        ((ROWS, 2, 0, 7),),
+    ),
     "Conv2d, one pixel": Case(
         lambda: Conv2d("node", 3, 2, 1), at_ports(normal(1, 3, 2, 2)), (48, 96, 6), ((ROWS, 3),)
     ),
@@ -135,6 +158,30 @@ CASES: dict[str, Case] = {
         at_ports(normal(1, 2), normal(1, 6)),
         (2 * 5 * 12, 4 * 5 * 12, 5 * 12),
         ((ROWS, 2), ("others", 6)),
+    ),
+    "LSTMCell, two biases": Case(
+        lambda: LSTMCell("node", 2, 3, has_two_biases=True),
+        at_ports(normal(4, 2), normal(4, 6)),
+        (2 * 4 * 5 * 12, 4 * 4 * 5 * 12, 5 * 12),
+        ((ROWS, 2), ("others", 6)),
+    ),
+    "LayerNorm": Case(
+        lambda: LayerNorm("node", 4), at_ports(normal(5, 4)), (40, 80, 4), ((ROWS, 5),)
+    ),
+    "LayerNorm, a sequence": Case(
+        lambda: LayerNorm("node", 3, epsilon=0.1), at_ports(normal(2, 5, 3)), (60, 120, 3), ((3,),)
+    ),
+    "Attention": Case(
+        lambda: Attention("node"),
+        at_ports(*normal(3, 2, 5, 4)),
+        (2 * 2 * 2 * 25 * 4, 4 * 2 * 2 * 25 * 4, 0),
+        ((ROWS, 5, 4), (ROWS, 5, 3), (ROWS, 5, 4)),
+    ),
+    "Attention, causal with dropout": Case(
+        lambda: Attention("node", is_causal=True, scale=0.7, dropout=0.4, seed=1),
+        at_ports(*normal(3, 2, 3, 4, 2)),
+        (2 * 2 * 6 * 16 * 2, 4 * 2 * 6 * 16 * 2, 0),
+        ((ROWS, 3, 4, 2), (ROWS, 4, 2), (ROWS, 4, 2)),
     ),
     "LeafLSTM": Case(
         lambda: LeafLSTM("node", 4, 3),
@@ -183,6 +230,25 @@ CASES: dict[str, Case] = {
         at_ports(normal(5), 2 * normal(5), 3 * normal(5)),
         wrong=((ROWS,), (ROWS,), (ROWS, 1)),
     ),
+    "Sum, spread": Case(
+        lambda: Sum("node", 3),
+        at_ports(normal(2, 3, 4), normal(3, 4), normal(1, 3, 1)),
+        wrong=((ROWS, 3, 4), (4, 4), (1, 3, 1)),
+    ),
+    "Affine": Case(lambda: Affine("node", factor=0.5, shift=-1.0), at_ports(normal(5, 4))),
+    "Reshape": Case(
+        lambda: Reshape("node", (-1, 6)), at_ports(normal(4, 3, 2)), wrong=((5, 2, 4),)
+    ),
+    "Permute": Case(
+        lambda: Permute("node", (2, 0, 1)), at_ports(normal(4, 3, 2)), wrong=((ROWS, 4),)
+    ),
+    "Pick": Case(
+        lambda: Pick("node", (None, -1, (1, None, 2))),
+        at_ports(normal(4, 3, 5)),
+        wrong=((ROWS, 3),),
+    ),
+    "Mean": Case(lambda: Mean("node", 1), at_ports(normal(4, 3, 2)), wrong=((ROWS,),)),
+    "Max": Case(lambda: Max("node", 2), at_ports(normal(4, 3, 5)), wrong=((ROWS, 3),)),
     "Difference": Case(
         lambda: Difference("node"),
         at_ports(normal(5, 4), 2 * normal(5, 4)),
@@ -204,6 +270,17 @@ CASES: dict[str, Case] = {
         at_ports(normal(4, 2), normal(4, 1), normal(4, 3)),
         wrong=((ROWS, 2), (ROWS, 1), (ROWS, 2)),
     ),
+    "Concat, sequences": Case(
+        lambda: Concat("node", (2, 1)),
+        at_ports(normal(4, 3, 2), normal(4, 3, 1)),
+        wrong=((ROWS, 3, 2), (ROWS, 4, 1)),
+    ),
+    "Columns, sequences": Case(
+        lambda: Columns("node", 4, 1, 3), at_ports(normal(2, 3, 4)), wrong=((4,),)
+    ),
+    "Split, sequences": Case(
+        lambda: Split("node", (2, 1)), at_ports(normal(2, 4, 3)), wrong=((3,),)
+    ),
     "Columns": Case(lambda: Columns("node", 6, 2, 5), at_ports(normal(4, 6)), wrong=((ROWS, 5),)),
     "Split": Case(lambda: Split("node", (2, 1, 3)), at_ports(normal(4, 6)), wrong=((ROWS, 5),)),
     "Ungroup": Case(lambda: Ungroup("node", at_step), at_ports(normal(6, 3, 2)), wrong=((ROWS,),)),
@@ -214,6 +291,16 @@ CASES: dict[str, Case] = {
         lambda: Group("node", of_three),
         tuple((0, i, normal(rows, 4)) for i, rows in enumerate((2, 1, 3))),
         wrong=((ROWS,),),
+    ),
+    "Group, along a new axis": Case(
+        lambda: Group("node", of_three, new_axis=True),
+        tuple((0, i, normal(2, i + 4)[:, :4]) for i in range(3)),
+        wrong=((ROWS,),),
+    ),
+    "MaxPool, one row of pixels": Case(
+        lambda: MaxPool("node", (1, 2), stride=(1, 3), padding=(0, 1)),
+        at_ports(normal(2, 3, 1, 7)),
+        wrong=((ROWS, 3, 0, 7),),
     ),
     "MaxPool": Case(
         lambda: MaxPool("node", 2), at_ports(normal(2, 3, 4, 7)), wrong=((ROWS, 3, 1, 7),)

@@ -1,0 +1,106 @@
+"""`ampsim import`: a model file of a PyTorch module."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ampsim.cli import options
+from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
+from ampsim.files import expanded
+
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.py:NAME",
+        help="A function of your file, without arguments, that returns ampsim.from_torch(…).",
+    ),
+]
+OutOption = Annotated[
+    Path,
+    typer.Option("--out", metavar="FILE.py", help="Where to write; arrays go to FILE.npz."),
+]
+
+
+def import_(source: SourceArgument, *, out: OutOption, json: options.JsonOption = None) -> Code:
+    """Write a model file of a PyTorch module, which is yours to edit and needs no PyTorch.
+
+    The file named is Python and is executed: name only files that you would run. The model file
+    makes the same graph; data and first weights go to FILE.npz beside it. The object of --json:
+    ampsim, file, arrays, model, nodes, parameters, lines.
+    """
+    from ampsim.cli.models import parameter_count
+    from ampsim.files import prepared_file
+    from ampsim.interop import write_model_file
+
+    if out.suffix != ".py":
+        raise OptionError(f"--out must be a Python file (.py), got {str(out)!r}")
+    path, name = _parted(source)
+    if os.path.realpath(expanded(str(out))) == os.path.realpath(path):
+        raise OptionError(f"--out {out} is the file to import from; name another")
+    prepare_json(json)
+    hold(prepared_file(out))
+    model = _made(path, name, source)
+    lines, arrays = write_model_file(model, expanded(str(out)), source)
+    graph = model.graph()
+    row: dict[str, Any] = {
+        "file": str(out),
+        "arrays": str(arrays),
+        "model": model.name,
+        "nodes": len(graph.nodes),
+        "parameters": parameter_count(graph),
+        "lines": lines,
+    }
+    said = (
+        f"wrote {out}, {lines} lines: model {model.name}, {row['nodes']} nodes, "
+        f"{row['parameters']:,} parameters; data and first weights are in {arrays.name}"
+    )
+    answer(json, lambda: object_of(**row), lambda: said)
+    return Code.FINE
+
+
+def _parted(source: str) -> tuple[Path, str]:
+    """The file, and the name in it.
+
+    Raises:
+        OptionError: there is no name.
+        UnknownNameError: there is no such file.
+    """
+    file, colon, name = source.rpartition(":")
+    if not colon or not file or not name.isidentifier():
+        raise OptionError(
+            f"what to import must be FILE.py:NAME, got {source!r}; for example my_net.py:make"
+        )
+    path = expanded(file)
+    if not os.path.isfile(path):
+        raise UnknownNameError(f"{file}: no such file; what to import must be FILE.py:NAME")
+    return path, name
+
+
+def _made(path: Path, name: str, source: str) -> Any:
+    """What the name in the file gives: a model.
+
+    Raises:
+        FileFormatError: there is no such name, or it gives something else.
+    """
+    from ampsim.study import Model
+    from ampsim.study.loading import execute
+    from ampsim.user_code import user_code
+
+    module = execute(path, str(path), f"a function {name}")
+    if not hasattr(module, name):
+        known = [one for one, value in vars(module).items() if callable(value) and one[0] != "_"]
+        raise UnknownNameError(f"{path}: {one_of('function', name, known)}")
+    made: Any = getattr(module, name)
+    if callable(made) and not isinstance(made, Model):
+        with user_code(f"{source} failed", FileFormatError):
+            made = made()
+    if not isinstance(made, Model):
+        raise FileFormatError(
+            f"{source} must return ampsim.from_torch(module, …), got {type(made).__name__}"
+        )
+    return made

@@ -1,0 +1,183 @@
+"""Data as PyTorch users have them: tensors, data sets and loaders become arrays in batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ampsim.data import ArrayDataset, Split
+from ampsim.data.arrays import ArrayBatch
+from ampsim.errors import FileFormatError, OptionError
+from ampsim.files import sha256_of
+from ampsim.rng import stream
+from ampsim.user_code import text_of
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchList:
+    """Batches of sequences of several lengths; "train" comes in another order in each epoch.
+
+    Args:
+        train: for each batch its arrays, the batch along the first axis of each.
+        valid: likewise.
+        name: as in reports.
+        description: what an item holds, in one line.
+    """
+
+    train: Sequence[Arrays]
+    valid: Sequence[Arrays]
+    name: str = "batches"
+    description: str = "batches in memory, of several lengths"
+
+    def for_run(self, seed: int, train_count: int | None) -> BatchList:
+        """The data set with training batches of at least `train_count` items; None for all."""
+        if train_count is None:
+            return self
+        kept, items = list[Arrays](), 0
+        for arrays in self.train:
+            if items < train_count:
+                kept.append(arrays)
+                items += len(arrays[0])
+        return BatchList(kept, self.valid, self.name, self.description)
+
+    def of(self, split: Split) -> Sequence[Arrays]:
+        """The batches of a split, in their own order."""
+        return self.train if split == "train" else self.valid
+
+    def count(self, split: Split) -> int:
+        """Count of items that a split has."""
+        return sum(len(arrays[0]) for arrays in self.of(split))
+
+    def batch_count(self, split: Split) -> int:
+        """Count of batches that `batches` gives."""
+        return len(self.of(split))
+
+    def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
+        """Every batch of a split once."""
+        arrays = self.of(split)
+        places = range(len(arrays))
+        if split == "train":
+            places = stream(seed, "order", epoch).permutation(len(arrays)).tolist()
+        return (ArrayBatch(arrays[place]) for place in places)
+
+
+def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
+    """The data set of (train, valid).
+
+    Args:
+        data: the two splits, each a tuple of tensors or arrays with a row for each item, a
+            map-style `torch.utils.data.Dataset`, or a list or loader of batches of such tuples.
+        batch: items of a batch, where they do not come in batches.
+        dtype: what floating-point arrays become.
+
+    Raises:
+        OptionError: they are none of these.
+    """
+    splits: Any = data
+    if not isinstance(data, tuple | list) or len(splits) != 2:
+        raise OptionError(
+            "data must be (train, valid), each a tuple of tensors, a Dataset or a DataLoader, got "
+            f"{type(splits).__name__}"
+        )
+    train, valid = map(_batches, splits)
+    if isinstance(train, list) and isinstance(valid, list):
+        batch = len(train[0][0])
+        if not _are_alike(train) or not _are_alike(valid):
+            return BatchList(_cast(train, dtype), _cast(valid, dtype))
+        train, valid = _joined(train), _joined(valid)
+    if isinstance(train, list) or isinstance(valid, list):
+        raise OptionError("train and valid must both come in batches, or both as whole tensors")
+    return ArrayDataset(train, valid, batch, dtype)
+
+
+def _batches(given: Any) -> Arrays | list[Arrays]:
+    """The arrays of a split, or those of each of its batches."""
+    kind = cast("type[Any]", type(given))
+    reason = ""
+    is_one = hasattr(given, "shape") or kind in (str, dict)
+    try:
+        if kind is tuple:
+            return tuple(map(_array, given))
+        if hasattr(given, "__getitem__") and kind is not list and not is_one:
+            columns = zip(*(given[place] for place in range(len(given))), strict=True)
+            return tuple(np.stack([_array(one) for one in column]) for column in columns)
+        if not is_one and (batches := [tuple(map(_array, batch)) for batch in given]):
+            return batches
+    except (TypeError, ValueError) as error:  # no such thing, or items of several shapes
+        reason = f": {text_of(error)}"
+    raise OptionError(
+        "each split of data must be a tuple of tensors (inputs, target), a Dataset, or a list or "
+        f"DataLoader of batches (inputs, target), got {kind.__name__}{reason}"
+    )
+
+
+def _array(given: Any) -> np.ndarray:
+    return given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
+
+
+def _cast(batches: list[Arrays], dtype: str) -> list[Arrays]:
+    """The same with floating-point numbers of that type."""
+    return [
+        tuple(one.astype(dtype, copy=False) if one.dtype.kind == "f" else one for one in arrays)
+        for arrays in batches
+    ]
+
+
+def _are_alike(batches: list[Arrays]) -> bool:
+    return len({tuple(one.shape[1:] for one in arrays) for arrays in batches}) == 1
+
+
+def _joined(batches: list[Arrays]) -> Arrays:
+    return tuple(np.concatenate(column) for column in zip(*batches, strict=True))
+
+
+def examples(data: ArrayDataset | BatchList) -> list[Arrays]:
+    """Two batches of training data whose shapes differ but for the rows, or one if none do."""
+    if isinstance(data, ArrayDataset):
+        return [tuple(array[:2] for array in data.train)]
+    first = data.train[0]
+    shapes = [one.shape[1:] for one in first]
+    for arrays in (*data.train, *data.valid):
+        if [one.shape[1:] for one in arrays] != shapes:
+            return [first, arrays]
+    return [first]
+
+
+def held_arrays(model_file: str, sha256: str) -> dict[str, np.ndarray]:
+    """The arrays beside a model file that was imported, ``NAME.npz`` of ``NAME.py``.
+
+    Nothing in them is executed.
+
+    Args:
+        model_file: its path.
+        sha256: of the arrays' file, when the model file was written.
+
+    Raises:
+        FileFormatError: the file is not there, or another one.
+    """
+    path = Path(model_file).with_suffix(".npz")
+    if not os.path.isfile(path):
+        raise FileFormatError(
+            f"{path}: no such file; it belongs beside {Path(model_file).name}, under its name"
+        )
+    if sha256_of(path) != sha256:
+        raise FileFormatError(
+            f"{path}: is not what {Path(model_file).name} was written with; run ampsim import again"
+        )
+    with np.load(path, allow_pickle=False) as held:
+        return {name: held[name] for name in held.files}
+
+
+def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:
+    """The arrays of each batch of a split, as a model file that was imported holds them."""
+    batches: dict[str, list[np.ndarray]] = {}
+    for name in sorted(one for one in held if one.startswith(f"{split}/")):
+        batches.setdefault(name.split("/")[1], []).append(held[name])
+    return [tuple(arrays) for arrays in batches.values()]

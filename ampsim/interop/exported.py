@@ -1,0 +1,370 @@
+"""A PyTorch module, exported with its loss, becomes a plan of a graph.
+
+Source: `torch.export.export` of PyTorch 2.13, not strict, not decomposed: an LSTM stays one
+operation. It runs the module once with example inputs and records what it does; how often a loop
+over steps goes round, and the way through a structure, are then fixed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import logging
+import operator
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ampsim.errors import AmpsimError, OptionError
+from ampsim.interop.lowering import (
+    Arguments,
+    Learned,
+    Lowering,
+    Refusal,
+    place_of,
+    shape_of,
+    short,
+)
+from ampsim.interop.operators import RULES, get_item
+from ampsim.interop.plan import GraphPlan, Ref
+from ampsim.interop.remedies import REMEDIES
+from ampsim.interop.weights import Laid
+from ampsim.user_code import place_of as place_of_error
+from ampsim.user_code import text_of
+
+if TYPE_CHECKING:
+    import torch
+
+Loss = Callable[..., Any]
+TOLD_MAX: Final = 160
+"""Characters of an error of PyTorch's that are told (chosen: a line or two)."""
+
+WRAPPED: Final = "module."
+"""Prefix of names of the user's module within what is exported."""
+
+
+def the_torch() -> Any:
+    """PyTorch.
+
+    Raises:
+        OptionError: it is not installed.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise OptionError(
+            "models from PyTorch need PyTorch, which is not installed; "
+            "pip install 'ampsim[torch]', or pip install torch"
+        ) from None
+    return torch
+
+
+@dataclass(frozen=True)
+class ImportedModule:
+    """What a module became.
+
+    Args:
+        plan: of its graph.
+        layouts: how parameters here lie in the module's, by their names here.
+        messages: how often a batch meets each node with parameters.
+        classes: how many the loss tells apart; 0 of a regression.
+    """
+
+    plan: GraphPlan
+    layouts: dict[str, Laid]
+    messages: dict[str, int]
+    classes: int
+
+
+def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> ImportedModule:
+    """Export a module with its loss, and find a graph for it.
+
+    Args:
+        module: in training mode.
+        arrays: example inputs and, last, an example of what the loss wants beside the output; each
+            has the batch on its first axis.
+        loss: of output and target.
+
+    Raises:
+        GraphError: something cannot be; the message names the operation, the user's line and a way
+            out.
+    """
+    name = type(module).__name__
+    program = _exported(module, arrays, loss)
+    live = _live(program)
+    _require_no_change_in_place(name, program)
+    values, uses = _parameters(program, live)
+    low = Lowering(name, uses)
+    _require_own_weights(module, name)
+    names = [*_names_of_inputs(module), "target"]
+    for place, operation in enumerate(_inputs(program)):
+        if operation in live:
+            is_last = place == len(arrays) - 1
+            wanted = "target" if is_last else names[min(place, len(names) - 2)]
+            values[operation.name] = _input(low, operation, place, wanted)
+    low.values = values
+    steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
+    for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
+        low.begin(operation)
+        _lower(low, operation)
+    plan = low.plan()
+    if not any(call.outputs == 0 and call.name == "loss" for call in plan.calls):
+        raise Refusal(
+            f"{name}: the loss ends in another operation than a cross-entropy or a squared error; "
+            "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
+        )
+    untouched = {one for one, _values in module.named_parameters()} - {
+        one for laid in low.layouts.values() for one in laid.names
+    }
+    if untouched:
+        raise Refusal(
+            f"{name}: parameter {min(untouched)} has no effect on the loss; take it out of the "
+            "module"
+        )
+    return ImportedModule(plan, low.layouts, low.messages, low.classes)
+
+
+def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
+    """Run `torch.export` on copies: one that fails leaves its marks on the tensors."""
+    torch = the_torch()
+
+    class ModuleWithLoss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()  # pyright: ignore[reportUnknownMemberType]  # PyTorch's
+            self.module = module
+            self.loss = loss
+
+        def forward(self, *given: Any) -> Any:
+            return self.loss(self.module(*given[:-1]), given[-1])
+
+    copies = tuple(one.detach().clone() for one in arrays)
+    rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
+    was_training, was_disabled = module.training, logging.root.manager.disable
+    module.train()
+    try:
+        with warnings.catch_warnings(), contextlib.ExitStack() as caught:
+            # of attributes that nn.LSTM sets, and its account of what cannot be recorded
+            warnings.simplefilter("ignore")
+            logging.disable(logging.ERROR)
+            caught.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            caught.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            return torch.export.export(ModuleWithLoss().train(), copies, dynamic_shapes=(rows,))
+    except AmpsimError:
+        raise
+    except Exception as error:
+        raise Refusal(_failed(type(module).__name__, error)) from error
+    finally:
+        logging.disable(was_disabled)
+        module.train(was_training)
+
+
+def _failed(name: str, error: Exception) -> str:
+    """The sentence for a module that `torch.export` cannot record."""
+    place = place_of_error(error)
+    where = f" ({place})" if place else ""
+    kind = type(error).__name__
+    if "DataDependent" in kind or "data-dependent" in str(error):
+        return (
+            f"{name}: control flow reads values{where}; compute both ways and choose with a "
+            "product, or write a model file with Cond (docs/own-model.md)"
+        )
+    if "HigherOrderOp" in kind:
+        return (
+            f"{name}: torch.cond, while_loop or scan{where}; {REMEDIES['cond']}, or "
+            f"{REMEDIES['while_loop']}"
+        )
+    said = text_of(error)
+    said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
+    return (
+        f"{name}: torch.export cannot record it{where}: {kind}: {said}; try "
+        "loss(module(inputs), target) on a batch of the data, with tensors all the way"
+    )
+
+
+def _live(program: Any) -> set[Any]:
+    """The operations on which the loss depends."""
+    output = next(one for one in program.graph.nodes if one.op == "output")
+    waiting, live = list(output.all_input_nodes), set[Any]()
+    while waiting:
+        one = waiting.pop()
+        if one not in live:
+            live.add(one)
+            waiting += one.all_input_nodes
+    return live
+
+
+def _require_no_change_in_place(name: str, program: Any) -> None:
+    """Refuse what changes a tensor that others see: a node never writes into a payload.
+
+    What changes the result of an operation that nobody else reads, as nn.ReLU(inplace=True) after
+    a layer, is the same as out of place.
+    """
+    for operation in program.graph.nodes:
+        schema = getattr(operation.target, "_schema", None)
+        if schema is None or not schema.is_mutable:
+            continue
+        changed = operation.args[0]
+        while changed.op == "call_function" and len(changed.users) == 1 and _is_view(changed):
+            changed = changed.args[0]
+        is_own = changed.op == "call_function" and len(changed.users) == 1
+        if not is_own or short(operation).rstrip("_") not in IN_PLACE:
+            place = place_of(operation)
+            where = f" ({place})" if place else ""
+            if short(operation) == "add_" and changed.name.startswith("b_"):
+                continue  # as nn.BatchNorm counts its batches, which is refused in its own words
+            raise Refusal(
+                f"{name}: {short(operation)} changes a tensor in place{where}; make a new one, "
+                "such as with torch.cat or x = x + y"
+            )
+
+
+IN_PLACE: Final = (
+    "add",
+    "detach",
+    "div",
+    "dropout",
+    "mul",
+    "neg",
+    "relu",
+    "sigmoid",
+    "silu",
+    "sub",
+    "tanh",
+)
+"""Operators that may change their first operand, if nothing else reads it."""
+
+
+def _is_view(operation: Any) -> bool:
+    returns = operation.target._schema.returns if hasattr(operation.target, "_schema") else ()
+    return bool(returns) and returns[0].alias_info is not None
+
+
+def _specs(program: Any) -> list[tuple[Any, Any]]:
+    """Placeholders with what the signature says of them."""
+    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
+    return list(zip(holders, program.graph_signature.input_specs, strict=True))
+
+
+def _inputs(program: Any) -> list[Any]:
+    return [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
+
+
+def _parameters(program: Any, live: set[Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+    """Values of parameters and buffers, and how often each group of parameters is used."""
+    values: dict[str, Any] = {}
+    for holder, spec in _specs(program):
+        target = spec.target
+        if spec.kind.name == "PARAMETER":
+            array = program.state_dict[target].detach().numpy()
+            values[holder.name] = Learned(target.removeprefix(WRAPPED), array)
+        elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
+            held = program.state_dict.get(target)
+            found = program.constants[target] if held is None else held
+            values[holder.name] = found.detach().numpy()
+    uses: Counter[tuple[str, ...]] = Counter()
+    for operation in program.graph.nodes:
+        if operation.op == "call_function" and operation in live:
+            known = (values.get(one.name) for one in operation.all_input_nodes)
+            names = sorted(one.name for one in known if isinstance(one, Learned))
+            uses[tuple(names)] += bool(names)
+    return values, dict(uses)
+
+
+def _require_own_weights(module: Any, name: str) -> None:
+    """Refuse what a state_dict would not tell: tied, frozen or normalised parameters, hooks."""
+    seen: dict[int, str] = {}
+    for parameter, values in module.named_parameters(remove_duplicate=False):
+        other = seen.setdefault(values.data_ptr(), parameter)
+        if other != parameter and values.numel():
+            raise Refusal(
+                f"{name}: {other} and {parameter} are one tensor; ampsim does not tie weights: "
+                "give each a tensor of its own"
+            )
+        if not values.requires_grad:
+            raise Refusal(
+                f"{name}: {parameter} does not require a gradient, and ampsim trains every "
+                "parameter; register it as a buffer, or let it learn"
+            )
+        if str(values.device) != "cpu":
+            raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
+
+
+def _names_of_inputs(module: Any) -> list[str]:
+    """What the module calls its inputs."""
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(module.forward).parameters.values()
+    return [one.name for one in parameters if one.kind is named] or ["input"]
+
+
+def _input(low: Lowering, operation: Any, place: int, name: str) -> Ref:
+    """A port of the controller for an input of the module or the target."""
+    shape = shape_of(operation)
+    if not shape or shape[0] is not None:
+        raise Refusal(
+            f"{low.name}: the batch is fixed at {shape[0] if shape else 'one'} by the module's own "
+            "numbers; use x.size(0), or -1, instead of a number"
+        )
+    extents = tuple("rows" if one is None else one for one in shape)
+    return low.port(low.free(name), extents, array=place)
+
+
+def _lower(low: Lowering, operation: Any) -> None:
+    target = operation.target
+    if target is operator.getitem:
+        values: tuple[Any, ...] = low.values[operation.args[0].name]
+        low.values[operation.name] = get_item(values, operation.args[1])
+        return
+    if _has_branches(operation):
+        raise low.refused(f"no rule for torch.{target.name()}", _remedy(target.name()))
+    if not hasattr(target, "_schema"):
+        return  # arithmetic on extents, which shapes tell
+    name = str(target).removeprefix("aten.")
+    rule = RULES.get(name) or RULES.get(name.replace("_.", ".", 1))
+    given = Arguments(operation, low.values)
+    if _is_fixed(low, operation):
+        low.values[operation.name] = _computed(low, operation)
+        return
+    if short(operation) == "sym_size":
+        return
+    if rule is None:
+        what = f"ampsim has no node for {short(operation)}"
+        raise low.refused(what, _remedy(short(operation)))
+    low.values[operation.name] = rule(low, given)
+
+
+def _has_branches(operation: Any) -> bool:
+    """Whether it is torch.cond, while_loop or scan, with programs of their own."""
+    return isinstance(operation.target, the_torch()._ops.HigherOrderOperator)
+
+
+def _remedy(name: str) -> str:
+    return REMEDIES.get(
+        name.rstrip("_"), "write that part as a node of your own (docs/own-node.md)"
+    )
+
+
+def _is_fixed(low: Lowering, operation: Any) -> bool:
+    """Whether an operation gives the same for every batch."""
+    if None in shape_of(operation) or not hasattr(operation.meta.get("val"), "shape"):
+        return False
+    if not all(
+        isinstance(low.values.get(one.name), np.ndarray) for one in operation.all_input_nodes
+    ):
+        return False
+    return short(operation) not in ("dropout", "rand", "randn", "bernoulli")
+
+
+def _computed(low: Lowering, operation: Any) -> np.ndarray:
+    """Compute now what is the same for every batch."""
+    torch = the_torch()
+
+    def real(one: Any) -> Any:
+        return torch.from_numpy(np.array(low.values[one.name]))
+
+    arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
+    return operation.target(*arguments, **options).detach().numpy()

@@ -1,0 +1,542 @@
+"""The table of operators: what each operation of an exported program becomes in a graph.
+
+An exported program keeps the operations that the user wrote, as long as it is not decomposed
+(`torch.export`, version 2.13); their names are ATen's. A rule takes the lowering and the operation,
+and gives its value. Payloads have PyTorch's shapes, so that each rule stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from ampsim.interop.loss_rules import broadcast, cross_entropy, log_softmax, squared_error
+from ampsim.interop.lowering import (
+    Arguments,
+    Learned,
+    Lowering,
+    Stacked,
+    Value,
+    Zeros,
+    node_name,
+    shape_of,
+    short,
+)
+from ampsim.interop.plan import Ref, Spec
+from ampsim.interop.recurrent import gru, gru_cell, lstm, lstm_cell
+from ampsim.interop.weights import NodeLayout
+from ampsim.nodes import (
+    Affine,
+    Attention,
+    Concat,
+    Conv2d,
+    Difference,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Max,
+    MaxPool,
+    Mean,
+    Permute,
+    Pick,
+    Product,
+    ReLU,
+    Reshape,
+    Sigmoid,
+    Sum,
+    Tanh,
+)
+
+Rule: TypeAlias = Callable[[Lowering, Arguments], Value]
+
+SEED: Final = 0
+"""Of masks; each node has its own, by its name."""
+
+
+def _of_first(kind: Any, low: Lowering, given: Arguments) -> Value:
+    """A node of one input and no options."""
+    return low.light(kind, low.wire(given[given.first]))
+
+
+def _same(low: Lowering, given: Arguments) -> Value:
+    """What came, as of a copy."""
+    return given[given.first]
+
+
+def _silu(low: Lowering, given: Arguments) -> Value:
+    """X σ(x)."""
+    x = low.wire(given["self"])
+    return low.light(Product, x, low.light(Sigmoid, x))
+
+
+def _dropout(low: Lowering, given: Arguments) -> Value:
+    if not given["train"] or not given["p"]:
+        return given["input"]
+    return low.light(Dropout, low.wire(given["input"]), rate=float(given["p"]), seed=SEED)
+
+
+def _require_learned(low: Lowering, given: Arguments, *names: str) -> None:
+    for name in names:
+        if not isinstance(given[name], Learned):
+            raise low.refused(
+                f"{name} of this {short(given.operation)} is no parameter of the module",
+                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear",
+            )
+
+
+def _linear(low: Lowering, given: Arguments) -> Value:
+    bias = given["bias"]
+    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
+    weight: Learned = given["weight"]
+    d_out, d_in = weight.values.shape
+    options: dict[str, Any] = {"d_in": d_in, "d_out": d_out}
+    parts: dict[str, Any] = {"weight": ("transposed", (weight.name,))}
+    if bias is None:
+        options["has_bias"] = False
+    else:
+        parts["bias"] = ("reshaped", (bias.name,))
+    spec = Spec(Linear, node_name(weight.name), options)
+    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+
+
+def _embedding(low: Lowering, given: Arguments) -> Value:
+    _require_learned(low, given, "weight")
+    if given["scale_grad_by_freq"] or given["sparse"]:
+        raise low.refused(
+            "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
+        )
+    weight: Learned = given["weight"]
+    options: dict[str, Any] = dict(zip(("vocabulary", "width"), weight.values.shape, strict=True))
+    if given["padding_idx"] >= 0:
+        options["padding"] = given["padding_idx"]
+    spec = Spec(Embedding, node_name(weight.name), options)
+    layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
+    return low.learning(spec, layout, low.wire(given["indices"]))
+
+
+def _layer_norm(low: Lowering, given: Arguments) -> Value:
+    if given["weight"] is None or given["bias"] is None or len(given["normalized_shape"]) != 1:
+        raise low.refused(
+            "a LayerNorm has no weight or no bias, or is over several axes",
+            "take nn.LayerNorm(width) with both",
+        )
+    _require_learned(low, given, "weight", "bias")
+    weight, bias = given["weight"], given["bias"]
+    options = {"columns": given["normalized_shape"][0], "epsilon": given["eps"]}
+    spec = Spec(LayerNorm, node_name(weight.name), options)
+    parts = {"weight": ("reshaped", (weight.name,)), "bias": ("reshaped", (bias.name,))}
+    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+
+
+def _one_or_pair(numbers: Sequence[int]) -> Any:
+    return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
+
+
+def _images(low: Lowering, given: Arguments, wire: Ref) -> Ref:
+    """Sequences (rows, channels, steps) as images of one row of pixels; images as they are."""
+    shape = given.shape_of(given.first)
+    if len(shape) == 4:
+        return wire
+    if len(shape) != 3 or None in shape[1:]:
+        raise low.refused(f"{short(given.operation)} has no batch", "give it a first axis of 1")
+    return low.light(Reshape, wire, shape=(-1, shape[1], 1, shape[2]))
+
+
+def _pixels(low: Lowering, given: Arguments, wire: Ref) -> Ref:
+    """Back from images of one row of pixels, where there were sequences."""
+    if len(given.shape) == 4:
+        return wire
+    return low.light(Reshape, wire, shape=(-1, *given.shape[1:]))
+
+
+def _spread(numbers: Sequence[int], width: int, usual: int) -> tuple[int, ...]:
+    """(down, across) of numbers for each axis, or of one for all."""
+    every = tuple(numbers) * (width if len(numbers) == 1 else 1)
+    return every if width == 2 else (usual, *every)
+
+
+def _convolution(low: Lowering, given: Arguments) -> Value:
+    width = len(given.shape_of("input")) - 2
+    bias = given["bias"]
+    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
+    if any(one != 1 for one in given["dilation"]) or given["groups"] != 1:
+        raise low.refused("a convolution has dilation or groups", "take dilation=1 and groups=1")
+    if isinstance(given["padding"], str):
+        raise low.refused("a convolution's padding is a word", "give it as a number of pixels")
+    weight: Learned = given["weight"]
+    filters, channels, *kernel = weight.values.shape
+    options: dict[str, Any] = {"channels": channels, "filters": filters}
+    options["kernel"] = _one_or_pair(_spread(kernel, width, 1))
+    for name, usual in (("stride", 1), ("padding", 0)):
+        pair = _spread(given[name], width, usual)
+        if set(pair) != {usual}:
+            options[name] = _one_or_pair(pair)
+    parts: dict[str, Any] = {"weight": ("reshaped", (weight.name,))}
+    if bias is None:
+        options["has_bias"] = False
+    else:
+        parts["bias"] = ("reshaped", (bias.name,))
+    spec = Spec(Conv2d, node_name(weight.name), options)
+    images = _images(low, given, low.wire(given["input"]))
+    return _pixels(low, given, low.learning(spec, NodeLayout(parts), images))
+
+
+def _max_pool(low: Lowering, given: Arguments) -> Value:
+    width = len(given.shape_of("self")) - 2
+    if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
+        raise low.refused("a pool has dilation or ceil_mode", "leave both as they are")
+    kernel = _spread(given["kernel_size"], width, 1)
+    options: dict[str, Any] = {"kernel": _one_or_pair(kernel)}
+    stride = _spread(given["stride"] or given["kernel_size"], width, 1)
+    if stride != kernel:
+        options["stride"] = _one_or_pair(stride)
+    if any(given["padding"]):
+        options["padding"] = _one_or_pair(_spread(given["padding"], width, 0))
+    images = _images(low, given, low.wire(given["self"]))
+    return _pixels(low, given, low.light(MaxPool, images, **options))
+
+
+def _to_one_pixel(kind: Any, low: Lowering, given: Arguments) -> Value:
+    """Adaptive pools to one pixel: a mean, or the largest, over all."""
+    if any(one != 1 for one in given["output_size"]):
+        raise low.refused("an adaptive pool gives several pixels", "take output size 1, or MaxPool")
+    wire, axes = low.wire(given["self"]), len(given.shape)
+    for axis in range(axes - 1, 1, -1):
+        wire = low.light(kind, wire, axis=axis)
+    return _reshaped(low, given, wire)
+
+
+def _reshape(low: Lowering, given: Arguments) -> Value:
+    value = given[given.first]
+    if isinstance(value, Stacked) and len(value.values) == 1 and len(given.shape) == 2:
+        return get_item(value.values, 0)  # the last state of a single layer
+    return _reshaped(low, given, low.wire(value))
+
+
+def _reshaped(low: Lowering, given: Arguments, wire: Ref) -> Ref:
+    shape = given.shape or (1,)
+    if shape.count(None) > 1:
+        raise low.refused(
+            "two extents of a shape follow from the batch", "keep the batch as one axis"
+        )
+    return low.light(Reshape, wire, shape=tuple(-1 if one is None else one for one in shape))
+
+
+def _transpose(low: Lowering, given: Arguments) -> Value:
+    axes = list(range(len(given.shape)))
+    first, second = given["dim0"], given["dim1"]
+    axes[first], axes[second] = axes[second], axes[first]
+    return _permuted(low, low.wire(given["self"]), axes)
+
+
+def _t(low: Lowering, given: Arguments) -> Value:
+    return _permuted(low, low.wire(given["self"]), range(len(given.shape))[::-1])
+
+
+def _permute(low: Lowering, given: Arguments) -> Value:
+    count = len(given.shape)
+    return _permuted(low, low.wire(given["self"]), [axis % count for axis in given["dims"]])
+
+
+def _permuted(low: Lowering, wire: Ref, axes: Sequence[int]) -> Ref:
+    if list(axes) == list(range(len(axes))):
+        return wire
+    return low.light(Permute, wire, axes=tuple(axes))
+
+
+def _picked(low: Lowering, given: Arguments, axis: int, key: Any) -> Value:
+    count = len(given.shape_of("self"))
+    keys = [None] * (axis % count) + [key]
+    return low.light(Pick, low.wire(given["self"]), keys=tuple(keys))
+
+
+def _select(low: Lowering, given: Arguments) -> Value:
+    value = given["self"]
+    if isinstance(value, Stacked) and given["dim"] == 0:
+        return get_item(value.values, given["index"])
+    return _picked(low, given, given["dim"], given["index"])
+
+
+def _slice(low: Lowering, given: Arguments) -> Value:
+    value, key = given["self"], (given["start"], given["end"], given["step"])
+    if not all(isinstance(one, int | None) for one in key):
+        raise low.refused("a slice's bounds follow from the batch", "take bounds that are numbers")
+    start, end, step = key
+    end = None if end is None or end > 1 << 60 else end
+    if isinstance(value, Stacked) and given["dim"] == 0:
+        return Stacked(value.values[start:end:step])
+    if (start or 0, end, step) == (0, None, 1):
+        return value
+    return _picked(low, given, given["dim"], (start or None, end, None if step == 1 else step))
+
+
+def _parts(low: Lowering, given: Arguments, sizes: Sequence[int], axis: int) -> Value:
+    parts: list[Value] = []
+    start = 0
+    for size in sizes:
+        parts.append(partial(_picked, low, given, axis, (start, start + size, None)))
+        start += size
+    return tuple(parts)
+
+
+def _extent(low: Lowering, given: Arguments, axis: int) -> int:
+    extent = given.shape_of("self")[axis]
+    if extent is None:
+        raise low.refused("the batch is cut into parts", "cut another axis")
+    return extent
+
+
+def _split(low: Lowering, given: Arguments) -> Value:
+    extent, size = _extent(low, given, given["dim"]), given["split_size"]
+    sizes = [min(size, extent - start) for start in range(0, extent, size)]
+    return _parts(low, given, sizes, given["dim"])
+
+
+def _split_sizes(low: Lowering, given: Arguments) -> Value:
+    return _parts(low, given, given["split_sizes"], given["dim"])
+
+
+def _chunk(low: Lowering, given: Arguments) -> Value:
+    extent = _extent(low, given, given["dim"])
+    size = -(-extent // given["chunks"])
+    sizes = [min(size, extent - start) for start in range(0, extent, size)]
+    return _parts(low, given, sizes, given["dim"])
+
+
+def _unbind(low: Lowering, given: Arguments) -> Value:
+    value, axis = given["self"], given["dim"]
+    if isinstance(value, Stacked) and axis == 0:
+        return value.values
+    places = range(_extent(low, given, axis))
+    return tuple(partial(_picked, low, given, axis, place) for place in places)
+
+
+def _cat(low: Lowering, given: Arguments) -> Value:
+    values, operations = given["tensors"], given.operation.args[0]
+    axes, axis = len(given.shape), given["dim"]
+    widths: list[int | None] = [shape_of(one)[axis] for one in operations]
+    if None in widths:
+        raise low.refused("items of a batch are put below each other", "concatenate another axis")
+    return _side_by_side(low, [low.wire(one) for one in values], widths, axis % axes, axes)
+
+
+def _side_by_side(
+    low: Lowering, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int
+) -> Ref:
+    """Join along an axis, which is last for as long as that takes."""
+    if len(wires) == 1:
+        return wires[0]
+    swapped = list(range(axes))
+    swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
+    turned = [_permuted(low, wire, swapped) for wire in wires]
+    return _permuted(low, low.light(Concat, *turned, widths=tuple(widths)), swapped)
+
+
+def _stack(low: Lowering, given: Arguments) -> Value:
+    values, axes = given["tensors"], len(given.shape)
+    axis = given["dim"] % axes
+    if axis == 0 and given.shape[1:2] == (None,):
+        return Stacked(tuple(values))
+    shape = tuple(-1 if one is None else one for one in given.shape)
+    shape = (*shape[:axis], 1, *shape[axis + 1 :])
+    wires = [low.light(Reshape, low.wire(one), shape=shape) for one in values]
+    return _side_by_side(low, wires, [1] * len(wires), axis, axes)
+
+
+def _scalar(value: Any) -> float | None:
+    """The number that an operand is; None of one with more or other numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    is_one = isinstance(value, np.ndarray) and value.size == 1
+    return float(cast("np.ndarray[Any, np.dtype[Any]]", value).item()) if is_one else None
+
+
+def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
+    """X ± y · alpha, of two payloads or of one and a number."""
+    x, y = given["self"], given["other"]
+    if given["alpha"] != 1:
+        raise low.refused("a sum has an alpha", "multiply first")
+    number = _scalar(y)
+    if number is not None:
+        return low.light(Affine, low.wire(x), shift=sign * number) if number else x
+    number = _scalar(x)
+    if number is not None and sign == 1:
+        return low.light(Affine, low.wire(y), shift=number) if number else y
+    if number is not None:
+        return low.light(Affine, low.wire(y), factor=-1.0, shift=number)
+    wires = low.wire(x), low.wire(y)
+    if sign == 1:
+        return low.light(Sum, *wires)
+    if given.shape_of("self") != given.shape_of("other"):
+        return low.light(Sum, wires[0], low.light(Affine, wires[1], factor=-1.0))
+    return low.light(Difference, *wires)
+
+
+def _rsub(low: Lowering, given: Arguments) -> Value:
+    number = _scalar(given["other"])
+    if number is None or given["alpha"] != 1:
+        raise low.refused("rsub is of two tensors or has an alpha", "write y - x")
+    return low.light(Affine, low.wire(given["self"]), factor=-1.0, shift=number)
+
+
+def _times(low: Lowering, given: Arguments) -> Value:
+    x, y = given["self"], given["other"]
+    for one, other in ((x, y), (y, x)):
+        if (number := _scalar(other)) is not None:
+            return low.light(Affine, low.wire(one), factor=number)
+    if given.shape_of("self") != given.shape_of("other"):
+        raise low.refused(
+            "two tensors of different shapes are multiplied", "expand one to the other's shape"
+        )
+    return low.light(Product, low.wire(x), low.wire(y))
+
+
+def _over(low: Lowering, given: Arguments) -> Value:
+    number = _scalar(given["other"])
+    if not number:
+        raise low.refused("a tensor is divided by another", "divide by a number")
+    return low.light(Affine, low.wire(given["self"]), factor=1 / number)
+
+
+def _negative(low: Lowering, given: Arguments) -> Value:
+    return low.light(Affine, low.wire(given["self"]), factor=-1.0)
+
+
+def _power(low: Lowering, given: Arguments) -> Value:
+    if given["exponent"] not in (2, 3):
+        raise low.refused("a power is neither 2 nor 3", "take x * x")
+    wire, count = low.wire(given["self"]), int(given["exponent"])
+    return low.light(Product, *[wire] * count, count=count)
+
+
+def _mean(low: Lowering, given: Arguments) -> Value:
+    count = len(given.shape_of("self"))
+    axes = sorted({axis % count for axis in given["dim"] or range(count)}, reverse=True)
+    wire = low.wire(given["self"])
+    if 0 in axes and given.shape_of("self")[0] is None:
+        raise low.refused("a mean is taken over the batch", "leave that to the loss")
+    for axis in axes:
+        wire = low.light(Mean, wire, axis=axis)
+    return _reshaped(low, given, wire) if given["keepdim"] else wire
+
+
+def _largest(low: Lowering, given: Arguments) -> Value:
+    """Values and, for which there is no node, places."""
+    shape = given.shape_of("self")
+    axes = np.atleast_1d(given["dim"]).tolist()
+    axis = axes[0] % len(shape) if axes else 0
+    if len(axes) != 1 or shape[axis] is None:
+        raise low.refused("a maximum is over several axes or the batch", "take one axis")
+    wire = low.light(Max, low.wire(given["self"]), axis=axis)
+    if not given["keepdim"]:
+        return wire
+    left = tuple(1 if i == axis else -1 if one is None else one for i, one in enumerate(shape))
+    return low.light(Reshape, wire, shape=left)
+
+
+def _largest_and_place(low: Lowering, given: Arguments) -> Value:
+    return (_largest(low, given), None)
+
+
+def _attention(low: Lowering, given: Arguments) -> Value:
+    mask, queries, keys = given["attn_mask"], given.shape_of("query"), given.shape_of("key")
+    options: dict[str, Any] = {}
+    if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):
+        options["is_causal"] = True
+    elif mask is not None:
+        raise low.refused(
+            "attention has a mask that is not the causal one",
+            "pass is_causal=True, or batches of one length and no mask",
+        )
+    if given["scale"] is not None:
+        options["scale"] = float(given["scale"])
+    if given["dropout_p"]:
+        options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
+    wires = [low.wire(given[one]) for one in ("query", "key", "value")]
+    return low.light(Attention, *wires, **options)
+
+
+def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
+    """Whether a fixed mask hides exactly the keys after each query."""
+    if not isinstance(mask, np.ndarray):
+        return False
+    given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
+    if given.shape[-2:] != (queries, keys):
+        return False
+    seen = np.tri(queries, keys, dtype=bool)
+    return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
+
+
+def _zeros(low: Lowering, given: Arguments) -> Value:
+    return Zeros(given.shape)
+
+
+def get_item(values: Sequence[Value], place: int) -> Value:
+    """One of several values of an operation, made now if that was put off."""
+    value = values[place]
+    return value() if callable(value) else value
+
+
+_SAME: Final = ("alias", "clone", "contiguous", "lift_fresh_copy", "detach_")
+_VIEWS: Final = (
+    "flatten.using_ints", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
+    "unflatten.int", "unsqueeze.default", "view.default", "_unsafe_view.default",
+)  # fmt: skip
+_ZEROS: Final = ("new_zeros.default", "zeros.default", "zeros_like.default")
+
+RULES: Final[dict[str, Rule]] = {
+    **{f"{name}.default": _same for name in _SAME},
+    **dict.fromkeys(_VIEWS, _reshape),
+    **dict.fromkeys(_ZEROS, _zeros),
+    "adaptive_avg_pool1d.default": partial(_to_one_pixel, Mean),
+    "adaptive_avg_pool2d.default": partial(_to_one_pixel, Mean),
+    "add.Tensor": partial(_plus, 1),
+    "amax.default": _largest,
+    "broadcast_tensors.default": broadcast,
+    "cat.default": _cat,
+    "chunk.default": _chunk,
+    "conv1d.default": _convolution,
+    "conv2d.default": _convolution,
+    "cross_entropy_loss.default": cross_entropy,
+    "div.Tensor": _over,
+    "dropout.default": _dropout,
+    "embedding.default": _embedding,
+    "gru.input": gru,
+    "gru_cell.default": gru_cell,
+    "layer_norm.default": _layer_norm,
+    "linear.default": _linear,
+    "log_softmax.int": log_softmax,
+    "lstm.input": lstm,
+    "lstm_cell.default": lstm_cell,
+    "max.dim": _largest_and_place,
+    "max_pool1d.default": _max_pool,
+    "max_pool2d.default": _max_pool,
+    "mean.default": _mean,
+    "mean.dim": _mean,
+    "mse_loss.default": squared_error,
+    "mul.Tensor": _times,
+    "neg.default": _negative,
+    "nll_loss_nd.default": cross_entropy,
+    "permute.default": _permute,
+    "pow.Tensor_Scalar": _power,
+    "relu.default": partial(_of_first, ReLU),
+    "rsub.Scalar": _rsub,
+    "scaled_dot_product_attention.default": _attention,
+    "select.int": _select,
+    "sigmoid.default": partial(_of_first, Sigmoid),
+    "silu.default": _silu,
+    "slice.Tensor": _slice,
+    "split.Tensor": _split,
+    "split_with_sizes.default": _split_sizes,
+    "stack.default": _stack,
+    "sub.Tensor": partial(_plus, -1),
+    "t.default": _t,
+    "tanh.default": partial(_of_first, Tanh),
+    "transpose.int": _transpose,
+    "unbind.int": _unbind,
+}
+"""By the operators' names, without "aten."; one in place, such as "relu_", has the same rule."""

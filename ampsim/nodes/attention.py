@@ -1,0 +1,171 @@
+"""Attention: each query's mean of values, weighted by how its key fits."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ampsim.arguments import checked
+from ampsim.errors import GraphError
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.elementwise import Masks
+from ampsim.nodes.light import elementwise_work
+from ampsim.options import Seed
+
+OPERATIONS: tuple[int, int] = (8, 13)
+"""Of a forward step (least: two products and the softmax), and of a backward step."""
+
+
+class _Attended(NamedTuple):
+    """A forward step, kept for backward; without numbers, the three inputs alone."""
+
+    inputs: list[Payload]
+    weights: np.ndarray | None = None
+    mask: np.ndarray | None = None
+
+
+class Attention(CachingNode):
+    """y = softmax(Q Kᵀ · scale) V, for each of the axes before the last two.
+
+    Inputs: ``query`` (…, queries, width), ``key`` (…, keys, width), ``value`` (…, keys, columns);
+    output (…, queries, columns). Heads are an axis like any other. It has no parameters, so it is
+    light: its two products count 2·queries·keys·(width + columns) FLOP, which devices that charge
+    light operations charge.
+
+    Source: A. Vaswani and others, "Attention is all you need", 2017, equation 1; the same function
+    as PyTorch's `scaled_dot_product_attention`, dropout of the weights included.
+
+    Args:
+        name: the node's name.
+        is_causal: whether query i is kept from keys after the i-th.
+        scale: of the products; None for 1 / √width.
+        dropout: probability of a weight to be dropped in training.
+        seed: of the masks.
+    """
+
+    inputs = ("query", "key", "value")
+    keeps_state = True
+
+    @checked
+    def __init__(
+        self,
+        name: str,
+        *,
+        is_causal: bool = False,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        seed: Seed = 0,
+    ) -> None:
+        """Attend.
+
+        Raises:
+            GraphError: the dropout is not a number from 0 to below 1.
+            OptionError: the seed is negative or no whole number.
+        """
+        super().__init__(name)
+        self._is_causal = is_causal
+        self._scale = scale
+        self._masks = Masks(name, dropout, seed) if dropout else None
+        if not 0 <= dropout < 1:
+            raise GraphError(f"{name}: dropout must be >= 0 and < 1, got {dropout}")
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send y once all three are there; record them and the softmax under the state."""
+        inputs = self._arrived.put(port, state, payload)
+        if inputs is None:
+            return ()
+        query, key, value = inputs
+        if self.is_abstract:
+            if self.is_training:
+                self._saved[state] = _Attended(inputs)
+            shape = (*query.shape[:-1], value.shape[-1])
+            return ((0, state, Standin(shape, query.itemsize)),)
+        weights = query @ key.swapaxes(-1, -2)
+        weights *= self._scale_of(query)
+        if self._is_causal:
+            hidden = ~np.tri(*weights.shape[-2:], dtype=bool)
+            weights[..., hidden] = -np.inf
+        weights -= weights.max(axis=-1, keepdims=True)
+        np.exp(weights, out=weights)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        mask, used = None, weights
+        if self._masks is not None and self.is_training:
+            mask = self._masks.of(state, weights.shape, weights.dtype)
+            used = weights * mask
+        if self.is_training:
+            self._saved[state] = _Attended(inputs, weights, mask)
+        return ((0, state, used @ value),)
+
+    def _scale_of(self, query: np.ndarray) -> float:
+        return 1 / math.sqrt(query.shape[-1]) if self._scale is None else self._scale
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send query, key and value their gradients, as far as they are needed."""
+        (query, key, value), weights, mask = self._saved.pop(state)
+        needed = self.input_needs_gradient
+        if gradient is None or weights is None:
+            inputs = (query, key, value)
+            parts = [None if gradient is None else part for part in inputs]
+            return [(i, state, part if needed[i] else None) for i, part in enumerate(parts)]
+        to_query = to_key = to_value = None
+        if needed[2]:
+            used = weights if mask is None else weights * mask
+            to_value = used.swapaxes(-1, -2) @ gradient
+        if needed[0] or needed[1]:
+            slopes = gradient @ value.swapaxes(-1, -2)
+            if mask is not None:
+                slopes *= mask
+            slopes -= (slopes * weights).sum(axis=-1, keepdims=True)
+            slopes *= weights
+            slopes *= self._scale_of(query)
+            to_query = slopes @ key if needed[0] else None
+            to_key = slopes.swapaxes(-1, -2) @ query if needed[1] else None
+        return ((0, state, to_query), (1, state, to_key), (2, state, to_value))
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """All inputs and the softmax; with dropout also the mask."""
+        query, key, _value = self._saved[state].inputs
+        square = math.prod(query.shape[:-1]) * key.shape[-2] * self.element_bytes
+        return taken_bytes + square * (1 if self._masks is None else 2)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count the products, two forward and one more for each gradient and that of the softmax.
+
+        The step is charged for one payload, as of self-attention, where keys are as many as queries
+        and all widths are one.
+        """
+        moved = elementwise_work(shape, self.element_bytes)
+        if shape is None:
+            return moved
+        *rows, width = shape
+        square = math.prod(rows) * rows[-1]
+        to_query, to_key, to_value = self.input_needs_gradient
+        products = 2
+        if direction is Direction.BACKWARD:
+            products = to_query + to_key + to_value + (to_query or to_key)
+        is_back = direction is Direction.BACKWARD
+        size_bytes = (6 if is_back else 4) * math.prod(shape) * self.element_bytes
+        return Work(
+            2 * products * square * width,
+            size_bytes,
+            OPERATIONS[is_back],
+            pass_bytes=size_bytes + 10 * square * self.element_bytes,
+            functions=0 if is_back else square,
+        )
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (…, queries, width), (…, keys, width) and (…, keys, columns)."""
+        query, key, value = known(shapes)
+        fits = (
+            len(query) >= 3
+            and len(query) == len(key) == len(value)
+            and query[:-2] == key[:-2] == value[:-2]
+            and query[-1] == key[-1]
+            and key[-2] == value[-2]
+        )
+        wanted = "(…, queries, width), (…, keys, width) and (…, keys, columns)"
+        require(fits, self, wanted, query, key, value)
+        return ((*query[:-1], value[-1]),)

@@ -1,0 +1,140 @@
+"""LayerNorm: columns of each row brought to mean 0 and variance 1, then scaled and shifted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ampsim.arguments import checked
+from ampsim.ir import (
+    NO_WORK,
+    CachingNode,
+    Direction,
+    ParameterizedNode,
+    Payload,
+    Sends,
+    Shape,
+    State,
+    Work,
+)
+from ampsim.ir.shapes import known, require
+from ampsim.nodes.linear import by_state, update_work
+from ampsim.options import Count
+
+OPERATIONS: tuple[int, int, int] = (8, 11, 4)
+"""Of a forward step, of a backward step, and of an update by plain gradient descent."""
+
+PASSES: tuple[int, int] = (14, 20)
+"""Payloads that the operations of a forward and of a backward step read and write."""
+
+
+class LayerNorm(ParameterizedNode, CachingNode):
+    """y = (x − mean) / √(variance + epsilon) · weight + bias, over the columns of each row.
+
+    Payloads are (rows, columns), or have more axes before the columns. The variance is that of all
+    columns, divided by their number. Like a cell's, its FLOP are those of its products with
+    parameters, 2 for each multiplication and addition (Appendix C): a row of n columns is 2·n.
+
+    Source: J. Ba, J. Kiros and G. Hinton, "Layer normalization", 2016, equations 3 and 4; the same
+    function and parameters as PyTorch's LayerNorm over the last axis.
+    """
+
+    @checked
+    def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:
+        """Normalise payloads of `columns`.
+
+        Raises:
+            OptionError: an argument is none.
+        """
+        super().__init__(name, {"weight": (columns,), "bias": (columns,)})
+        self.columns = columns
+        self.epsilon = epsilon
+        self._sums: list[tuple[State, np.ndarray, np.ndarray]] = []
+
+    def initialise(self, generator: np.random.Generator) -> np.ndarray:
+        """Start from weights of 1 and biases of 0, as PyTorch does."""
+        return np.concatenate([np.ones(self.columns), np.zeros(self.columns)])
+
+    def adopt(self, theta: np.ndarray) -> None:
+        """Bind weight and bias to the new parameters."""
+        super().adopt(theta)
+        self.weight, self.bias = self.parts(theta)
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send y; record (x − mean) / deviation and 1 / deviation under the state."""
+        kept: Any = (payload, None)
+        output = payload
+        if not self.is_abstract:
+            centred = payload - payload.mean(axis=-1, keepdims=True)
+            variance = np.square(centred).mean(axis=-1, keepdims=True)
+            inverse = 1 / np.sqrt(variance + self.epsilon)
+            centred *= inverse
+            kept = (centred, inverse)
+            output = centred * self.weight
+            output += self.bias
+        if self.is_training:
+            self._saved[state] = (*kept, self.version)
+        return ((0, state, output),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Accumulate, and send the input's gradient, with the weights of the moment."""
+        normal, inverse, version = self._saved.pop(state)
+        if gradient is None:
+            return ((0, state, None),)
+        self.count_gradient(state, version)
+        is_needed = self.input_needs_gradient[0]
+        if self.is_abstract:
+            return ((0, state, normal if is_needed else None),)
+        rows = tuple(range(gradient.ndim - 1))
+        self._sums.append((state, (gradient * normal).sum(axis=rows), gradient.sum(axis=rows)))
+        if not is_needed:
+            return ((0, state, None),)
+        scaled = gradient * self.weight
+        along = (scaled * normal).mean(axis=-1, keepdims=True)
+        back = scaled - scaled.mean(axis=-1, keepdims=True)
+        back -= normal * along
+        back *= inverse
+        return ((0, state, back),)
+
+    def take_gradient(self) -> np.ndarray:
+        """Return the sum over all accumulated messages, flat."""
+        flat = np.zeros_like(self.theta)
+        weight, bias = self.parts(flat)
+        for _state, of_weight, of_bias in by_state(self._sums):
+            weight += of_weight
+            bias += of_bias
+        self._sums = []
+        return flat
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """The normalised payload, and a number for each row."""
+        return taken_bytes + taken_bytes // self.columns
+
+    def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
+        """All axes but the columns."""
+        return math.prod(shape[:-1])
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count 2 for each element and product with parameters, and 1 for each in an update."""
+        itemsize = self.theta.itemsize
+        weight_bytes = self.parameter_count * itemsize
+        if direction is Direction.UPDATE:
+            moved = (3 + 2 * self.state_arrays) * weight_bytes
+            return update_work(self, OPERATIONS[2], self.columns, moved, self.parameter_count)
+        if shape is None:
+            return NO_WORK
+        is_back = direction is Direction.BACKWARD
+        flop, moved = 2 * math.prod(shape), 2 * math.prod(shape) * itemsize
+        if is_back and self.input_needs_gradient[0]:
+            flop, moved = 2 * flop, 2 * moved
+        passed = PASSES[is_back] * math.prod(shape) * itemsize
+        return Work(flop, moved + weight_bytes, OPERATIONS[is_back], weight_bytes, passed)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require the columns; keep the shape."""
+        (shape,) = known(shapes)
+        fits = len(shape) >= 2 and shape[-1] == self.columns
+        require(fits, self, f"(rows, {self.columns})", shape)
+        return (shape,)

@@ -1,0 +1,191 @@
+"""A run as traces of PyTorch's profiler, one for each worker, as tools of that format read them.
+
+HTA (Holistic Trace Analysis) takes a worker for a rank. A step that takes time is a kernel of
+stream 0, a step of a copy lane a `Memcpy` of a stream of its own, and a transfer an `nccl` kernel
+of the worker that sends. Two `Memset` of one unit mark where the run begins and ends, so that HTA's
+idle time is out of the whole run: its compute time is then our utilisation.
+
+HTA knows whole microseconds, and drops what is shorter. So 1 µs in the file stands for a time that
+is told in it, a power of ten and at most a hundredth of the shortest step.
+
+Source: HTA 0.5's `trace_parser.py`, `trace_file.py` (which finds the rank in `"rank": 0` by a
+pattern that needs the space) and `breakdown_analysis.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.errors import OptionError
+from ampsim.files import replacing
+from ampsim.report.frames import (
+    LANE_STEP,
+    DataFrame,
+    floats,
+    integers,
+    owner_of,
+    row_numbers,
+    texts,
+)
+from ampsim.report.perfetto.events import sliced
+from ampsim.report.perfetto.trace import Trace
+from ampsim.report.words import plain
+
+FILES_AT_ONCE: Final = 64  # chosen: well below what a system lets a process open
+LINK_STREAM: Final = 1000
+"""Stream of transfers to worker 0; other lanes of a device have numbers above a million."""
+
+FIRST_CORRELATION: Final = 1 << 20
+"""What is added to a kernel's number. HTA keeps these in as few bytes as hold them, and then writes
+numbers of rows in their place, which pandas 3 refuses where they need more."""
+
+RUNTIME_PID: Final = 1_000_000
+"""Process of the calls that launch kernels, beside those of workers."""
+
+PARTS_OF_SHORTEST: Final = 100  # chosen: rounding then changes no step by more than a hundredth
+
+
+def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, float]:
+    """Write a file ``worker-N.json`` for each worker into a folder that exists.
+
+    Memory does not grow with the run.
+
+    Args:
+        trace: of one schedule.
+        folder: where to; files of workers that an earlier run had are removed.
+        title: name of the model and of the cluster, users' texts.
+
+    Returns:
+        How many steps and transfers were written, and the seconds that 1 µs stands for.
+
+    Raises:
+        OptionError: nothing in the run takes time.
+        OutputError: a file cannot be written.
+    """
+    shortest_s, end_s = _extent(trace)
+    if not end_s:
+        raise OptionError(
+            f"no step of {trace.name} takes time on this cluster, so that a profile is empty; name "
+            "a device that does, such as --device p100"
+        )
+    unit_s = 10.0 ** math.floor(math.log10(shortest_s / PARTS_OF_SHORTEST))
+    count = 0
+    for first in range(0, trace.workers, FILES_AT_ONCE):
+        workers = range(first, min(first + FILES_AT_ONCE, trace.workers))
+        with contextlib.ExitStack() as stack:
+            files = {
+                worker: _Profile(stack, folder, worker, _head(trace, title, unit_s))
+                for worker in workers
+            }
+            count += _fill(trace, files, unit_s)
+            for file in files.values():
+                file.finish(round(end_s / unit_s))
+    for old in folder.glob("worker-*.json"):
+        number = old.stem.removeprefix("worker-")
+        if number.isdecimal() and int(number) >= trace.workers:
+            old.unlink()
+    return count, unit_s
+
+
+def _extent(trace: Trace) -> tuple[float, float]:
+    """Length of the shortest step or transfer that takes time, and when the last one ends."""
+    shortest_s, last_s = math.inf, 0.0
+    for chunks in (trace.spans(), trace.transfers()):
+        for chunk in chunks:
+            start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
+            lasting = end_s > start_s
+            shortest_s = min(shortest_s, float((end_s - start_s)[lasting].min(initial=math.inf)))
+            last_s = max(last_s, float(end_s[lasting].max(initial=0.0)))
+    return shortest_s, last_s
+
+
+def _head(trace: Trace, title: str, unit_s: float) -> dict[str, Any]:
+    return {
+        "schemaVersion": 1,
+        "title": plain(f"{title}: {trace.name}", 200),
+        "source": "ampsim",
+        "time": f"1 us stands for {unit_s:g} s of virtual time",
+    }
+
+
+class _Profile:
+    """The file of one worker while it is written."""
+
+    def __init__(
+        self, stack: contextlib.ExitStack, folder: Path, worker: int, head: dict[str, Any]
+    ) -> None:
+        temporary = stack.enter_context(replacing(folder / f"worker-{worker}.json"))
+        self._file = stack.enter_context(temporary.open("w", encoding="ascii"))
+        self._worker, self._launches = worker, 0
+        about = {**head, "distributedInfo": {"rank": worker}}
+        self._file.write(f'{json.dumps(about)[:-1]}, "traceEvents": [\n')
+        self.kernel("Memset: the run begins", 0, 0, 1)
+
+    def kernel(self, name: str, stream: int, start: int, end: int) -> None:
+        """Write a kernel and the call that launched it; times in units."""
+        separator = ",\n" if self._launches else ""
+        self._launches += 1
+        number = FIRST_CORRELATION + self._launches
+        linked = {"correlation": number, "External id": number}
+        row: dict[str, Any] = {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": self._worker,
+            "tid": stream,
+        }
+        row |= {"ts": start, "dur": max(1, end - start)}
+        row["args"] = {"device": self._worker, "stream": stream, **linked}
+        call: dict[str, Any] = {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": RUNTIME_PID,
+        }
+        call |= {"tid": 0, "ts": start, "dur": 1, "args": linked}
+        self._file.write(f"{separator}{json.dumps(row)},\n{json.dumps(call)}")
+
+    def finish(self, end: int) -> None:
+        """Mark the end of the run, and close the list."""
+        self.kernel("Memset: the run ends", 0, max(0, end - 1), end)
+        self._file.write("\n]}\n")
+
+
+def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
+    count = 0
+    for chunk in sliced(trace.spans()):
+        for row, name, start, end in _lasting(chunk, unit_s):
+            owner = owner_of(row)
+            if owner in files:
+                lane = (row + 1) // LANE_STEP
+                files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
+                count += 1
+    for chunk in sliced(trace.transfers()):
+        sources, targets = (integers(chunk, f"{end}_worker") for end in ("source", "target"))
+        times = (np.rint(floats(chunk, end) / unit_s).astype(int) for end in ("start_s", "end_s"))
+        rows = zip(
+            sources.tolist(), targets.tolist(), *(one.tolist() for one in times), strict=True
+        )
+        for source, target, start, end in rows:
+            if source in files and end > start:
+                stream = LINK_STREAM + target
+                files[source].kernel(f"ncclDevKernel_Send to worker {target}", stream, start, end)
+                count += 1
+    return count
+
+
+def _lasting(spans: DataFrame, unit_s: float) -> Iterator[tuple[int, str, int, int]]:
+    """Row, name, start and end, in units, of each span that takes time."""
+    start, end = (np.rint(floats(spans, one) / unit_s).astype(int) for one in ("start_s", "end_s"))
+    names = zip(texts(spans, "direction"), texts(spans, "node"), strict=True)
+    rows = zip(row_numbers(spans).tolist(), names, start.tolist(), end.tolist(), strict=True)
+    for row, (direction, node), begin, stop in rows:
+        if stop > begin:
+            yield row, plain(f"{direction} {node}", 200), begin, stop

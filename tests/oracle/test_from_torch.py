@@ -1,0 +1,251 @@
+"""What was imported computes and learns as in PyTorch, and its weights go back as they came."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_oracle import torch
+from torch_zoo import METHODS, NETWORKS, Case, case, served
+
+import ampsim
+from ampsim.errors import GraphError
+from ampsim.interop.optimizers import Method, method_of
+
+BATCH = 6
+
+
+def model_of(given: Case, example: Any = None) -> Any:
+    return ampsim.from_torch(
+        given.module,
+        given.data[0][0][:BATCH] if example is None else example,
+        loss=given.loss,
+        data=given.data,
+        optimizer=given.optimizer,
+    )
+
+
+@cache
+def prepared(name: str) -> tuple[Case, Any]:
+    """A case and its model, exported once; nobody changes them."""
+    given = case(name)
+    return given, model_of(given)
+
+
+def copied(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
+    """A case to be trained by one of two methods, with the model, which is not changed."""
+    given, model = prepared(name)
+    module = copy.deepcopy(given.module)
+    method = METHODS[optimizer](module.parameters())
+    ours = method_of(method, len(list(module.parameters())))
+    assert isinstance(ours, Method)
+    return given._replace(module=module, optimizer=method), replace(
+        model, optimizer=ours.optimizer()
+    )
+
+
+def first_batch(model: Any) -> Any:
+    return next(model.data(0).batches("train", epoch=0, seed=0))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_outputs_and_gradients_are_pytorch_s(name):
+    given, model = copied(name)
+    batch = first_batch(model)
+    prediction, gradients = served(model, batch)
+    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
+    given.module.train()
+    output = given.module(inputs)
+    given.loss(output, target).backward()
+    expected = output.detach().numpy()
+    if output.ndim == 3:
+        expected = expected.reshape(len(prediction), -1)
+    if name == "lenet":  # whose output is a log_softmax, which our loss has in it
+        prediction = torch.from_numpy(prediction).log_softmax(1).numpy()
+    np.testing.assert_allclose(prediction, expected, rtol=0, atol=1e-12)
+    found = ampsim.to_torch(model.set_parameters(gradients))
+    for parameter, values in given.module.named_parameters():
+        np.testing.assert_allclose(
+            found[parameter], values.grad, rtol=0, atol=1e-10, err_msg=parameter
+        )
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_twenty_steps_are_pytorch_s(name, optimizer):
+    given, model = copied(name, optimizer)
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    result = ampsim.simulate(model, cluster, ampsim.Sequential(), epochs=4)
+    trained(given, model, epochs=4)
+    found = ampsim.to_torch(result)
+    for parameter, values in given.module.state_dict().items():
+        np.testing.assert_allclose(found[parameter], values, rtol=0, atol=1e-8, err_msg=parameter)
+    given.module.load_state_dict(found)
+
+
+def trained(given: Case, model: Any, epochs: int) -> None:
+    """Train the module on the batches of a run, as any loop in PyTorch does."""
+    data = model.data(0)
+    for epoch in range(epochs):
+        for batch in data.batches("train", epoch=epoch, seed=0):
+            inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
+            given.optimizer.zero_grad()
+            given.loss(given.module(inputs), target).backward()
+            given.optimizer.step()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_state_dict_goes_there_and_back(name):
+    given, model = prepared(name)
+    before = given.module.state_dict()
+    found = ampsim.to_torch(model)
+    assert list(found) == list(before)
+    for parameter, values in before.items():
+        assert torch.equal(found[parameter], values), parameter
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_is_forecast_under_sequential_pipeline_and_amp(name):
+    _given, model = prepared(name)
+    cluster = ampsim.load_cluster("tflops-1", workers=3)
+    schedules = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
+    made = ampsim.forecast(
+        model,
+        cluster,
+        schedules,
+        repeats=1,
+        max_epochs=1,
+        target=2.0 if model.metric == "error" else 1.0,
+    )
+    assert made.table["schedule"].tolist() == ["sequential", "pipeline", "amp"]
+    sequential, _pipeline, amp = made.table["train_per_s"]
+    assert 0 < sequential < amp
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_control_depends_on_no_value(name):
+    """Sleep mode has the same spans as numeric mode."""
+    _given, model = prepared(name)
+    cluster = ampsim.load_cluster("p100", workers=3)
+    both = [
+        ampsim.simulate(model, cluster, ampsim.Amp(3), instances=12, mode=mode).spans
+        for mode in ("numeric", "sleep")
+    ]
+    assert both[0].equals(both[1])
+
+
+class Lengths(torch.nn.Module):
+    """Reads sequences of any length: layers, both directions, a mean, a maximum, a last state."""
+
+    def __init__(self, kind: Any, *, batch_first: bool):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(30, 6)
+        self.reader = kind(6, 4, num_layers=2, bidirectional=True, batch_first=batch_first)
+        self.out = torch.nn.Linear(24, 5)
+
+    def forward(self, x):
+        x = self.embedding(x)
+        if not self.reader.batch_first:
+            x = x.transpose(0, 1)
+        states, last = self.reader(x)
+        last = last[0] if isinstance(last, tuple) else last
+        time = 1 if self.reader.batch_first else 0
+        parts = [states.mean(time), states.max(time).values, last[-1], last[0]]
+        return self.out(torch.cat(parts, dim=1))
+
+
+def trained_alike(given: Case, model: Any, schedule: Any, epochs: int = 2) -> Any:
+    result = ampsim.simulate(model, "tflops-1", schedule, epochs=epochs)
+    trained(given, model, epochs)
+    found = ampsim.to_torch(result)
+    for parameter, values in given.module.state_dict().items():
+        np.testing.assert_allclose(found[parameter], values, rtol=0, atol=1e-8, err_msg=parameter)
+    return result
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_batches_may_differ_in_length(kind):
+    torch.manual_seed(1)
+    module = Lengths(getattr(torch.nn, kind), batch_first=kind == "GRU").double()
+    batches = [
+        (torch.randint(0, 30, (4, steps)), torch.randint(0, 5, (4,))) for steps in (3, 5, 1, 4)
+    ]
+    optimizer = torch.optim.Adam(module.parameters(), 0.02, eps=1e-3)
+    given = Case(module, torch.nn.CrossEntropyLoss(), optimizer, (batches, batches[:1]))
+    model = ampsim.from_torch(
+        module, batches[0][0], loss=given.loss, data=given.data, optimizer=optimizer
+    )
+    assert set(model.node_update_intervals.values()) == {3}  # steps of a batch, in the mean
+    result = trained_alike(given, model, ampsim.Sequential())
+    assert result.epochs["loss"].iloc[-1] > 0
+
+
+def test_a_module_made_for_one_length_says_which_operation_is():
+    batches = [(torch.randint(0, 30, (4, steps)), torch.randint(0, 5, (4,))) for steps in (3, 5)]
+
+    class Fixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(30, 5)
+
+        def forward(self, x):
+            x = self.embedding(x)
+            return x.reshape(x.size(0), 1, x.size(1), 5).mean(2)[:, 0]
+
+    module = Fixed()
+    with pytest.raises(GraphError, match="batches differ in length, and reshape is made for one"):
+        ampsim.from_torch(
+            module,
+            batches[0][0],
+            loss=torch.nn.CrossEntropyLoss(),
+            data=(batches, batches),
+            optimizer=torch.optim.SGD(module.parameters(), 0.1),
+        )
+
+
+def data_forms(given: Case) -> dict[str, Any]:
+    """The same data as PyTorch users have them."""
+    utils = torch.utils.data
+    sets = [utils.TensorDataset(*split) for split in given.data]
+    return {
+        "tensors": given.data,
+        "arrays": [tuple(one.numpy() for one in split) for split in given.data],
+        "data sets": sets,
+        "loaders": [utils.DataLoader(one, batch_size=BATCH) for one in sets],
+    }
+
+
+@pytest.mark.parametrize("form", ["tensors", "arrays", "data sets", "loaders"])
+def test_data_come_in_any_form_and_the_example_with_a_target(form):
+    given = case("mlp")
+    example = tuple(one[:BATCH] for one in given.data[0])
+    model = model_of(given._replace(data=tuple(data_forms(given)[form])), example)
+    batches = list(model.data(0).batches("valid", epoch=0, seed=0))
+    assert [one.rows for one in batches] == [6, 2]
+    for place, expected in enumerate(given.data[1]):
+        np.testing.assert_array_equal(
+            np.concatenate([one.arrays[place] for one in batches]), expected.numpy()
+        )
+
+
+def test_dropout_drops_in_training_only():
+    """Masks are another stream's; what is kept grows, and validation drops nothing."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(16, 40), torch.nn.Dropout(0.25), torch.nn.Linear(40, 5)
+    )
+    given = case("mlp")._replace(module=net.double())
+    given = given._replace(optimizer=torch.optim.SGD(net.parameters(), 0.1))
+    model = model_of(given)
+    node = model.graph()["1.dropout"]
+    ones = np.ones((200, 40))
+    ((_port, _state, dropped),) = node.forward(0, (0,), ones)
+    assert {*np.unique(dropped).tolist()} == {0.0, 1 / 0.75}
+    assert (dropped == 0).mean() == pytest.approx(0.25, abs=0.02)
+    node.is_training = False
+    ((_port, _state, kept),) = node.forward(0, (1,), ones)
+    assert (kept == ones).all()

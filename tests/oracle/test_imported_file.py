@@ -1,0 +1,196 @@
+"""`ampsim import` writes a model file that computes and learns as the model that it came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_oracle import torch
+from torch_zoo import case
+from typer.testing import CliRunner
+
+import ampsim
+from ampsim.cli.entry import app
+from ampsim.errors import AmpsimError
+from ampsim.interop import write_model_file
+
+LINES_MAX = 100
+OF_AN_MLP = 62  # with its docstring, imports, pump and build
+
+
+def imported(name: str) -> Any:
+    given = case(name)
+    example = tuple(one[:6] for one in given.data[0])
+    return ampsim.from_torch(
+        given.module,
+        example,
+        loss=given.loss,
+        data=given.data,
+        optimizer=given.optimizer,
+        target=0.5,
+    )
+
+
+def ragged() -> Any:
+    """A GRU over batches of several lengths."""
+    torch.manual_seed(0)
+
+    class Reader(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(9, 4)
+            self.gru = torch.nn.GRU(4, 3, batch_first=True)
+            self.fc = torch.nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.fc(self.gru(self.embedding(x))[1].squeeze(0))
+
+    module = Reader()
+    batches = [(torch.randint(0, 9, (4, steps)), torch.randint(0, 2, (4,))) for steps in (2, 5, 3)]
+    return ampsim.from_torch(
+        module,
+        batches[0],
+        loss=torch.nn.CrossEntropyLoss(),
+        data=(batches, batches),
+        optimizer=torch.optim.SGD(module.parameters(), 0.1),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp", "regression", "lenet", "transformer encoder", "loop over cells", "ragged"]
+)
+def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
+    model = ragged() if name == "ragged" else imported(name)
+    path = tmp_path / "model.py"
+    lines, arrays = write_model_file(model, path, "my_net.py:make")
+    text = path.read_text()
+    assert lines == len(text.splitlines())
+    assert max(map(len, text.splitlines())) <= LINES_MAX
+    assert "torch" not in text.replace("ampsim.interop", "")
+    if name == "mlp":
+        assert lines <= OF_AN_MLP
+    with np.load(arrays, allow_pickle=False) as held:
+        assert all(held[one].dtype.kind in "fi" for one in held.files)
+    cluster, schedule = ampsim.load_cluster("tflops-1", workers=2), ampsim.Amp(2)
+    runs = [
+        ampsim.simulate(one, cluster, schedule, epochs=2)
+        for one in (model, ampsim.load_model(path))
+    ]
+    assert runs[0].spans.equals(runs[1].spans)
+    for name, values in runs[0].model.parameters().items():
+        np.testing.assert_array_equal(runs[1].model.parameters()[name], values)
+
+
+SOURCE = """
+import torch
+import ampsim
+
+net = torch.nn.Linear(3, 2)
+x, y = torch.randn(20, 3), torch.randint(0, 2, (20,))
+
+
+def make():
+    return ampsim.from_torch(
+        net, x[:5], loss=torch.nn.CrossEntropyLoss(), data=((x, y), (x, y)),
+        optimizer=torch.optim.SGD(net.parameters(), 0.1),
+    )
+
+
+def of_ours():
+    return ampsim.from_torch(
+        net, x[:5], loss=torch.nn.CrossEntropyLoss(), data=((x, y), (x, y)),
+        optimizer=ampsim.optim.sgd(0.1),
+    )
+
+
+def shipped():
+    return ampsim.load_model("mlp", data="synthetic")
+
+
+def nothing():
+    return net
+
+
+def failing():
+    raise ValueError("no such data")
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("import") / "my_net.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def run(*words: object) -> Any:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_says_what_it_wrote_and_other_commands_take_it(source, tmp_path):
+    out = tmp_path / "folder" / "model.py"
+    done = run("import", f"{source}:make", "--out", out, "--json", "-")
+    told = json.loads(done.output)
+    assert (told["file"], told["model"], told["parameters"]) == (str(out), "Linear", 8)
+    assert Path(told["arrays"]) == out.with_suffix(".npz")
+    assert run("check", out).output.startswith(f"ok: {out}: model Linear, 3 nodes, 8 parameters")
+    words = ["forecast", out, "--schedule", "amp", "--max-epochs", 1, "--target", 0.99, "--set"]
+    assert "amp" in run(*words, "batch=10").output
+
+
+WRONG = {
+    "make": "what to import must be FILE.py:NAME, got",
+    "{}:make ": "what to import must be FILE.py:NAME, got",
+    "nowhere.py:make": "nowhere.py: no such file",
+    "{}:mak": "no function named 'mak'; did you mean 'make'?",
+    "{}:shipped": "must give what ampsim.from_torch(module, …) gives, got another model",
+    "{}:nothing": "must return ampsim.from_torch(module, …), got Linear",
+    "{}:failing": "failed: ValueError: no such data (",
+    "{}:of_ours": "a file can be written of an optimizer of torch.optim alone",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_mistake_is_told_in_a_line_and_leaves_no_file(words, source, tmp_path):
+    done = run("import", words.format(source), "--out", tmp_path / "model.py")
+    assert isinstance(done.exception, AmpsimError)
+    assert WRONG[words] in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_never_writes_over_what_it_reads(source):
+    done = run("import", f"{source}:make", "--out", source)
+    assert "is the file to import from; name another" in str(done.exception)
+    assert source.read_text() == SOURCE
+
+
+def test_the_file_to_write_is_python(source, tmp_path):
+    done = run("import", f"{source}:make", "--out", tmp_path / "model.toml")
+    assert "--out must be a Python file (.py), got" in str(done.exception)
+
+
+def test_arrays_that_are_missing_or_others_are_told(source, tmp_path):
+    out = tmp_path / "model.py"
+    assert run("import", f"{source}:make", "--out", out).exit_code == 0
+    arrays = out.with_suffix(".npz")
+    arrays.write_bytes(arrays.read_bytes()[:-1] + b"?")
+    with pytest.raises(AmpsimError, match=r"is not what model.py was written with; run ampsim imp"):
+        ampsim.load_model(out)
+    arrays.unlink()
+    with pytest.raises(AmpsimError, match=r"model.npz: no such file; it belongs beside model.py"):
+        ampsim.load_model(out)
+
+
+def test_runs_are_kept_of_a_file_with_its_weights_and_not_of_changed_ones(source, tmp_path):
+    from ampsim.forecasting.making import _code_of
+
+    out = tmp_path / "model.py"
+    run("import", f"{source}:make", "--out", out)
+    model = ampsim.load_model(out)
+    assert _code_of(model).startswith(model.origin["sha256"])
+    doubled = {name: 2 * values for name, values in model.parameters().items()}
+    with pytest.raises(AmpsimError, match="made or changed in Python"):
+        _code_of(model.set_parameters(doubled))

@@ -1,0 +1,300 @@
+"""What cannot be imported is told in a line: the operation, the user's line, what to try."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_oracle import torch
+
+import ampsim
+from ampsim.errors import AmpsimError, GraphError, OptionError
+
+nn, F = torch.nn, torch.nn.functional
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.last = nn.Linear(4, 3)
+
+
+class Gelu(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = F.gelu(x)  # here
+        return self.last(x)
+
+
+class Branching(Base):
+    def forward(self, x):
+        x = self.first(x)
+        if x.sum() > 0:  # here
+            x = x * 2
+        return self.last(x)
+
+
+class Normalised(Base):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        x = self.norm(self.first(x))  # here
+        return self.last(x)
+
+
+class Tied(Base):
+    def __init__(self):
+        super().__init__()
+        self.other = nn.Linear(4, 3)
+        self.other.weight = self.last.weight
+
+    def forward(self, x):
+        return self.last(self.first(x)) + self.other(x)
+
+
+class TiedInUse(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = F.linear(x, self.first.weight)  # here
+        return self.last(x)
+
+
+class Frozen(Base):
+    def __init__(self):
+        super().__init__()
+        self.first.weight.requires_grad = False
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+class FixedBatch(Base):
+    def forward(self, x):
+        x = self.first(x).view(20, 4)  # here
+        return self.last(x)
+
+
+class Conditional(Base):
+    def forward(self, x):
+        x = torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))  # here
+        return self.last(self.first(x))
+
+
+class Unused(Base):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+class Attending(Base):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        x = self.first(x).unsqueeze(1)
+        x, _weights = self.attention(x, x, x)  # here
+        return self.last(x.squeeze(1))
+
+
+class InPlace(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x[:, 0] = 0  # here
+        return self.last(x)
+
+
+class BatchSecond(Base):
+    def __init__(self):
+        super().__init__()
+        self.reader = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        x, _state = self.reader(x.unsqueeze(1))  # here
+        return self.last(x[:, 0])
+
+
+class Masked(Base):
+    def forward(self, x):
+        q = self.first(x).unsqueeze(1).unsqueeze(1)
+        mask = torch.ones(1, 1, dtype=torch.bool).logical_not()
+        q = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)  # here
+        return self.last(q.flatten(1))
+
+
+class Grouped(Base):
+    def __init__(self):
+        super().__init__()
+        self.filter = nn.Conv1d(2, 2, 1, groups=2)
+
+    def forward(self, x):
+        x = self.filter(self.first(x).view(-1, 2, 2))  # here
+        return self.last(x.flatten(1))
+
+
+class OverTheBatch(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = x - x.mean(0)  # here
+        return self.last(x)
+
+
+REFUSED: dict[type, str] = {
+    Gelu: "ampsim has no node for gelu (HERE); take nn.ReLU",
+    Branching: "control flow reads values (HERE); compute both ways",
+    Normalised: "ampsim has no node for batch_norm (HERE); statistics of a batch mean something",
+    Tied: "last.weight and other.weight are one tensor; ampsim does not tie weights",
+    TiedInUse: "first.weight is used by several operations that cannot be one node (HERE); ampsim",
+    Frozen: "first.weight does not require a gradient, and ampsim trains every parameter",
+    FixedBatch: "torch.export cannot record it (HERE): RuntimeError: shape '[20, 4]' is invalid",
+    Conditional: "no rule for torch.cond (HERE); compute both branches",
+    Unused: "parameter spare.bias has no effect on the loss; take it out of the module",
+    Attending: "ampsim has no node for bmm (HERE); take F.scaled_dot_product_attention; pass need",
+    InPlace: "fill_ changes a tensor in place (HERE); make a new one",
+    BatchSecond: "the batch is not where this lstm expects it (HERE); pass batch_first=True",
+    Masked: "attention has a mask that is not the causal one (HERE); pass is_causal=True",
+    Grouped: "a convolution has dilation or groups (HERE); take dilation=1 and groups=1",
+    OverTheBatch: "a mean is taken over the batch (HERE); leave that to the loss",
+}
+
+X = torch.randn(40, 4)
+Y = torch.randint(0, 3, (40,))
+
+
+def imported(module: Any, **changes: Any) -> Any:
+    given: dict[str, Any] = {
+        "module": module,
+        "example_inputs": X[:20],
+        "loss": nn.CrossEntropyLoss(),
+        "data": ((X, Y), (X, Y)),
+        "optimizer": torch.optim.SGD(
+            NET.parameters() if isinstance(module, type) else module.parameters(), 0.1
+        ),
+    }
+    return ampsim.from_torch(**{**given, **changes})
+
+
+def place(kind: type) -> tuple[str, int]:
+    """File and line of the comment "here" in a class; line 0 where there is none."""
+    lines, first = inspect.getsourcelines(kind)
+    marked = [first + i for i, line in enumerate(lines) if "# here" in line]
+    return str(Path(__file__)), marked[0] if marked else 0
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
+def test_a_refusal_names_operation_line_and_remedy(kind, capfd):
+    with pytest.raises(GraphError) as caught:
+        imported(kind())
+    said = str(caught.value)
+    before, _here, after = REFUSED[kind].partition("HERE")
+    file, line = place(kind)
+    assert said.startswith(f"{kind.__name__}: {before}")
+    if line:
+        assert said.startswith(f"{kind.__name__}: {before}{file}, line {line}")
+    assert after in said
+    assert "\n" not in said and len(said) < 420
+    assert capfd.readouterr() == ("", "")  # PyTorch's own account is not shown
+
+
+def test_a_failed_import_leaves_module_and_tensors_as_they_were():
+    module = Branching()
+    module.eval()
+    with pytest.raises(GraphError):
+        imported(module)
+    assert not module.training
+    imported(Good())
+
+
+class Good(Base):
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+NET = nn.Linear(4, 3)
+SGD = torch.optim.SGD
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "another method": (
+        {"optimizer": torch.optim.RMSprop(NET.parameters())},
+        "optimizer must be one of torch.optim's SGD or Adam, or of ampsim.optim, got RMSprop",
+    ),
+    "an option of it": (
+        {"optimizer": torch.optim.Adam(NET.parameters(), amsgrad=True)},
+        "optimizer Adam: amsgrad must be False, got True; leave it out",
+    ),
+    "some parameters": (
+        {"optimizer": SGD(list(NET.parameters())[:1], 0.1)},
+        "optimizer must train all 2 parameters of the module in one group, got 1 in 1",
+    ),
+    "one split": ({"data": (X, Y)}, "each split of data must be a tuple of tensors"),
+    "no splits": ({"data": X}, "data must be (train, valid)"),
+    "no target": ({"data": ((X,), (X,)), "example_inputs": (X, Y, X)}, "data must have an array"),
+    "another width": (
+        {"example_inputs": X[:20, :2]},
+        "array 0 of data must have items of shape (2,), as the example has, got (4,)",
+    ),
+    "labels from 1": (
+        {"data": ((X, Y + 1), (X, Y))},
+        "the target in train must be whole numbers from 0 to 2, one for each class, got int64 from",
+    ),
+    "smoothing": (
+        {"loss": nn.CrossEntropyLoss(label_smoothing=0.1)},
+        "Linear: the loss has label_smoothing",
+    ),
+    "a sum for a loss": (
+        {"loss": nn.CrossEntropyLoss(reduction="sum")},
+        "Linear: the loss has reduction",
+    ),
+    "another loss": (
+        {"loss": lambda output, target: (output.sum(1) - target).abs().mean()},
+        "Linear: ampsim has no node for sum",
+    ),
+    "no loss": (
+        {"loss": lambda output, target: output.mean(1).mean(0) + 0 * target[0]},
+        "Linear: a mean is taken over the batch",
+    ),
+    "a number for a loss": ({"loss": 3}, "loss must be a function of output and target"),
+    "a number for inputs": ({"example_inputs": 3}, "example_inputs must be a tensor"),
+    "an option that is none": ({"frog": 3}, "no option named 'frog'"),
+    "no batch": ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_argument_is_told_in_a_line(what):
+    changes, said = WRONG[what]
+    with pytest.raises(AmpsimError) as caught:
+        imported(NET, **changes)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_module_is_told():
+    with pytest.raises(
+        OptionError, match=r"module must be a torch.nn.Module, got type; try Net\(\)"
+    ):
+        imported(Good)
+
+
+def test_weights_go_back_only_where_they_came_from():
+    result = ampsim.simulate(
+        ampsim.load_model("mlp", data="synthetic", hidden=4),
+        "tflops-1",
+        "sequential",
+        instances=100,
+    )
+    with pytest.raises(OptionError, match=r"to_torch takes a result, or a model, that came from"):
+        ampsim.to_torch(result)
+
+
+def test_half_precision_is_refused():
+    with pytest.raises(OptionError, match="must all be float32 or all float64, got bfloat16"):
+        imported(nn.Linear(4, 3).bfloat16())

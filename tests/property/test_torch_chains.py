@@ -1,0 +1,161 @@
+"""Random chains of operators, as PyTorch users write them: outputs and gradients are PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch_oracle import torch
+from torch_zoo import served
+
+import ampsim
+
+nn, F = torch.nn, torch.nn.functional
+ROWS, CLASSES = 3, 4
+
+
+class Link(NamedTuple):
+    """An operator: layers that it needs, of the shape of an item, and what it does with them."""
+
+    axes: int
+    layer: Callable[..., Any]
+    run: Callable[[Any, Any], Any]
+
+
+def nothing(*shape: int) -> Any:
+    return nn.Identity()
+
+
+FLAT: dict[str, Link] = {
+    "linear": Link(1, lambda f: nn.Linear(f, 5), lambda m, x: m(x)),
+    "linear, no bias": Link(1, lambda f: nn.Linear(f, 3, bias=False), lambda m, x: m(x)),
+    "twice": Link(1, lambda f: nn.Linear(f, f), lambda m, x: m(torch.tanh(m(x)))),
+    "tanh": Link(1, nothing, lambda m, x: torch.tanh(x)),
+    "sigmoid": Link(1, nothing, lambda m, x: torch.sigmoid(x)),
+    "silu": Link(1, nothing, lambda m, x: F.silu(x)),
+    "residual": Link(1, lambda f: nn.Linear(f, f), lambda m, x: x + F.relu(m(x))),
+    "gate": Link(1, lambda f: nn.Linear(f, 2 * f), lambda m, x: torch.mul(*m(x).chunk(2, dim=1))),
+    "scalars": Link(1, nothing, lambda m, x: (1 - x) * 0.5 + x / 3 - (-x)),
+    "square": Link(1, nothing, lambda m, x: 0.1 * x**2 - x),
+    "norm": Link(1, nn.LayerNorm, lambda m, x: m(x)),
+    "cat": Link(1, lambda f: nn.Linear(f, 2), lambda m, x: torch.cat([m(x), x], dim=-1)),
+    "split": Link(1, lambda f: nn.Linear(f, 6), lambda m, x: torch.sub(*m(x).split(3, dim=1))),
+    "gru cell": Link(1, lambda f: nn.GRUCell(f, 4), lambda m, x: m(x)),
+    "lstm cell": Link(1, lambda f: nn.LSTMCell(f, 4), lambda m, x: torch.cat(m(x), dim=1)),
+    "learned shift": Link(
+        1, lambda f: nn.ParameterList([nn.Parameter(torch.randn(f))]), lambda m, x: x + m[0]
+    ),
+    "to sequence": Link(1, lambda f: nn.Linear(f, 12), lambda m, x: m(x).view(-1, 3, 4)),
+    "to image": Link(1, lambda f: nn.Linear(f, 50), lambda m, x: m(x).reshape(x.size(0), 2, 5, 5)),
+}
+SEQUENCES: dict[str, Link] = {
+    "linear": Link(2, lambda t, f: nn.Linear(f, 4), lambda m, x: m(x)),
+    "norm": Link(2, lambda t, f: nn.LayerNorm(f), lambda m, x: m(x)),
+    "transposed": Link(2, nothing, lambda m, x: x.transpose(1, 2)),
+    "lstm": Link(
+        2, lambda t, f: nn.LSTM(f, 3, batch_first=True, bidirectional=True), lambda m, x: m(x)[0]
+    ),
+    "gru": Link(
+        2,
+        lambda t, f: nn.GRU(f, 4, num_layers=2),
+        lambda m, x: m(x.permute(1, 0, 2))[0].transpose(0, 1),
+    ),
+    "attention": Link(
+        2,
+        lambda t, f: nn.Linear(f, 3 * f),
+        lambda m, x: F.scaled_dot_product_attention(*m(x).chunk(3, dim=-1), is_causal=True),
+    ),
+    "conv": Link(
+        2,
+        lambda t, f: nn.Conv1d(t, 4, 2, stride=2, padding=1),
+        lambda m, x: torch.relu(m(x)),
+    ),
+    "every other": Link(2, nothing, lambda m, x: x[:, ::2]),
+    "last": Link(2, nothing, lambda m, x: x[:, -1]),
+    "mean": Link(2, nothing, lambda m, x: x.mean(dim=1)),
+    "largest": Link(2, nothing, lambda m, x: x.amax(dim=-1)),
+    "unbound": Link(2, nothing, lambda m, x: torch.stack(x.unbind(1)[::-1], dim=1)),
+    "flat": Link(2, nothing, lambda m, x: x.flatten(1)),
+}
+IMAGES: dict[str, Link] = {
+    "conv": Link(
+        3, lambda c, h, w: nn.Conv2d(c, 3, (3, 2), padding=1), lambda m, x: torch.tanh(m(x))
+    ),
+    "pool": Link(3, nothing, lambda m, x: F.max_pool2d(x, 2)),
+    "overlapping pool": Link(3, nothing, lambda m, x: F.max_pool2d(x, 3, stride=1, padding=1)),
+    "mean": Link(3, nothing, lambda m, x: F.adaptive_avg_pool2d(x, 1).flatten(1)),
+    "flat": Link(3, nothing, lambda m, x: torch.flatten(x, 1)),
+}
+KINDS = {1: FLAT, 2: SEQUENCES, 3: IMAGES}
+
+
+class Chain(nn.Module):
+    """Links one after the other; each is built for the shape that the one before gives."""
+
+    def __init__(self, choose: Callable[[list[str]], str], count: int):
+        super().__init__()
+        self.layers, self.runs, self.names = nn.ModuleList(), [], []
+        x = torch.randn(ROWS, 6, dtype=torch.float64)
+        for _ in range(count):
+            kind = KINDS[x.ndim - 1]
+            fitting = [name for name in kind if name != "pool" or min(x.shape[2:]) > 1]
+            name = choose(fitting)
+            self.add(name, kind[name], x)
+            x = self.runs[-1](self.layers[-1], x)
+        if x.ndim > 2:
+            self.add("flat", KINDS[x.ndim - 1]["flat"], x)
+            x = x.flatten(1)
+        self.add("out", Link(1, lambda f: nn.Linear(f, CLASSES), lambda m, x: m(x)), x)
+
+    def add(self, name: str, link: Link, x: Any) -> None:
+        self.layers.append(link.layer(*x.shape[1:]).double())
+        self.runs.append(link.run)
+        self.names.append(name)
+
+    def forward(self, x):
+        for layer, run in zip(self.layers, self.runs, strict=True):
+            x = run(layer, x)
+        return x
+
+
+def require_alike(chain: Chain) -> None:
+    """The gradients of a batch are PyTorch's, and so is what the loss is computed from."""
+    x = torch.randn(2 * ROWS, 6, dtype=torch.float64)
+    y = torch.randint(0, CLASSES, (2 * ROWS,))
+    loss = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(chain.parameters(), 0.1)
+    model = ampsim.from_torch(
+        chain, x[:ROWS], loss=loss, data=((x, y), (x, y)), optimizer=optimizer
+    )
+    batch = next(model.data(0).batches("train", epoch=0, seed=0))
+    prediction, gradients = served(model, batch)
+    inputs, target = (torch.from_numpy(np.array(one)) for one in batch.arrays)
+    output = chain(inputs)
+    loss(output, target).backward()
+    np.testing.assert_allclose(prediction, output.detach().numpy(), rtol=0, atol=1e-12)
+    found = ampsim.to_torch(model.set_parameters(gradients))
+    for name, values in chain.named_parameters():
+        np.testing.assert_allclose(found[name], values.grad, rtol=0, atol=1e-10, err_msg=name)
+
+
+@given(data=st.data(), count=st.integers(2, 6), seed=st.integers(0, 2**31))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_random_chain_computes_as_pytorch_does(data, count, seed):
+    torch.manual_seed(seed)
+    chain = Chain(lambda names: data.draw(st.sampled_from(names)), count)
+    require_alike(chain)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("axes", "name"), [(axes, name) for axes, kind in KINDS.items() for name in kind]
+)
+def test_each_operator_computes_as_pytorch_does(axes, name):
+    torch.manual_seed(len(name))
+    before = {1: [], 2: ["to sequence"], 3: ["to image"]}[axes]
+    wanted = iter([*before, name])
+    require_alike(Chain(lambda names: next(wanted), 1 + len(before)))

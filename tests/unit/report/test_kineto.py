@@ -1,0 +1,115 @@
+"""Profiles of workers: what is in them, and that HTA's breakdown of them is our utilisation."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ampsim
+from ampsim.cli.entry import app
+
+WORKERS = 3
+HTA_PYTHON = os.environ.get("HTA_PYTHON") or (
+    sys.executable if importlib.util.find_spec("hta") else ""
+)
+"""A Python that has HolisticTraceAnalysis or traceinsight."""
+
+BREAKDOWN = """
+import sys, json
+from hta.trace_analysis import TraceAnalysis
+table = TraceAnalysis(trace_dir=sys.argv[1]).get_temporal_breakdown(visualize=False)
+print("FOUND", json.dumps({int(r): float(c) / float(k) for r, c, k in zip(
+    table["rank"], table["compute_time(us)"], table["kernel_time(us)"])}))
+"""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A run whose messages take time on links, kept in a folder."""
+    folder = tmp_path_factory.mktemp("kineto") / "run"
+    words = ["run", "mlp", "--set", "data=synthetic", "--set", "hidden=16", "--device", "p100"]
+    words += ["--workers", str(WORKERS), "--latency-s", "1e-6", "--instances", "600"]
+    done = CliRunner().invoke(app, [*words, "--epochs", "1", "--out", str(folder), "--quiet"])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def profiles(kept):
+    folder = kept.parent / "run.kineto"
+    folder.mkdir()
+    (folder / "worker-7.json").write_text("of an earlier run")
+    done = CliRunner().invoke(app, ["gantt", str(kept), "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def busy(run):
+    """The part of the run in which each worker computes."""
+    spans = run.spans
+    lasted = (spans["end_s"] - spans["start_s"]).groupby(spans["worker"]).sum()
+    return (lasted / max(spans["end_s"].max(), run.transfers["end_s"].max())).to_dict()
+
+
+def test_each_worker_has_a_file_with_its_kernels_and_transfers(kept, profiles):
+    run = ampsim.load_run(kept)
+    names = sorted(path.name for path in profiles.iterdir())
+    assert names == [f"worker-{worker}.json" for worker in range(WORKERS)]
+    expected = busy(run)
+    for worker, name in enumerate(names):
+        text = (profiles / name).read_text()
+        assert f'"rank": {worker}' in text  # with the space, which HTA's pattern needs
+        events = json.loads(text)["traceEvents"]
+        kernels = [one for one in events if one["cat"] == "kernel"]
+        launches = [one for one in events if one["cat"] == "cuda_runtime"]
+        assert [one["args"]["correlation"] for one in kernels] == [
+            one["args"]["correlation"] for one in launches
+        ]
+        computed = [one for one in kernels if one["args"]["stream"] == 0][1:-1]
+        whole = kernels[-1]["ts"] + kernels[-1]["dur"]
+        assert sum(one["dur"] for one in computed) / whole == pytest.approx(
+            expected[worker], abs=1e-3
+        )
+        sent = [one for one in kernels if one["name"].startswith("nccl")]
+        transfers = run.transfers
+        lasting = transfers["end_s"] > transfers["start_s"]
+        assert len(sent) == (lasting & (transfers["source_worker"] == worker)).sum() > 0
+
+
+@pytest.mark.skipif(not HTA_PYTHON, reason="needs HolisticTraceAnalysis, or HTA_PYTHON with it")
+def test_hta_finds_our_utilisation(kept, profiles):
+    words = [HTA_PYTHON, "-P", "-W", "ignore", "-c", BREAKDOWN, str(profiles)]
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=clean)
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("FOUND")]
+    found = {int(key): value for key, value in json.loads(line.removeprefix("FOUND")).items()}
+    assert found == pytest.approx(busy(ampsim.load_run(kept)), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--schedule", "amp,gpipe"], "holds one schedule, got 2; name one with --schedule"),
+        (["--schedule", "amp", "--window", "0:1us"], "a trace (.kineto) holds the whole run"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path, words, said):
+    source = ["gantt", "mlp", "--set", "data=synthetic", "--set", "hidden=4", "--instances", "100"]
+    done = CliRunner().invoke(app, [*source, *words, "--out", str(tmp_path / "a.kineto")])
+    assert said in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_in_which_nothing_takes_time_has_no_profile(tmp_path):
+    from ampsim.errors import OptionError
+    from ampsim.report.perfetto.kineto import write_kineto
+    from ampsim.report.perfetto.trace import Trace
+
+    trace = Trace("amp", 1, tuple, tuple, pd.DataFrame())
+    with pytest.raises(OptionError, match="no step of amp takes time on this cluster"):
+        write_kineto(trace, tmp_path)
