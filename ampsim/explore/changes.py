@@ -66,7 +66,7 @@ def sped(key: str, value: Any, factor: float) -> Any:
 def faster_device(device: Device, factor: float, keys: Collection[str] = NUMBERS) -> Device:
     """A device of which these time constants are so many times as fast.
 
-    It is not checked as a file is: of a cache, say, nobody need be faster than the memory.
+    It is not checked as a file is: a memory may become faster than the cache before it.
     """
     given = {key: getattr(device, key) for key in keys if sign_of(key)}
     return device.model_copy(update={key: sped(key, one, factor) for key, one in given.items()})
@@ -196,10 +196,9 @@ def _same(cluster: Cluster, _factor: float) -> Cluster:
 
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
     """A cluster without jitter, outages, and messages that are late or lost."""
+    steady = changed(cluster, events=(), failures=None, checkpoints=None, messages=None)
     devices = tuple(one.model_copy(update={"jitter_cv": 0.0}) for one in cluster.devices)
-    return changed(
-        cluster, devices=devices, events=(), failures=None, checkpoints=None, messages=None
-    )
+    return steady.model_copy(update={"devices": devices})
 
 
 def _workers(
@@ -208,12 +207,12 @@ def _workers(
     made = {one: faster_device(one, factor, keys) for one in dict.fromkeys(cluster.devices)}
     places = set(on)
     devices = [made[one] if at in places else one for at, one in enumerate(cluster.devices)]
-    return changed(cluster, devices=tuple(devices))
+    return cluster.model_copy(update={"devices": tuple(devices)})
 
 
 def _host(cluster: Cluster, factor: float) -> Cluster:
     assert cluster.host is not None, "a host that takes no time is not changed"
-    return changed(cluster, host=faster_device(cluster.host, factor, HOST_NUMBERS))
+    return cluster.model_copy(update={"host": faster_device(cluster.host, factor, HOST_NUMBERS)})
 
 
 def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
@@ -223,9 +222,7 @@ def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
     return changed(cluster, links=(*others, own))
 
 
-def _links(
-    cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)
-) -> Cluster:
+def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
     """A cluster all of whose links, edges and ports are faster."""
 
     def faster(one: Any) -> Any:
@@ -260,16 +257,16 @@ _TIMES: Final = {
 
 def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
     """All time constants so many times as fast: every time of the run is that over the factor."""
-    _cluster, schedule = _waits(cluster, schedule, factor)
-    cluster = _links(_workers(range(cluster.workers), cluster, factor), factor)
-    if cluster.host is not None:
-        cluster = _host(cluster, factor)
+    cluster, schedule = _waits(_links(cluster, factor), schedule, factor)
     if math.isinf(factor):
-        return _steady(cluster, factor), schedule
-    events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
-    varying = {
-        key: _faster(getattr(cluster, key), factor, times)
-        for key, times in _TIMES.items()
-        if getattr(cluster, key) is not None
-    }
-    return changed(cluster, events=events, **varying), schedule
+        cluster = _steady(cluster, factor)
+    else:
+        varying = {
+            key: _faster(getattr(cluster, key), factor, times)
+            for key, times in _TIMES.items()
+            if getattr(cluster, key) is not None
+        }
+        events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
+        cluster = changed(cluster, events=events, **varying)
+    cluster = _workers(range(cluster.workers), cluster, factor)
+    return (cluster if cluster.host is None else _host(cluster, factor)), schedule
