@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ampsim.explore.axes import changed
-from ampsim.explore.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities, Place
-from ampsim.hardware import HOST, Cluster, Device, Link, Route, light_is_free
+from ampsim.explore.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
+from ampsim.hardware import HOST, Cluster, Device, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
@@ -30,7 +30,7 @@ _WORKERS_MAX: Final = 16
 """Most links, and most workers, that are changed each by itself: those of the largest elasticities
 (chosen: a table that nobody reads is a slip)."""
 
-System = tuple[Cluster, Schedule]
+System: TypeAlias = tuple[Cluster, Schedule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
         *_of_links(cluster, shares),
         *_of_waits(schedule),
         *_of_more(cluster),
-        Change("everything", everything, 1.0),
+        Change("everything", everything, 1.0, (0.5, 2.0)),
     ]
 
 
@@ -121,7 +121,7 @@ def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
 
 
 def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
-    pairs = [place for place in shares.places if place[0] == "link"]
+    pairs = [place for place in shares.places if len(place) == 3]
     latency = sum(shares.of(place, LATENCY) for place in pairs)
     bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
     has_latency, has_bandwidth = _has(cluster, LATENCY), _has(cluster, BANDWIDTH)
@@ -133,10 +133,10 @@ def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     if cluster.has_shared_bandwidth or not (has_latency or has_bandwidth):
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
-    for _link, source, target in used[:_PAIRS_MAX]:
+    for pair in used[:_PAIRS_MAX]:
+        source, target = pair[1:]
         name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
-        share = shares.of(("link", source, target))
-        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), share)
+        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), shares.of(pair))
 
 
 _RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
@@ -243,7 +243,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 
 def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
     """A record of hardware with these of its numbers so many times as fast."""
-    own = {key: getattr(part, key) for key in keys if key in type(part).model_fields}
+    own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
     return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
 
 

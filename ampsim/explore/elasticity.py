@@ -10,7 +10,7 @@ priced.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,8 @@ from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Held, held_p
 
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
 """("worker", number), ("link", source, target), the host, or what is neither."""
+
+_Constant: TypeAlias = "tuple[Place, str]"
 
 LATENCY: Final = "latency_s"
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
@@ -78,7 +80,7 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
         result: of a run that kept all of its records.
         cluster: on what it ran.
     """
-    path, found = held_path(result.recorder, result.crossings), Counter[tuple[Place, str]]()
+    path, found = held_path(result.recorder, result.crossings), defaultdict[_Constant, float](float)
     total_s = sum(path.values())
     prices = _Prices(result, cluster)
     for held, seconds in path.items():

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -95,7 +95,7 @@ class _Walk:
         self._on_place = _by_end(spans)
         self._on_link = self._by_link(crossings)
         self._crossings = crossings
-        self.found: Counter[Held] = Counter()
+        self.found: defaultdict[Held, float] = defaultdict(float)
 
     def _by_link(self, crossings: Crossings | None) -> dict[Any, list[tuple[float, int]]]:
         """Transfers that held each link, edge or port, by when they let it go."""
