@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from ampsim.data_parallel import Solver
 from ampsim.explore.axes import changed
 from ampsim.explore.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
 from ampsim.hardware import HOST, Cluster, Device, Route, light_is_free
@@ -77,7 +78,7 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
     return [
         *_of_devices(cluster, shares),
         *_of_numbers(cluster, shares),
-        *_of_links(cluster, shares),
+        *_of_links(cluster, shares, are_apart=not isinstance(schedule, Solver)),
         *_of_waits(schedule),
         *_of_more(cluster),
         Change("everything", everything, 1.0, (0.5, 2.0)),
@@ -90,7 +91,8 @@ def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     for device, name in zip(kinds, names, strict=True):
         on = [place for place, one in enumerate(cluster.devices) if one == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
-        yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
+        if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
+            yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
     if cluster.workers > 1:
         workers = sorted(range(cluster.workers), key=lambda one: -shares.of(("worker", one)))
         for worker in sorted(workers[:_WORKERS_MAX]):
@@ -120,7 +122,11 @@ def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
             yield Change(key, _on_cluster(partial(_workers, every, keys=(key,))), share)
 
 
-def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
+def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Iterator[Change]:
+    """Latency and bandwidth of all links, and the links that matter most, each by itself.
+
+    Links of a solver are not `are_apart`: a collective goes over all of them at once.
+    """
     pairs = [place for place in shares.places if len(place) == 3]
     latency = sum(shares.of(place, LATENCY) for place in pairs)
     bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
@@ -130,7 +136,7 @@ def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     if has_bandwidth:
         change = _on_cluster(partial(_links, keys=_RATES))
         yield Change("bandwidth of links", change, bandwidth)
-    if cluster.has_shared_bandwidth or not (has_latency or has_bandwidth):
+    if cluster.has_shared_bandwidth or not are_apart or not (has_latency or has_bandwidth):
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:

@@ -20,6 +20,7 @@ import pandas as pd
 
 from ampsim.hardware import HOST, Cluster, Device
 from ampsim.hardware.device import NUMBERS, sign_of
+from ampsim.study.outages import down_within_s
 from ampsim.study.result import Result
 from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Held, held_path
 
@@ -80,7 +81,10 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
         result: of a run that kept all of its records.
         cluster: on what it ran.
     """
-    path, found = held_path(result.recorder, result.crossings), defaultdict[_Constant, float](float)
+    spans, found = result.recorder.columns("spans"), defaultdict[_Constant, float](float)
+    times_s = spans["start_s"], spans["end_s"]
+    down_s = down_within_s(result.outages, spans["worker"], times_s)
+    path = held_path(result.recorder, result.crossings, down_s)
     total_s = sum(path.values())
     prices = _Prices(result, cluster)
     for held, seconds in path.items():

@@ -73,7 +73,7 @@ def _text(
     headings, rows = cells
     parts: list[str] = [
         f"# {markdown.escape(title)}",
-        "\n".join(f"* {markdown.escape(one)}" for one in sentences),
+        "\n".join(f"* {markdown.paragraph(one)}" for one in sentences),
         markdown.table(headings, rows, left=headings[:2]),
         *(f"![{Path(name).stem}]({name})" for name in figures),
     ]

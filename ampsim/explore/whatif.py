@@ -238,7 +238,7 @@ class _Question:
         first = sorted(self._matter(tried), key=lambda one: -_effect(one, now_s))
         runs = self._learned(first[: self._learn], now)
         facts = _Facts(row, runs, now, now_s)
-        curves = self._curves(first[:CURVES_MAX], now_s)
+        curves = self._curves(first[:CURVES_MAX], [now, *others], now_s)
         rows = [facts.first(), *map(facts.of, tried)]
         table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
         said = [*self._said(table, first[:CURVES_MAX]), *self._anomalies(tried, base, now_s)]
@@ -284,12 +284,16 @@ class _Question:
         """An epoch of each row, with the first seed."""
         return make(self._maker, self._asked, [(one, self._asked.seed) for one in rows])
 
-    def _curves(self, first: Sequence[_Tried], now_s: float) -> pd.DataFrame:
-        """What factors between do to the time of an epoch."""
+    def _curves(self, first: Sequence[_Tried], made: Sequence[Run], now_s: float) -> pd.DataFrame:
+        """What factors between do to the time of an epoch; those that were made are taken."""
         points = [self._tried(one.change, factor) for one in first for factor in CURVE]
+        known = {run.label: run for run in made}
+        known |= {one.row.label: made[0] for one in points if one.factor == 1.0}
+        left = [one.row for one in points if one.row.label not in known]
+        known |= {run.label: run for run in self._timed(left)}
         rows: list[tuple[Any, ...]] = []
-        for one, run in zip(points, self._timed([one.row for one in points]), strict=True):
-            change = epoch_s(run) / now_s - 1
+        for one in points:
+            change = epoch_s(known[one.row.label]) / now_s - 1
             rows.append((self._label, one.change.what, one.factor, change))
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
@@ -433,7 +437,8 @@ def timed(row: Row, seed: int) -> Result:
 
 def parting(base: Result, other: Result) -> str:
     """Where two runs first serve something else, in words."""
-    ours, theirs = _served(base), _served(other)
+    taking = _taking_time(base) | _taking_time(other)
+    ours, theirs = _served(base, taking), _served(other, taking)
     found: list[tuple[float, str]] = []
     for worker in sorted(ours.keys() | theirs.keys()):
         a, b = ours.get(worker, []), theirs.get(worker, [])
@@ -453,14 +458,23 @@ def parting(base: Result, other: Result) -> str:
 _Step: TypeAlias = "tuple[float, str, str, int, str]"
 
 
-def _served(result: Result) -> dict[int, list[_Step]]:
-    """What each device serves that takes time: when it begins, node, direction, instance, state."""
+def _taking_time(result: Result) -> set[tuple[str, str]]:
+    """Nodes and directions some of whose steps take time."""
     spans = result.spans
-    spans = spans[spans["end_s"] > spans["start_s"]]
+    taking = spans[spans["end_s"] > spans["start_s"]]
+    return set(zip(taking["node"], taking["direction"], strict=True))
+
+
+def _served(result: Result, taking: set[tuple[str, str]]) -> dict[int, list[_Step]]:
+    """What each device serves of these: when it begins, node, direction, instance, state."""
+    spans = result.spans
     names = ("start_s", "node", "direction", "instance", "state")
     found: dict[int, list[_Step]] = {}
     for worker, *step in zip(spans["worker"], *(spans[name] for name in names), strict=True):
-        found.setdefault(int(worker), []).append(tuple(step))  # pyright: ignore[reportArgumentType]  # of five
+        start_s, node, direction, instance, state = step
+        if (node, direction) in taking:
+            one = (float(start_s), node, direction, int(instance), state)
+            found.setdefault(int(worker), []).append(one)
     return found
 
 

@@ -57,7 +57,10 @@ def tornado(table: DataFrame) -> Figure:
         axes.set_title(plain(name, 60))
         _draw(axes, bars)
         if place + 1 == len(panels):
-            axes.set_xlabel("change of the time to the target (%)")
+            is_timed = table["time_to_target_s"].isna().all()
+            axes.set_xlabel(
+                f"change of the time {'of an epoch' if is_timed else 'to the target'} (%)"
+            )
     handles: list[Any] = [
         Patch(facecolor="white" if hatch else _COLOURS[factor], edgecolor=_COLOURS[factor],
               hatch=hatch, label=words)
