@@ -17,10 +17,10 @@ from .dependency import Naive as Naive
 from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
-from .explore.solve import Solved as Solved
-from .explore.solve import solve as solve
-from .explore.whatif import WhatIf as WhatIf
-from .explore.whatif import whatif as whatif
+from .exploring.solve import Solved as Solved
+from .exploring.solve import solve as solve
+from .exploring.whatif import WhatIf as WhatIf
+from .exploring.whatif import whatif as whatif
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
 from .hardware import Cluster as Cluster

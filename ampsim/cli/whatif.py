@@ -14,8 +14,8 @@ from ampsim.cli.console import Code, answer, complain, in_columns, object_of, pr
 from ampsim.cli.options import Tuning, optional
 
 if TYPE_CHECKING:
-    from ampsim.explore.solve import Solved
-    from ampsim.explore.whatif import WhatIf
+    from ampsim.exploring.solve import Solved
+    from ampsim.exploring.whatif import WhatIf
     from ampsim.output_folder import Kind
     from ampsim.runs.store import Keeping
 
@@ -91,9 +91,9 @@ def whatif(
     ampsim, model, cluster, seed, sentences, rows (schedule, what, factor, time_to_target_s, change,
     low, high, ...; the factor of what takes no time is null), curves, elasticities.
     """
-    from ampsim.explore.page import WHATIF_FILES, write_whatif
-    from ampsim.explore.whatif import cells, to_plain
-    from ampsim.explore.whatif import whatif as ask
+    from ampsim.exploring.page import WHATIF_FILES, write_whatif
+    from ampsim.exploring.whatif import cells, to_plain
+    from ampsim.exploring.whatif import whatif as ask
 
     loaded, cluster = options.make_model(model, settings, data), hardware.cluster()
     schedules = tuning.schedules(schedule or SCHEDULE)
@@ -152,10 +152,10 @@ def solve(
     the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
     sentences, rows (schedule, value, low, high, unit, ...), curve (every point that was tried).
     """
-    from ampsim.explore.axes import texts_over
-    from ampsim.explore.page import SOLVE_FILES, write_solved
-    from ampsim.explore.solve import cells, to_plain
-    from ampsim.explore.solve import solve as ask
+    from ampsim.exploring.axes import texts_over
+    from ampsim.exploring.page import SOLVE_FILES, write_solved
+    from ampsim.exploring.solve import cells, to_plain
+    from ampsim.exploring.solve import solve as ask
 
     loaded, cluster = options.make_model(model, settings, data), hardware.cluster()
     schedules = None if schedule is None else tuning.schedules(schedule)

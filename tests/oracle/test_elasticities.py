@@ -9,8 +9,8 @@ import pytest
 
 import ampsim
 from ampsim.data_parallel.inside import inner_named
-from ampsim.explore.changes import changes_of, everything
-from ampsim.explore.elasticity import WAITS, elasticities
+from ampsim.exploring.changes import changes_of, everything
+from ampsim.exploring.elasticity import WAITS, elasticities
 from ampsim.hardware import (
     Cluster,
     Device,

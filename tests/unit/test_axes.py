@@ -9,7 +9,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.explore.axes import (
+from ampsim.exploring.axes import (
     DEVICE_NUMBERS,
     Axis,
     Setup,

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,10 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.explore.axes import Axis
-from ampsim.explore.condition import condition_of
-from ampsim.explore.crossings import Crossings, find
-from ampsim.explore.solve import nearest, unit_of
+from ampsim.exploring.axes import Axis
+from ampsim.exploring.condition import condition_of
+from ampsim.exploring.crossings import Crossings, find
+from ampsim.exploring.solve import nearest, unit_of
 from ampsim.runs import Keeping
 
 RANGE = Axis("latency_s", low=1e-3, high=1e3)
@@ -149,7 +150,7 @@ def test_a_wrong_condition_is_told_in_one_line(text):
 
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
-HOW = {"instances": 200}
+HOW: dict[str, Any] = {"instances": 200}
 
 
 def test_the_root_of_one_worker_is_work_over_time():

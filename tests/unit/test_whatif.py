@@ -11,10 +11,10 @@ import pytest
 
 import ampsim
 from ampsim.errors import OptionError
-from ampsim.explore.changes import changes_of, sped
-from ampsim.explore.elasticity import elasticities
-from ampsim.explore.page import folded
-from ampsim.explore.whatif import COLUMNS, cells
+from ampsim.exploring.changes import changes_of, sped
+from ampsim.exploring.elasticity import elasticities
+from ampsim.exploring.page import folded
+from ampsim.exploring.whatif import COLUMNS, cells
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import Keeping
 from ampsim.study import Simulation

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ampsim.explore import solve as solving
-from ampsim.explore import whatif as what_if
-from ampsim.explore.solve import Solved
-from ampsim.explore.whatif import WhatIf
+from ampsim.exploring import solve as solving
+from ampsim.exploring import whatif as what_if
+from ampsim.exploring.solve import Solved
+from ampsim.exploring.whatif import WhatIf
 from ampsim.files import sha256_of, write_text
 from ampsim.output_folder import MANIFEST, OutputFolder, staged
 from ampsim.report import words as markdown

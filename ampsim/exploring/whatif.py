@@ -1,7 +1,7 @@
 """What if: what binds a run, and what each thing would buy, were it faster.
 
 Three ways, each a hundred times as dear as the one before. Derivatives need the trace of one run
-(`ampsim.explore.elasticity`). What a factor of 2 or no time at all does, a run in mode "sleep"
+(`ampsim.exploring.elasticity`). What a factor of 2 or no time at all does, a run in mode "sleep"
 says exactly, where order may change. And where the order of gradients and weights changes, which
 the learning digest tells, learning changes too: what matters most is learned again with the seeds
 of before, and each seed compared with itself, as AMP is chaotic there.
@@ -27,10 +27,10 @@ from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import SimulationError
-from ampsim.explore.axes import Setup
-from ampsim.explore.changes import CURVE, Change, changes_of
-from ampsim.explore.elasticity import elasticities
-from ampsim.explore.making import Asked, make, moved, sleeping
+from ampsim.exploring.axes import Setup
+from ampsim.exploring.changes import CURVE, Change, changes_of
+from ampsim.exploring.elasticity import elasticities
+from ampsim.exploring.making import Asked, make, moved, sleeping
 from ampsim.forecasting.making import RunMaker
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.compare import first_apart

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
-from ampsim.explore.axes import changed
-from ampsim.explore.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
+from ampsim.exploring.axes import changed
+from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
 from ampsim.hardware import HOST, Cluster, Device, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.record import NUMBER_MAX

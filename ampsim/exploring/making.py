@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ampsim.errors import SimulationError
-from ampsim.explore.axes import Setup
+from ampsim.exploring.axes import Setup
 from ampsim.forecasting.making import RunMaker, entries_of, require_fit
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule, placement_of

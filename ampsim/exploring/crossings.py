@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, TypeAlias
 
-from ampsim.explore.axes import Axis
+from ampsim.exploring.axes import Axis
 from ampsim.runs.rows import median_interval
 
 POINTS: Final = 9
