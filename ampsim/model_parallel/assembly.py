@@ -42,7 +42,7 @@ from ampsim.model_parallel.schedules.turns import Admitted, WorkerStages
 from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Steps, split_steps_of, steps_of
-from ampsim.model_parallel.wiring import Barrier, AssemblySetup, Wiring
+from ampsim.model_parallel.wiring import AssemblySetup, Barrier, Wiring
 from ampsim.model_parallel.worker import Inbox, Shared, TurnQueue, Worker
 from ampsim.trace import Recorder
 

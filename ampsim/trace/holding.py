@@ -70,7 +70,8 @@ def held_path(
         return {}
     walk = _Walk(spans, transfers, recorder.columns("admissions"), crossings)
     if down_s is not None:
-        walk.down_s = dict(enumerate(down_s.tolist()))
+        of_spans: list[float] = down_s.tolist()
+        walk.down_s = dict(enumerate(of_spans))
     return walk.walked()
 
 
