@@ -152,7 +152,7 @@ def solve(
         >>> import ampsim
         >>> model = ampsim.load_model("mlp", hidden=16, data="synthetic")
         >>> found = ampsim.solve(model, "tflops-1", "sequential", instances=400,
-        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 1")
+        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 0.01")
         >>> found.table["holds"].tolist(), found.table["unit"].tolist()
         (['above'], ['FLOP/s'])
     """
