@@ -78,6 +78,7 @@ def whatif(
     ] = 3,
     mode: options.ModeOption = options.ModeName.NUMERIC,
     jobs: options.JobsOption = None,
+    executor: options.ExecutorOption = None,
     data: options.DataOption = None,
     out: options.OutFolderOption = None,
     json: options.JsonOption = None,
@@ -108,7 +109,9 @@ def whatif(
         told = _Told(made.model, made.cluster, asking.seed, made.sentences, folder / "report.md")
         told.write(json, to_plain(made), cells(made.table))
 
-    asked = _Asked("whatif", out, WHATIF_FILES, jobs, is_quiet=quiet)
+    asked = _Asked(
+        "whatif", out, WHATIF_FILES, options.make_executor(jobs, executor), is_quiet=quiet
+    )
     return asked.answered(loaded.name, found, write_whatif, tell)
 
 
@@ -139,6 +142,7 @@ def solve(
     tuning: Tuning,
     asking: Asking,
     jobs: options.JobsOption = None,
+    executor: options.ExecutorOption = None,
     data: options.DataOption = None,
     out: options.OutFolderOption = None,
     json: options.JsonOption = None,
@@ -171,7 +175,7 @@ def solve(
         told = _Told(made.model, made.cluster, asking.seed, made.sentences, folder / "report.md")
         told.write(json, to_plain(made), cells(made.table))
 
-    asked = _Asked("solve", out, SOLVE_FILES, jobs, is_quiet=quiet)
+    asked = _Asked("solve", out, SOLVE_FILES, options.make_executor(jobs, executor), is_quiet=quiet)
     return asked.answered(loaded.name, found, write_solved, tell)
 
 
@@ -207,7 +211,7 @@ class _Asked:
     kind: Kind
     out: Path | None
     files: tuple[str, ...]
-    jobs: int | None
+    executor: int | str
     is_quiet: bool
 
     def answered(
@@ -225,10 +229,9 @@ class _Asked:
 
         with taken(self.out or Path(f"{self.kind}-{slug(model)}"), self.kind, self.files) as folder:
             keeping: Keeping = Keeping(folder.path, with_failures=False)
-            jobs = options.make_jobs(self.jobs)
             try:
                 with shown(is_quiet=self.is_quiet) as on_progress:
-                    made = find(jobs=jobs, on_progress=on_progress, keeping=keeping)
+                    made = find(executor=self.executor, on_progress=on_progress, keeping=keeping)
             except KeyboardInterrupt:
                 complain(f"interrupted; what finished is in {folder}; run again to go on")
                 return Code.INTERRUPTED

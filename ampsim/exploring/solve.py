@@ -28,6 +28,7 @@ from ampsim.forecasting.making import RunMaker
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
@@ -120,6 +121,7 @@ def solve(
     jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
+    executor: ExecutorLike = None,
 ) -> Solved:
     """Find where along a range of something a condition begins or ends to hold.
 
@@ -140,6 +142,7 @@ def solve(
         jobs: runs to make at a time.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
+        executor: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, the condition is none, or names what
@@ -166,15 +169,16 @@ def solve(
         repeats=repeats if condition.is_learned else 1, instances=instances, seed=seed,
         is_numeric=condition.is_learned, placement=placement,
     )  # fmt: skip
-    maker = RunMaker(jobs, on_progress, keeping)
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
-    for case in cases:
-        tried = _Points(condition, case, _Where(setup, axis, asked), maker)
-        width = LEARNED if condition.is_learned else EXACT
-        found = find(axis, asked.seeds, tried.holds, width)
-        rows += tried.rows(found)
-        curves += tried.curve()
+    with opened(jobs if executor is None else executor, jobs) as makes:
+        maker = RunMaker(makes, on_progress, keeping)
+        for case in cases:
+            tried = _Points(condition, case, _Where(setup, axis, asked), maker)
+            width = LEARNED if condition.is_learned else EXACT
+            found = find(axis, asked.seeds, tried.holds, width)
+            rows += tried.rows(found)
+            curves += tried.curve()
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),

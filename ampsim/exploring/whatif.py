@@ -34,6 +34,7 @@ from ampsim.exploring.making import Asked, make, moved, sleeping
 from ampsim.forecasting.making import RunMaker
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.compare import first_apart
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Times
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
@@ -132,6 +133,7 @@ def whatif(
     jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
+    executor: ExecutorLike = None,
 ) -> WhatIf:
     """Say what binds a run, and what each device, worker, link and overhead would buy if faster.
 
@@ -151,6 +153,7 @@ def whatif(
         jobs: runs to make at a time.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
+        executor: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -172,8 +175,9 @@ def whatif(
         instances=instances, seed=seed, is_numeric=mode == "numeric", placement=placement,
     )  # fmt: skip
     setup = Setup(loaded, on, tuple(schedules_of(schedules)))
-    maker = RunMaker(jobs, on_progress, keeping)
-    tables = [_Question(row, asked, maker, learn).answer() for row in asked.rows(setup)]
+    with opened(jobs if executor is None else executor, jobs) as makes:
+        maker = RunMaker(makes, on_progress, keeping)
+        tables = [_Question(row, asked, maker, learn).answer() for row in asked.rows(setup)]
     return WhatIf(
         table=pd.concat([one.table for one in tables], ignore_index=True),
         curves=pd.concat([one.curves for one in tables], ignore_index=True),

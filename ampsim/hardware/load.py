@@ -102,7 +102,8 @@ def relinked(
     """
     given = {"latency_s": latency_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     numbers = {key: value for key, value in given.items() if value is not None}
-    cluster = _with_edges(_with_link(cluster, numbers), numbers, label or cluster.name)
+    if numbers:
+        cluster = _with_edges(_with_link(cluster, numbers), numbers, label or cluster.name)
     return cluster if topology is None else _with_topology(cluster, topology)
 
 
@@ -165,7 +166,7 @@ def _with_topology(cluster: Cluster, text: str) -> Cluster:
 
 
 def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluster:
-    if not numbers or cluster.network is None:
+    if cluster.network is None:
         return cluster
     if cluster.topology is None or cluster.topology.levels:
         raise OptionError(
@@ -181,8 +182,6 @@ def _replaced(cluster: Cluster, **fields: Any) -> Cluster:
 
 
 def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
-    if not numbers:
-        return cluster
     before = cluster.link.model_dump(exclude={"source"})
     try:
         link = Link.model_validate({**before, **numbers, "source": UNSOURCED})
