@@ -17,6 +17,10 @@ from .dependency import Naive as Naive
 from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
+from .exploring.solve import Solved as Solved
+from .exploring.solve import solve as solve
+from .exploring.whatif import WhatIf as WhatIf
+from .exploring.whatif import whatif as whatif
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
 from .forecasting import stream as stream

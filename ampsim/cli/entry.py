@@ -19,6 +19,7 @@ from ampsim.cli import (
     models,
     report,
     run,
+    whatif,
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
 
@@ -33,6 +34,8 @@ app = typer.Typer(
 for _function, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
     (run.run, "Run one schedule and keep its trace."),
+    (whatif.whatif, "What binds, and what would each thing buy if it were faster?"),
+    (whatif.solve, "How fast, or how many, until a condition holds?"),
     (gantt.gantt, "Draw who works when."),
     (compare.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),

@@ -71,10 +71,39 @@ def load_cluster(
         ('4 x tflops-1', 4, 1e-06)
     """
     _check_workers(workers)
-    cluster = _named(name_or_path, workers)
+    return relinked(
+        _named(name_or_path, workers),
+        latency_s=latency_s,
+        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        topology=topology,
+        label=os.fspath(name_or_path),
+    )
+
+
+def relinked(
+    cluster: Cluster,
+    *,
+    latency_s: float | None = None,
+    bandwidth_bytes_per_s: float | None = None,
+    topology: str | None = None,
+    label: str = "",
+) -> Cluster:
+    """A cluster with other links, as `load_cluster` takes them; None for those that it has.
+
+    Args:
+        cluster: whose links to replace.
+        latency_s: as of `load_cluster`.
+        bandwidth_bytes_per_s: likewise.
+        topology: likewise.
+        label: what to call it in a message; its name where that is empty.
+
+    Raises:
+        OptionError: a number is out of its range, or has no effect.
+    """
     given = {"latency_s": latency_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     numbers = {key: value for key, value in given.items() if value is not None}
-    cluster = _with_edges(_with_link(cluster, numbers), numbers, os.fspath(name_or_path))
+    if numbers:
+        cluster = _with_edges(_with_link(cluster, numbers), numbers, label or cluster.name)
     return cluster if topology is None else _with_topology(cluster, topology)
 
 
@@ -137,7 +166,7 @@ def _with_topology(cluster: Cluster, text: str) -> Cluster:
 
 
 def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluster:
-    if not numbers or cluster.network is None:
+    if cluster.network is None:
         return cluster
     if cluster.topology is None or cluster.topology.levels:
         raise OptionError(
@@ -153,8 +182,6 @@ def _replaced(cluster: Cluster, **fields: Any) -> Cluster:
 
 
 def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
-    if not numbers:
-        return cluster
     before = cluster.link.model_dump(exclude={"source"})
     try:
         link = Link.model_validate({**before, **numbers, "source": UNSOURCED})

@@ -136,6 +136,27 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
     return dataclasses.replace(model, origin=origin)
 
 
+def with_options(model: Model, options: Mapping[str, Any]) -> Model:
+    """A model built again by its file with other options, those that it has else.
+
+    Args:
+        model: from `load_model`.
+        options: as the overrides of `load_model`.
+
+    Raises:
+        OptionError: no file built the model, it was changed since, or a value does not fit.
+        UnknownNameError: no such option.
+    """
+    source = _SOURCES.get(type(model.config).__module__)
+    if source is None or model.given:
+        raise OptionError(
+            f"options of a model can vary where load_model gave it, not those of {model.name}, "
+            "which was made or changed in Python; load it from a file"
+        )
+    kept = {one.name: getattr(model.config, one.name) for one in dataclasses.fields(model.config)}
+    return load_model(source.path, **{**kept, **options})
+
+
 def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
     """Return the names of a model's options, before it is built.
 

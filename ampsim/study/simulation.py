@@ -122,6 +122,7 @@ class RunOptions:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         times_validation: whether validation takes its time on the cluster; under a solver it never
             does.
+        light_is_free: whether light steps take no time, whatever devices say, as of `RunSettings`.
         learning: "live", step by step as the clock goes, or "apart": by the order that the clock
             decided, afterwards; the numbers are the same to the bit. What cannot be, is live. Or
             "batched": apart, with messages that read the same weights as one product, where that
@@ -145,6 +146,7 @@ class RunOptions:
     validate_every: int | None = None
     spans_kept: int | None = None
     times_validation: bool = True
+    light_is_free: bool = False
     learning: Learning = "live"
     learnings: Path | None = None
     repeats_passes: bool = False
@@ -399,6 +401,7 @@ def _settings_of(
         counts_memory=chosen,
         seed=options.seed,
         times_validation=options.times_validation,
+        light_is_free=options.light_is_free,
         repeats_passes=options.repeats_passes,
         spans_kept=options.spans_kept,
         on_rows=options.on_rows,

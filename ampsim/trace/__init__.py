@@ -3,6 +3,7 @@
 from ampsim.trace.bounds import Bounds, Crossing, Crossings, bounds_of
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
 from ampsim.trace.critical_path import Path, critical_path
+from ampsim.trace.holding import Holding, held_path
 from ampsim.trace.kinds import (
     COMPUTE_LANE,
     COPY_IN_LANE,
@@ -46,6 +47,7 @@ __all__ = [
     "Columns",
     "Crossing",
     "Crossings",
+    "Holding",
     "Kinds",
     "Later",
     "OnRows",
@@ -56,6 +58,7 @@ __all__ = [
     "Tape",
     "bounds_of",
     "critical_path",
+    "held_path",
     "of_admission",
     "of_transfer",
     "read_only",

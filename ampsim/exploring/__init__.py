@@ -1,0 +1,1 @@
+"""Many questions: what binds, what each thing would buy, and which hardware an answer needs."""

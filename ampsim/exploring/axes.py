@@ -1,0 +1,391 @@
+"""Axes: what `--for KEY=...` varies, and the model, cluster and schedules at a point of it.
+
+A key is one of
+
+    schedule, cluster, topology                 names, as on the command line
+    workers, latency_s, bandwidth_bytes_per_s   of the cluster and its links, likewise
+    device.NUMBER                               of every device; a number alone means this
+    host.NUMBER, ports.NUMBER                   of the host's device, and of the workers' ports
+    model.OPTION                                of the model file's `Config`
+    an option of a schedule                     such as max_active_keys; others stay as they are
+
+Everything else of a point is as in the `Setup` that it starts from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ampsim.errors import OptionError
+from ampsim.hardware import Cluster, Device, Ports, load_cluster
+from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
+from ampsim.hardware.efficiency import CURVES, SURFACES
+from ampsim.hardware.load import relinked
+from ampsim.hardware.record import UNSOURCED
+from ampsim.model_parallel import Schedule
+from ampsim.study.loading import with_options
+from ampsim.study.model import Model
+from ampsim.study.schedule_names import option_names, option_types, schedules_of
+from ampsim.text import short
+
+Value: TypeAlias = float | int | str
+"""A value of an axis."""
+
+Point: TypeAlias = Mapping[str, Value]
+"""A value of each axis, by key."""
+
+
+class Setup(NamedTuple):
+    """What is trained, on what, and how; a point of some axes is one."""
+
+    model: Model
+    cluster: Cluster
+    schedules: tuple[Schedule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What varies, and over which values.
+
+    Args:
+        key: what varies.
+        values: those that are named, in that order; empty for a range.
+        low, high: ends of the range; NaN where values are named.
+        is_log: whether points of the range lie evenly in its logarithm.
+        is_whole: whether only whole numbers are values.
+    """
+
+    key: str
+    values: tuple[Value, ...] = ()
+    low: float = math.nan
+    high: float = math.nan
+    is_log: bool = False
+    is_whole: bool = False
+
+    @property
+    def is_range(self) -> bool:
+        """Tell whether it has two ends, and not values by name."""
+        return not self.values
+
+    def points(self, count: int) -> tuple[Value, ...]:
+        """Its values, or so many points of its range from end to end, each once.
+
+        >>> Axis("latency_s", low=1e-6, high=1e-4, is_log=True).points(3)
+        (1e-06, 1e-05, 0.0001)
+        >>> Axis("workers", low=1, high=4, is_whole=True).points(9)
+        (1, 2, 3, 4)
+        """
+        if self.values:
+            return self.values
+        shares = [place / (count - 1) for place in range(count)] if count > 1 else [0.0]
+        return tuple(dict.fromkeys(self.at(share) for share in shares))
+
+    def at(self, share: float) -> float | int:
+        """The value at a share of the way from the low end, 0, to the high end, 1."""
+        if share in (0, 1):
+            value = self.high if share else self.low
+        elif self.is_log:
+            exact = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
+            value = float(f"{exact:.15g}")  # 1e-5 in the middle of 1e-6 and 1e-4
+        else:
+            value = self.low * (1 - share) + self.high * share
+        return round(value) if self.is_whole else value
+
+
+NAMES: Final = ("schedule", "cluster", "topology")
+"""Keys whose values are names."""
+
+LINKS: Final = ("latency_s", "bandwidth_bytes_per_s")
+PORTS: Final = ("egress_bytes_per_s", "ingress_bytes_per_s")
+
+
+DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SURFACES))
+"""Keys of a device that are one number each."""
+
+
+def keys_of(setup: Setup) -> list[str]:
+    """Every key that can vary around a setup."""
+    config = setup.model.config
+    options = [] if config is None else [one.name for one in fields(config)]
+    return [
+        *NAMES, "workers", *LINKS,
+        *(f"device.{key}" for key in DEVICE_NUMBERS),
+        *(f"host.{key}" for key in HOST_NUMBERS),
+        *(f"ports.{key}" for key in PORTS),
+        *(f"model.{key}" for key in options),
+        *option_names(),
+    ]  # fmt: skip
+
+
+def axes_of(texts: Iterable[str], setup: Setup) -> tuple[Axis, ...]:
+    """The axes of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
+
+    Raises:
+        OptionError: a text is no axis, a key comes twice or varies nothing here, or a value is none
+            that the key can have.
+        UnknownNameError: a value names nothing that there is.
+    """
+    return axes_over(texts_over(texts), setup)
+
+
+def texts_over(texts: Iterable[str]) -> dict[str, str]:
+    """Split such texts at their first "=".
+
+    Raises:
+        OptionError: one is no axis, or a key comes twice.
+    """
+    given: dict[str, str] = {}
+    for text in texts:
+        key, equals, values = (part.strip() for part in text.partition("="))
+        if not equals or not key or not values:
+            raise OptionError(
+                f"an axis must be KEY=A,B,... or KEY=A..B[:log], such as "
+                f"latency_s=1e-7..1e-4:log, got {short(text)}"
+            )
+        if key in given:
+            raise OptionError(f"axes must differ, got {key} twice; name all its values at once")
+        given[key] = values
+    return given
+
+
+def axes_over(given: Mapping[str, str | Sequence[Value] | Axis], setup: Setup) -> tuple[Axis, ...]:
+    """The same from keys and values, each a text as above, or a list of values.
+
+    Raises:
+        OptionError, UnknownNameError: as of `axes_of`.
+    """
+    found = tuple(_axis(key, values, setup) for key, values in given.items())
+    for place, one in enumerate(found):
+        if one.key in [other.key for other in found[:place]]:
+            raise OptionError(f"axes must differ, got {one.key} twice; name all its values at once")
+        for value in one.points(2):
+            setup_at(setup, {one.key: value})
+    return found
+
+
+def _axis(key: str, values: str | Sequence[Value] | Axis, setup: Setup) -> Axis:
+    """One axis, whose values are not tried yet."""
+    key = f"device.{key}" if key in DEVICE_NUMBERS else key
+    if key not in keys_of(setup):
+        raise OptionError(_unknown(key, keys_of(setup)))
+    is_whole = _is_whole(key, setup)
+    if isinstance(values, Axis):
+        return replace(values, key=key, is_whole=is_whole)
+    if isinstance(values, str):
+        if ".." in values and key not in NAMES:
+            return _range(key, values, is_whole=is_whole)
+        values = [one.strip() for one in values.split(",")]
+    read = tuple(_value(key, one, is_whole=is_whole) for one in values)
+    if not read or len(set(read)) < len(read):
+        raise OptionError(f"{key} must have values that differ, got {short(values)}")
+    return Axis(key, read, is_whole=is_whole)
+
+
+def _unknown(key: str, known: Sequence[str]) -> str:
+    """A line for a key that varies nothing."""
+    tails = {one.rpartition(".")[2]: one for one in known}
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    near = near or [tails[one] for one in difflib.get_close_matches(key, tails, n=1, cutoff=0.6)]
+    hint = f"did you mean {near[0]!r}? there are" if near else "there are"
+    options = [one.removeprefix("model.") for one in known if one.startswith("model.")]
+    return (
+        f"nothing named {short(key)} can vary; {hint} schedule, cluster, topology, workers, "
+        f"{', '.join(LINKS)}, device.NUMBER such as device.flop_per_s, host.NUMBER, ports.NUMBER, "
+        f"model.OPTION ({', '.join(options) or 'the model has none'}), and options of schedules"
+    )
+
+
+def _is_whole(key: str, setup: Setup) -> bool:
+    """Tell whether a key counts something, so that its values are whole numbers."""
+    if key == "workers":
+        return True
+    room, _dot, name = key.rpartition(".")
+    if room in ("device", "host"):
+        return name.endswith("_bytes")
+    if room == "model":
+        return type(getattr(setup.model.config, name)) is int
+    return not room and option_types().get(name) is int
+
+
+_RANGE: Final = re.compile(r"(.+?)\.\.(.+?)(:log)?")
+
+
+def _range(key: str, text: str, *, is_whole: bool) -> Axis:
+    """A range such as "1e-7..1e-4:log".
+
+    Raises:
+        OptionError: it is none.
+    """
+    found = _RANGE.fullmatch(text.replace(" ", ""))
+    low, high = (_number(one) for one in found.group(1, 2)) if found else (math.nan, math.nan)
+    if found is None or not low < high:
+        raise OptionError(
+            f"{key} must be a range A..B from a number to a larger one, such as {key}=1..8 or "
+            f"{key}=1..8:log, got {short(text)}"
+        )
+    is_log = found.group(3) is not None
+    if is_log and low <= 0:
+        raise OptionError(f"{key} must begin above 0 to be even in the logarithm, got {low:g}")
+    if is_whole and not (low.is_integer() and high.is_integer()):
+        raise OptionError(f"{key} must be whole numbers, got {short(text)}")
+    return Axis(key, low=low, high=high, is_log=is_log, is_whole=is_whole)
+
+
+def _number(text: str) -> float:
+    """A finite number, or NaN."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _value(key: str, value: Any, *, is_whole: bool) -> Value:
+    """A value that is named.
+
+    Raises:
+        OptionError: it is none that the key can have.
+    """
+    if key in NAMES or (key.startswith("model.") and isinstance(value, str) and not is_whole):
+        if value == "":
+            raise OptionError(f"{key} must be values with single commas between, got an empty one")
+        return str(value) if key in NAMES else value
+    is_option = "." not in key and key in option_types()
+    if is_option and option_types()[key] in (str, bool):
+        return value if option_types()[key] is str else _flag(key, value)
+    number = _number(str(value)) if not isinstance(value, bool) else math.nan
+    if math.isnan(number) or (is_whole and not number.is_integer()):
+        what = "whole numbers" if is_whole else "numbers"
+        raise OptionError(
+            f"{key} must be {what} with commas between, or a range A..B, got {short(value)}"
+        )
+    return int(number) if is_whole else number
+
+
+def _flag(key: str, value: Any) -> bool:
+    """A truth value."""
+    known = {"true": True, "false": False}
+    if str(value).lower() not in known:
+        raise OptionError(f"{key} must be true or false, got {short(value)}")
+    return known[str(value).lower()]
+
+
+def setup_at(setup: Setup, point: Point) -> Setup:
+    """The model, cluster and schedules at a point; what it does not name stays.
+
+    Args:
+        setup: where nothing varies.
+        point: values by key, as axes have them.
+
+    Raises:
+        OptionError: a value is none that its key can have, or nothing has such a key.
+        UnknownNameError: a value names nothing that there is.
+    """
+    options = {
+        key.removeprefix("model."): value
+        for key, value in point.items()
+        if key.startswith("model.")
+    }
+    model = with_options(setup.model, options) if options else setup.model
+    return Setup(model, _cluster_at(setup.cluster, point), _schedules_at(setup.schedules, point))
+
+
+def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
+    workers = None if "workers" not in point else int(point["workers"])
+    if "cluster" in point:
+        cluster = load_cluster(str(point["cluster"]), workers=workers)
+    elif workers is not None:
+        cluster = _with_workers(cluster, workers)
+    links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
+    if links:
+        cluster = relinked(cluster, **links)
+    for room, change in (("device", _with_numbers), ("host", _with_host), ("ports", _with_ports)):
+        numbers = {
+            key.removeprefix(f"{room}."): value
+            for key, value in point.items()
+            if key.startswith(f"{room}.")
+        }
+        cluster = change(cluster, numbers) if numbers else cluster
+    return cluster
+
+
+def changed(cluster: Cluster, **parts: Any) -> Cluster:
+    """A cluster with other parts, checked as one that is read.
+
+    Raises:
+        OptionError: the parts do not fit.
+    """
+    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
+
+
+def changed_device(device: Device, numbers: Mapping[str, Any]) -> Device:
+    """A device with other numbers, which no file vouches for any more; checked as one that is read.
+
+    Raises:
+        OptionError: a number is none that the device can have.
+    """
+    sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
+    content = {key: getattr(device, key) for key in Device.model_fields}
+    return Device(**{**content, **numbers, "sources": sources})
+
+
+def _with_workers(cluster: Cluster, workers: int) -> Cluster:
+    kinds = dict.fromkeys(cluster.devices)
+    if len(kinds) > 1:
+        raise OptionError(
+            f"workers cannot vary on {cluster.name}, which has {len(kinds)} kinds of devices; vary "
+            "cluster over groups such as p100:8,cpu-core:1"
+        )
+    if workers < 1:
+        raise OptionError(f"workers must be a whole number >= 1, got {workers}")
+    name = re.sub(rf"^{cluster.workers} x ", f"{workers} x ", cluster.name)
+    return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
+
+
+def _with_numbers(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
+    made = {one: changed_device(one, numbers) for one in dict.fromkeys(cluster.devices)}
+    return changed(cluster, devices=tuple(made[one] for one in cluster.devices))
+
+
+def _with_host(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
+    host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
+    return changed(cluster, host=changed_device(host, numbers))
+
+
+def _with_ports(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
+    before = cluster.ports
+    content = {} if before is None else {key: getattr(before, key) for key in Ports.model_fields}
+    return changed(cluster, ports=Ports(**{**content, **numbers, "source": UNSOURCED}))
+
+
+def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:
+    found = list(schedules)
+    if "schedule" in point:
+        found = _named(schedules, str(point["schedule"]))
+    for option, value in point.items():
+        if option not in option_names():
+            continue
+        if "schedule" not in point and not any(map(partial(_takes, option), found)):
+            names = ", ".join(dict.fromkeys(one.name for one in found))
+            raise OptionError(f"{option} has no effect on {names}; leave it out")
+        found = [_with_option(one, option, value) for one in found]
+    return tuple(found)
+
+
+def _named(schedules: Sequence[Schedule], name: str) -> list[Schedule]:
+    """Those of a setup that have a name, with their options; else the one of that name."""
+    return [one for one in schedules if one.name == name] or schedules_of(name)
+
+
+def _takes(option: str, schedule: Any) -> bool:
+    return option in [one.name for one in fields(schedule)]
+
+
+def _with_option(schedule: Any, option: str, value: Value) -> Schedule:
+    return replace(schedule, **{option: value}) if _takes(option, schedule) else schedule
