@@ -19,6 +19,7 @@ from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
+from .forecasting import stream as stream
 from .hardware import Cluster as Cluster
 from .hardware import Device as Device
 from .hardware import Link as Link

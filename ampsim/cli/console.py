@@ -141,7 +141,7 @@ PANELS: Final = {
     ),
     "Run": (
         "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
-        "jobs",
+        "jobs", "executor",
     ),
     "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
 }  # fmt: skip

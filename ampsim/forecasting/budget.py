@@ -25,7 +25,7 @@ from typing import Final
 from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError
-from ampsim.forecasting.making import Looks, Made, RunMaker, looks_of, run_rows
+from ampsim.forecasting.making import Looks, Made, OnRow, RunMaker, looks_of, run_rows
 from ampsim.forecasting.settings import Space, spaces_of, trials_of
 from ampsim.forecasting.tuning import SLACK, Tuned, Tuner, no_trials
 from ampsim.hardware import load_cluster
@@ -76,14 +76,14 @@ class Allowance:
         budget_s: seconds of two processors.
         fixed: names of options that a user chose, which are not tuned.
         scaling: the rule of learning rates.
-        repeats: seeds that a user chose; None for as many as the answer needs.
+        repeats: seeds that a user chose; 1 for as many as the answer needs.
         sure: how sure the answer must be; None for 90 %.
     """
 
     budget_s: float
     fixed: tuple[str, ...] = ()
     scaling: Scaling | None = None
-    repeats: int | None = None
+    repeats: int = 1
     sure: float | None = None
 
     @property
@@ -91,10 +91,14 @@ class Allowance:
         """Of one processor, for runs."""
         return self.budget_s * PROCESSORS * SHARE
 
+    def least(self, rows: int) -> int:
+        """Seeds that are run at least."""
+        return self.repeats if self.repeats > 1 else least_seeds(rows)
+
     def looks(self, rows: int, seeds: int) -> Looks:
         """After how many of so many seeds it is asked whether the order is clear."""
-        if self.repeats is not None or rows < 2:
-            return Looks((self.repeats or min(seeds, least_seeds(rows)),), Sureness())
+        if self.repeats > 1 or rows < 2:
+            return Looks((self.least(rows),), Sureness())
         return looks_of(rows, 1, self.sure or SURE, min(seeds, SEEDS_MAX))
 
 
@@ -180,9 +184,15 @@ class Spending:
     """Spends a budget on rows."""
 
     def __init__(
-        self, entries: Sequence[Row], budget: Allowance, seed: int, maker: RunMaker
+        self,
+        entries: Sequence[Row],
+        budget: Allowance,
+        seed: int,
+        maker: RunMaker,
+        on_run: OnRow | None = None,
     ) -> None:
-        """Make nothing yet."""
+        """Make nothing yet; `on_run` is told of the runs by which rows are compared."""
+        self._on_run = on_run or maker.on_run
         self._entries, self._budget, self._seed, self._maker = tuple(entries), budget, seed, maker
         self._goal: Goal = entries[0].plan.goal
         self._spent_s = 0.0
@@ -210,6 +220,8 @@ class Spending:
         start = self._start(once_s)
         tuned = Tuned(self._entries, no_trials())
         if start is None or made.interrupted is not None or len(made.rows) < len(self._entries):
+            for run in self._first.values():
+                self._on_run(run)
             return Spent(tuned, made, self._looks.sureness, (self._too_small(once_s),))
         spaces = spaces_of(self._entries, self._budget.fixed, self._budget.scaling)
         if any(one.is_free for one in spaces):
@@ -229,7 +241,7 @@ class Spending:
     def _start(self, once_s: float) -> int | None:
         """With how many settings a row begins; None where the budget does not buy an answer."""
         work_s = self._budget.work_s
-        seeds = self._budget.repeats or least_seeds(len(self._entries))
+        seeds = self._budget.least(len(self._entries))
         bought = [
             one
             for one in STARTS
@@ -269,7 +281,7 @@ class Spending:
         each_s = self._each_s(tuned)
         seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
         self._looks = self._budget.looks(len(tuned.entries), seeds)
-        tuning_s = self._spent_s
+        tuning_s, self._maker.on_run = self._spent_s, self._on_run
 
         def make(tasks: Sequence[Task]) -> Made:
             known = {
@@ -277,6 +289,8 @@ class Spending:
                 for one in tasks
                 if one.label in same and one.seed == self._seed
             }
+            for of in known.values():
+                self._on_run(of[0])
             made = self._maker.make(
                 [one for one in tasks if one.label not in known or one.seed != self._seed]
             )

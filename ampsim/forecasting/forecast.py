@@ -16,6 +16,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -33,6 +34,7 @@ from ampsim.forecasting.making import (
     MAX_REPEATS,
     Looks,
     Made,
+    OnRow,
     RunMaker,
     entries_of,
     looks_of,
@@ -47,6 +49,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Ranking, Sureness
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
 from ampsim.runs.run import Run, RunTable
@@ -243,6 +246,8 @@ def forecast(
     validate_every: Count | None = None,
     budget_s: Annotated[float, Gt(0), Le(BUDGET_S_MAX)] | None = None,
     fixed: Sequence[str] = (),
+    executor: ExecutorLike = None,
+    on_run: OnRow | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
 
@@ -266,7 +271,7 @@ def forecast(
         seed: of the first repeat.
         mode: "numeric" or "sleep".
         placement: as in `simulate`; the same for all schedules, and tried under each of them.
-        jobs: runs to make at a time, each on a core of its own; what they give is the same.
+        jobs: runs to make at a time, each in a process of its own; what they give is the same.
         on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
         keeping: where finished runs are kept and those of an earlier call are taken from, as under
             `ampsim forecast --out`; they then have no `result`. None keeps none.
@@ -284,13 +289,16 @@ def forecast(
             seeds. None tunes nothing, and makes `repeats` runs.
         fixed: names of options of the model and schedules, such as "max_active_keys", and
             "placement", that are not tuned, beside those whose value is not their default.
+        executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
+            "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
+        on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
-            model's graph or the cluster; nothing has run then.
+            model's graph or the cluster, or the executor is none; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
-        SimulationError: every process that made runs died.
+        SimulationError, ExecutorError: every process that made runs died, or the executor did.
     """
     model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
     target = model.measure.require_target(target)
@@ -307,26 +315,25 @@ def forecast(
     placements = require_fit(plan, schedules, seed, on_progress)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    trials, maker = Trials(model, cluster, instances), RunMaker(jobs, on_progress, keeping)
-    advice, said = None, list[str]()
+    trials, advice, said = Trials(model, cluster, instances), None, list[str]()
     if placement is None and budget_s is not None and "placement" not in fixed:
         entries, said = placed_alike(entries, trials, seed)
     elif placement is None:
         advice = advice_on(trials, schedules, seed=seed)
         warn(advice)
-    if budget_s is None:
-        spent = _as_asked(entries, rates, looks, seed, maker)
-    else:
-        budget = Allowance(
-            budget_s, tuple(fixed), scale_rate, repeats if repeats > 1 else None, sure
-        )
-        spent = Spending(entries, budget, seed, maker).spend()
-    made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    is_whole = budget_s is not None and made.interrupted is None
-    told = {
-        "budget": [*said, *spent.said],
-        "changes": _changes(plan, spent.tuned, made, seed) if is_whole else [],
-    }
+    with opened(jobs if executor is None else executor, jobs) as makes:
+        maker = RunMaker(makes, on_progress, keeping)
+        if budget_s is None:
+            tuned = Tuned(tuple(entries), no_trials())
+            if rates is not None:
+                tuned = Tuner(entries, seed, plan.goal, maker).tune(rates)
+            spent = _as_asked(tuned, looks, seed, maker, on_run)
+        else:
+            budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
+            spent = Spending(entries, budget, seed, maker, on_run).spend()
+        made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
+    changes = [] if budget_s is None else _changes(plan, spent.tuned, made, seed)
+    told = {"budget": [*said, *spent.said], "changes": changes}
     return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
 
 
@@ -350,27 +357,23 @@ def _require_compared(
 
 
 def _as_asked(
-    entries: Sequence[Row], rates: int | None, looks: Looks, seed: int, maker: RunMaker
+    tuned: Tuned, looks: Looks, seed: int, maker: RunMaker, on_run: OnRow | None
 ) -> Spent:
-    """Rows with rates tuned if so many are to be tried, and run as often as was asked."""
-    goal, tuned = entries[0].plan.goal, Tuned(tuple(entries), no_trials())
-    if rates is not None:
-        tuned = Tuner(entries, seed, goal, maker).tune(rates)
+    """Rows, perhaps tuned, run as often as was asked."""
     made = Made((), tuned.interrupted, ())
     if tuned.interrupted is None:
-        ran, made = run_rows(
-            tuned.entries,
-            looks,
-            seed,
-            maker.make,
-            lambda rows: _ranking(goal, rows, tuned.entries, looks.sureness),
-        )
+        maker.on_run = on_run or maker.on_run
+        goal = tuned.entries[0].plan.goal
+        rank = partial(_ranking, goal, tuned.entries, looks.sureness)
+        ran, made = run_rows(tuned.entries, looks, seed, maker.make, rank)
         tuned = replace(tuned, entries=ran)
     return Spent(tuned, made, looks.sureness, ())
 
 
 def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
-    """What would change the answer, of rows that ran."""
+    """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
+    if made.interrupted is not None:
+        return []
     runs = {of[0].label: of for of in made.rows}
     times = {name: row_of(name, plan.goal, of)["time_to_target_s"] for name, of in runs.items()}
     optimizer = plan.model.optimizer.name
@@ -382,7 +385,7 @@ def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
 
 
 def _ranking(
-    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Row], sureness: Sureness
+    goal: Goal, entries: Sequence[Row], sureness: Sureness, rows: Sequence[Sequence[Run]]
 ) -> Ranking | None:
     rules = {one.label: one.plan.rate.rule for one in entries}
     return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
