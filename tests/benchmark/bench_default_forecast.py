@@ -33,6 +33,7 @@ from ampsim.forecasting import budget
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.model_parallel import placement_of
+from ampsim.runs.jobs import opened
 from ampsim.runs.ranking import SAME, rank
 from ampsim.runs.rows import times_of
 from ampsim.runs.task import Row, RunPlan, Task
@@ -60,7 +61,8 @@ def default_rows() -> list[Row]:
 
 
 def spend(rows: list[Row], budget_s: float, seed: int, jobs: int) -> Spent:
-    return Spending(rows, Allowance(budget_s), seed, RunMaker(jobs, None, None)).spend()
+    with opened(jobs) as makes:
+        return Spending(rows, Allowance(budget_s), seed, RunMaker(makes, None, None)).spend()
 
 
 def answer_of(spent: Spent, rows: list[Row]) -> tuple[str, str, dict[str, float]]:
@@ -107,7 +109,8 @@ def unseen(seeds: int, jobs: int) -> None:
     answer, best, times = answer_of(spent, rows)
     print(answer, best, {name: f"{time_s:.3g}" for name, time_s in times.items()})
     tasks = [one.task(UNSEEN + seed) for one in spent.tuned.entries for seed in range(seeds)]
-    made = RunMaker(jobs, None, None).make(tasks)
+    with opened(jobs) as makes:
+        made = RunMaker(makes, None, None).make(tasks)
     goal = rows[0].plan.goal
     later = {of[0].label: times_of(goal, of) for of in made.rows}
     for name, of in later.items():

@@ -28,6 +28,7 @@ from ampsim.forecasting.settings import (
 from ampsim.forecasting.tuning import Tuner
 from ampsim.model_parallel import placement_of
 from ampsim.options import read_seconds
+from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
 from ampsim.study.learning_rates import USUAL, methods_of, with_rate
@@ -246,8 +247,9 @@ def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster,
 
 def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluster):
     entries = rows_of(model, cluster, [ampsim.Sequential()], target=0.6, epochs=30, instances=200)
-    tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(1, None, None))
-    tuned = tuner.settle(spaces_of(entries, (), None), 4, {}, lambda _runs: True)
+    with opened(1) as makes:
+        tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(makes, None, None))
+        tuned = tuner.settle(spaces_of(entries, (), None), 4, {}, lambda _runs: True)
     assert len(tuned.trials) == trials_of(4)
     second = tuned.trials[tuned.trials["seed"] == tuned.trials["seed"].max()]
     soonest = tuned.trials["epochs_to_target"].min()
