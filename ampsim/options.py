@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from numbers import Integral
 from typing import Annotated, Final, TypeAlias
 
@@ -135,3 +136,22 @@ def require_target(value: object, metric: str = "accuracy") -> float | None:
             "for 97 % write 0.97"
         )
     return number
+
+
+_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read_seconds(what: str, text: str) -> float:
+    """Seconds from what a user types.
+
+    Raises:
+        OptionError: it is no number above 0 with s, m, h or nothing behind it.
+
+    >>> read_seconds("budget", "90"), read_seconds("budget", "1.5m")
+    (90.0, 90.0)
+    """
+    found = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)\s*", text)
+    seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    if not seconds:
+        raise OptionError(f"{what} must be a time such as 60s, 10m or 2h, got {short(text)}")
+    return seconds

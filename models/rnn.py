@@ -49,8 +49,6 @@ from ampsim.optim import adam, exponential
 TOKENS = 14
 CLASSES = 10
 RECURRENT = "linear-1"
-STEPS_PER_BUCKET = 6
-"""In the mean: lists have 2 to 10 tokens, each length as often as any other."""
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -65,16 +63,18 @@ class Config:
         hidden: width of hidden state and embedding.
         replicas: copies of the recurrent linear layer.
         batch: lists in a bucket.
+        digits: of a list at most; with the operation a list has one token more.
         learning_rate: of Adam, in the first epoch.
         decay: factor on the learning rate after each epoch.
         min_update_interval: buckets between updates under AMP; the recurrent layer, which meets a
-            bucket once a step, counts its mean of 6 messages for each.
+            bucket once a step, counts as many messages for each as lists have tokens in the mean.
         dtype: "float32" or "float64".
     """
 
     hidden: Count = 128
     replicas: Annotated[int, Field(ge=1, le=1000)] = 4  # chosen: 250 times the paper's
     batch: Count = 100
+    digits: Annotated[int, Field(ge=1, le=9)] = 9
     learning_rate: Rate = 3e-3
     decay: Factor = 0.92
     min_update_interval: Count = 1
@@ -173,6 +173,14 @@ def program(config: Config) -> flow.Program:
     return flow.Program(build, feed)
 
 
+def steps_per_bucket(digits: int) -> int:
+    """In the mean: lists have 2 tokens and more, each length as often as any other.
+
+    A half is rounded up, so that no node updates itself more often than once a bucket.
+    """
+    return math.ceil((digits + 3) / 2)
+
+
 def sizes(batch: int, train_count: int) -> dict[str, int]:
     """Validate on a tenth of a smaller training set, as the paper does of the whole."""
     return {"train_count": train_count, "valid_count": max(batch, min(train_count // 10, 10_000))}
@@ -195,9 +203,9 @@ def build(config: Config) -> ampsim.Model:
 
     def data(seed: int, train_count: int | None) -> Any:
         counts = {} if train_count is None else sizes(config.batch, train_count)
-        return ListReduction.generate(seed, batch=config.batch, **counts)
+        return ListReduction.generate(seed, batch=config.batch, digits=config.digits, **counts)
 
-    messages = config.min_update_interval * STEPS_PER_BUCKET
+    messages = config.min_update_interval * steps_per_bucket(config.digits)
     learning = (node.name for node in figure_2(config).parameterized)
     recurrent = [name for name in learning if name.startswith(RECURRENT)]
     return ampsim.Model(

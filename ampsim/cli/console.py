@@ -137,7 +137,9 @@ PANELS: Final = {
     "Schedule": ("schedule", *_options_under("Schedule")),
     "Solver": tuple(_options_under("Solver")),
     "Program": tuple(_options_under("Program")),
-    "Repeats and rates": ("repeats", "sure", "max_repeats", "scale_rate", "tune", "trials"),
+    "Budget, repeats and rates": (
+        "budget", "quick", "repeats", "sure", "max_repeats", "scale_rate", "tune", "trials",
+    ),
     "Run": (
         "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
         "jobs", "executor",

@@ -25,7 +25,9 @@ from ampsim.cli.options import Tuning, ValidateEveryOption, optional
 
 if TYPE_CHECKING:
     from ampsim.forecasting import Forecast
+    from ampsim.hardware import Cluster
     from ampsim.output_folder import OutputFolder
+    from ampsim.study import Model
 
 
 TRIALS: Final = 8
@@ -44,9 +46,26 @@ class ScalingName(StrEnum):
 class Comparing:
     """Options by which rows are compared; None of what was not given."""
 
+    budget: Annotated[
+        str | None,
+        optional(
+            "TIME",
+            "Tune all rows alike, then run seeds until there is an answer, in so much time of two "
+            "processors, counted in work: 60s, 10m, 2h.  [default: 60s, unless runs or tuning are "
+            "chosen by the options below]",
+        ),
+    ] = None
+    quick: Annotated[
+        bool, optional(None, "Run each schedule once, as it is; that ranks nothing.")
+    ] = False
     repeats: Annotated[
-        int, optional("N", "Runs of each schedule, with one seed after the other.  [default: 1]")
-    ] = 1
+        int | None,
+        optional(
+            "N",
+            "Runs of each schedule, with one seed after the other; nothing is tuned without "
+            "--budget or --tune.",
+        ),
+    ] = None
     sure: Annotated[
         float | None,
         optional(
@@ -81,32 +100,79 @@ class Comparing:
     validate_every: ValidateEveryOption = None
 
     def given(self) -> dict[str, Any]:
-        """As `ampsim.forecast` takes them.
+        """As `ampsim.forecast` takes them; without a budget where none was given.
 
         Raises:
-            OptionError: an option would have no effect.
+            OptionError: an option would have no effect, or the budget is no time.
         """
         from ampsim.errors import OptionError
         from ampsim.forecasting.making import MAX_REPEATS
+        from ampsim.options import read_seconds
 
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
                 f"--max-repeats {self.max_repeats} ends what --sure goes on with; "
                 "give --sure 0.9 too, or --repeats instead"
             )
+        by_hand = self.by_hand
+        if self.quick and (by_hand or self.budget is not None):
+            other = by_hand[0] if by_hand else "--budget"
+            raise OptionError(f"--quick runs each schedule once, as it is; leave out {other}")
+        for other in ("--tune", "--trials", "--max-repeats"):
+            if self.budget is not None and other in by_hand:
+                raise OptionError(f"--budget says how much is tried and run; leave out {other}")
         tune = self.trials if self.trials is not None else TRIALS if self.tune else None
         return {
-            "repeats": self.repeats,
+            "repeats": 1 if self.repeats is None else self.repeats,
             "sure": self.sure,
             "max_repeats": MAX_REPEATS if self.max_repeats is None else self.max_repeats,
             "scale_rate": None if self.scale_rate is None else self.scale_rate.value,
             "tune": tune,
             "validate_every": self.validate_every,
+            "budget_s": None if self.budget is None else read_seconds("--budget", self.budget),
         }
+
+    @property
+    def by_hand(self) -> list[str]:
+        """Options that say how many runs and trials there are."""
+        given = {
+            "--repeats": self.repeats,
+            "--sure": self.sure,
+            "--max-repeats": self.max_repeats,
+            "--tune": self.tune or None,
+            "--trials": self.trials,
+        }
+        return [name for name, value in given.items() if value is not None]
+
+    @property
+    def is_left_open(self) -> bool:
+        """Whether nothing says how much is run, so that the usual budget does."""
+        return not (self.quick or self.by_hand or self.budget)
+
+
+BUDGET_S: Final = 60.0
+"""Of a forecast where nothing says how much is run (issue 30: a minute on two quiet cores)."""
+
+MODEL: Final = "rnn"
+QUESTION: Final = {"digits": "2", "hidden": "64", "batch": "50"}
+"""Options of `MODEL` where no model is named, unless given otherwise: a question of the paper's
+kind, so small that a minute answers it (lists of one or two digits are learned in a second)."""
+
+QUESTION_INSTANCES: Final = 5_000
+"""Lists of that question."""
 
 
 def forecast(
-    model: options.ModelArgument = "rnn",
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            autocompletion=completion.models,
+            show_default=False,
+            help="A shipped model's name, or a .py file of your own.  [default: a small rnn, of "
+            "lists of one or two digits; the paper's own is `rnn`]",
+        ),
+    ] = None,
     *,
     settings: options.SetOption = None,
     hardware: options.Hardware,
@@ -140,7 +206,8 @@ def forecast(
 ) -> Code:
     """Say how fast, and to what accuracy, MODEL would train on devices that need not exist.
 
-    Runs every schedule until the target accuracy is reached, prints how they compare, and writes
+    Tunes every schedule alike, runs it until the target accuracy is reached with as many seeds as
+    the answer needs and --budget buys, prints how they compare and what would change it, and writes
     table, figures and manifest to --out (forecast-MODEL unless told). Until that is whole, finished
     runs are kept there, and the same command goes on where it was. The object of --json: ampsim,
     model, cluster, seed, verdict (in words), rows (a list, one a schedule, with the columns of
@@ -156,19 +223,17 @@ def forecast(
     from ampsim.runs import Keeping
 
     chosen = require_columns(columns)
-    loaded = options.make_model(model, settings, data)
+    loaded, instances = _asked(model, settings, data, instances)
     cluster = hardware.cluster()
-    usual = options.ALL_SCHEDULES if loaded.make_graph else options.OF_PROGRAMS
-    schedules = tuning.schedules(usual if schedule is None else schedule)
+    schedules = tuning.schedules(_usual(loaded) if schedule is None else schedule)
     given = comparing.given()
+    is_learned = mode is options.ModeName.NUMERIC and (target or loaded.target) is not None
+    if comparing.is_left_open and is_learned and len(schedules) > 1:
+        given["budget_s"] = BUDGET_S
+    given["fixed"] = [*_named(settings), *tuning.given()]
     prepare_json(json)
-
-    def say(line: str) -> None:
-        if not quiet:
-            complain(line)
-
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
-        keeping = Keeping(folder.path, with_failures=False, say=say)
+        keeping = Keeping(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
         with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(
@@ -177,11 +242,43 @@ def forecast(
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
                 on_run=filling.take, **given,
             )  # fmt: skip
-        printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
-        code = _deliver(made, folder, json, seed, printed)
+        lines = _lines(comparing, model, cluster)
+        code = _deliver(made, folder, json, seed, partial(_print_answer, made, chosen, lines))
         if code is Code.FINE:
             keeping.forget()
         return code
+
+
+def _asked(
+    model: str | None, settings: list[str] | None, data: str | None, instances: int | None
+) -> tuple[Model, int | None]:
+    """The model, and how many items; of the small question where no model is named."""
+    if model is not None:
+        return options.make_model(model, settings, data), instances
+    own = _named(settings)
+    usual = [f"{key}={value}" for key, value in QUESTION.items() if key not in own]
+    loaded = options.make_model(MODEL, [*usual, *(settings or [])], data)
+    return loaded, QUESTION_INSTANCES if instances is None else instances
+
+
+def _named(settings: list[str] | None) -> list[str]:
+    """The options that settings name."""
+    return [text.partition("=")[0].strip() for text in settings or []]
+
+
+def _unsaid(_line: str) -> None:
+    """Say nothing."""
+
+
+def _usual(model: Model) -> str:
+    """Names of the schedules that are compared unless some are named."""
+    return options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
+
+
+def _lines(comparing: Comparing, model: str | None, cluster: Cluster) -> list[str]:
+    """What is said of the question below the answer."""
+    lines = [_QUICK] if comparing.quick else []
+    return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 
 
 def _deliver(
@@ -209,11 +306,19 @@ def _deliver(
     return _ended(made, folder)
 
 
-def _print_answer(made: Forecast, columns: list[str] | None, on_links: str) -> None:
+_QUICK: Final = (
+    "One run of each schedule, as it is: that ranks nothing; leave --quick out for an answer."
+)
+_ASKED: Final = (
+    "Asked of a small rnn, of short lists of digits; the paper's own is: ampsim forecast rnn"
+)
+
+
+def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -> None:
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
-    from ampsim.report.page.text import beside_answer
+    from ampsim.report.page.text import beside_answer, changes_of
     from ampsim.report.table import columns_to_rich, notes, to_rich
     from ampsim.report.verdict import verdict
 
@@ -225,7 +330,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, on_links: str) -> N
     for table in drawn:
         console.print(table)
     said = verdict(made.table, made.target, made.metric)
-    below = [said, *notes(made.table), *beside_answer(made), on_links]
+    below = [said, *notes(made.table), *beside_answer(made), *changes_of(made), *lines]
     write("\n".join(filter(None, below)))
 
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.data.dataset import Registered, Split, drawn, pick
@@ -115,14 +116,23 @@ class ListReduction(Registered):
         train_count: Count = 100_000,
         valid_count: Count = 10_000,
         batch: Count = 100,
+        digits: Annotated[int, Ge(1), Le(DIGITS_MAX)] = DIGITS_MAX,
     ) -> ListReduction:
         """The data set of a seed; a smaller one holds the first lists of a larger one.
+
+        Args:
+            seed: of the lists.
+            train_count: training lists.
+            valid_count: validation lists.
+            batch: lists of one length in a batch, at most.
+            digits: of a list at most; the paper's have 9. Lengths are drawn evenly from 1 to these.
 
         Raises:
             OptionError: a count is no whole number >= 1, or the seed none >= 0.
         """
         require_count("batch", batch)
-        return cls(*drawn(partial(_draw, seed), train_count, valid_count, 12), int(batch))
+        draw = partial(_draw, seed, digits)
+        return cls(*drawn(draw, train_count, valid_count, 12), int(batch))
 
     def count(self, split: Split) -> int:
         """Count of lists that a split has."""
@@ -172,7 +182,7 @@ def _mean(digits: list[int]) -> Fraction:
     return Fraction(sum(digits), max(len(digits), 1))
 
 
-def _draw(seed: int, split: Split, count: int) -> ListSplit:
+def _draw(seed: int, digits_max: int, split: Split, count: int) -> ListSplit:
     """Lists of one split, from streams of their own."""
     operations = stream(seed, f"list_reduction.{split}.operations")
     lengths = stream(seed, f"list_reduction.{split}.lengths")
@@ -180,7 +190,7 @@ def _draw(seed: int, split: Split, count: int) -> ListSplit:
     tokens = np.empty((count, TOKENS_MAX), np.int8)
     tokens[:, 0] = operations.integers(min(ListOperation), max(ListOperation) + 1, count, np.int8)
     tokens[:, 1:] = digits.integers(0, 10, (count, DIGITS_MAX), np.int8)
-    length = lengths.integers(2, TOKENS_MAX + 1, count, np.int8)
+    length = lengths.integers(2, digits_max + 2, count, np.int8)
     present = np.arange(TOKENS_MAX) < length[:, None]
     tokens[~present] = PADDING
     label = _labels(tokens[:, 0], tokens[:, 1:], present[:, 1:])

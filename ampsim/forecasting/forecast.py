@@ -11,28 +11,28 @@ schedule has 0. The CC ratio belongs to the model.
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import pandas as pd
-from annotated_types import Ge, Le
+from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
-from ampsim.data import MissingDataError
 from ampsim.data_parallel import Solver
-from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError, OptionError
+from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
+from ampsim.forecasting.change import Answered
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
+    Looks,
     Made,
     OnRow,
     RunMaker,
@@ -44,9 +44,9 @@ from ampsim.forecasting.making import (
     with_spreads,
 )
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
-from ampsim.hardware import Cluster, load_cluster
+from ampsim.hardware import Cluster
 from ampsim.metric import Goal
-from ampsim.model_parallel import RunSettings, Schedule, Search, Sequential, placement_of
+from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
@@ -59,7 +59,6 @@ from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import Advice, advice_on, warn
 from ampsim.study.placement_trials import DEFAULT, Trials
-from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import (
     cluster_origin,
@@ -80,7 +79,6 @@ from ampsim.study.simulation import (
     model_of,
     schedules_of,
 )
-from ampsim.study.training import Training
 from ampsim.text import html_table
 
 
@@ -88,34 +86,14 @@ def cc_ratio(model: Model) -> float | None:
     """FLOP of a forward pass, an item of the first training batch in the mean, over parameters.
 
     Returns:
-        None where the data are not there, where there is no batch, or where a program says itself
-        what an instance of training does, of which there is no forward pass alone.
+        None where that FLOP is unknown, as `flop_per_item` says, or there are no parameters.
 
     Raises:
         SimulationError: a step failed.
     """
-    if model.is_program_only and model.program.train is not None:
-        return None
-    graph = model.graph()
-    try:
-        with fixed_settings():
-            batches = model.data(0, None).batches("train", epoch=0, seed=0)
-            first = list(itertools.islice(batches, 1))
-    except MissingDataError:
-        return None
-    count = sum(node.parameter_count for node in graph.parameterized)
-    if not first or not first[0].rows or not count:
-        return None
-    workers = [-1, *[0] * (len(graph.nodes) - 1)]
-    schedule, settings, devices = Sequential(), None, 1
-    if model.is_program_only:  # whose control flow may read values
-        schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
-    cluster = load_cluster("tflops-1", workers=devices)
-    training = Training(model, graph, cluster, workers, schedule, settings=settings)
-    training.start_epoch(0)
-    training.validate(first)
-    training.recorder.flush()
-    return training.recorder.summary.flop / first[0].rows / count
+    flop = flop_per_item(model)
+    count = sum(node.parameter_count for node in model.graph().parameterized)
+    return None if flop is None or not count else flop / count
 
 
 Trained: TypeAlias = tuple[Model, Schedule, Cluster]
@@ -145,11 +123,9 @@ def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
     return {"ranks": ranks, "servers": schedule.server_count}
 
 
-def manifest_of(
-    plan: RunPlan, schedules: Sequence[Schedule], rates: Sequence[Rate], runs: Sequence[Run]
-) -> dict[str, Any]:
+def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> dict[str, Any]:
     """Command, versions, seeds, hashes, costs and placement, as nested plain values."""
-    options, rates = plan.options, rates or [Rate()] * len(schedules)
+    options = plan.options
     return {
         **software(),
         "seeds": sorted({run.seed for run in runs}),
@@ -160,14 +136,17 @@ def manifest_of(
         **({} if options.validate_every is None else {"validate_every": options.validate_every}),
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
-        "schedules": [
-            {**schedule_origin(schedule), **({} if rate == Rate() else rate.columns(plan.model))}
-            for schedule, rate in zip(schedules, rates, strict=True)
-        ],
+        "schedules": [{**schedule_origin(one.schedule), **_rate_of(one)} for one in entries],
         "placement": runs[0].placement if runs else options.placed.origin,
         **_own_placements(runs),
         "costs": costs(plan.cluster),
     }
+
+
+def _rate_of(entry: Row) -> dict[str, Any]:
+    """What a row's learning rate is, where it is not as given."""
+    rate = entry.plan.rate
+    return {} if rate == Rate() else rate.columns(entry.plan.model)
 
 
 def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
@@ -180,6 +159,8 @@ def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 MAX_EPOCHS: Final = 40
+BUDGET_S_MAX: Final = 1e7
+"""Largest budget, four months (chosen: nobody waits longer)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -263,10 +244,15 @@ def forecast(
     sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
     max_repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = MAX_REPEATS,
     validate_every: Count | None = None,
+    budget_s: Annotated[float, Gt(0), Le(BUDGET_S_MAX)] | None = None,
+    fixed: Sequence[str] = (),
     executor: ExecutorLike = None,
     on_run: OnRow | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
+
+    With `budget_s` each row is tuned alike first, and run with as many seeds as the answer needs,
+    as far as the budget goes (`ampsim.forecasting.budget`); without it rows run as they are.
 
     Ctrl-C ends a forecast early: what finished is returned, and `interrupted` says what did not.
     A run whose loss or weights stop being finite ends alone, its row says so; so does one that
@@ -298,6 +284,11 @@ def forecast(
             are made (`ampsim.forecasting.making`); None makes `repeats`.
         max_repeats: runs of each schedule at most, with `sure`.
         validate_every: as of `simulate`.
+        budget_s: seconds of two processors to spend on tuning, then on seeds; counted in work, so
+            that the answer is the same on every machine. `repeats` above 1 is then the number of
+            seeds. None tunes nothing, and makes `repeats` runs.
+        fixed: names of options of the model and schedules, such as "max_active_keys", and
+            "placement", that are not tuned, beside those whose value is not their default.
         executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
             "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
         on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
@@ -318,32 +309,79 @@ def forecast(
         validate_every=validate_every,
     )  # fmt: skip
     plan = RunPlan(model, cluster, options)
-    looks = looks_of(len(schedules), repeats, sure, max_repeats)
-    budget = None if tune is None else require_budget(tune)
-    if sure is not None and (target is None or mode == "sleep"):
-        raise OptionError(
-            "sure compares times to a target, and there is none; give a target, or repeats instead"
-        )
+    _require_compared(plan, sure, tune, budget_s)
+    looks = looks_of(len(schedules), repeats, None if budget_s else sure, max_repeats)
+    rates = None if tune is None else require_budget(tune)
     placements = require_fit(plan, schedules, seed, on_progress)
-    advice = None
-    if placement is None:
-        advice = advice_on(Trials(model, cluster, instances), schedules, seed=seed)
-    warn(advice)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    tuned = Tuned(tuple(entries), no_trials())
+    trials, advice, said = Trials(model, cluster, instances), None, list[str]()
+    if placement is None and budget_s is not None and "placement" not in fixed:
+        entries, said = placed_alike(entries, trials, seed)
+    elif placement is None:
+        advice = advice_on(trials, schedules, seed=seed)
+        warn(advice)
     with opened(jobs if executor is None else executor, jobs) as makes:
         maker = RunMaker(makes, on_progress, keeping)
-        if budget is not None:
-            tuned = Tuner(entries, seed, plan.goal, maker).tune(budget)
-        made = Made((), tuned.interrupted, ())
-        if tuned.interrupted is None:
-            maker.on_run = on_run or maker.on_run
-            rank = partial(_ranking, plan.goal, tuned.entries, looks.sureness)
-            ran, made = run_rows(tuned.entries, looks, seed, maker, rank)
-            tuned = replace(tuned, entries=ran)
-        made = with_spreads(tuned.entries, made, seed, maker)
-    return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
+        if budget_s is None:
+            tuned = Tuned(tuple(entries), no_trials())
+            if rates is not None:
+                tuned = Tuner(entries, seed, plan.goal, maker).tune(rates)
+            spent = _as_asked(tuned, looks, seed, maker, on_run)
+        else:
+            budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
+            spent = Spending(entries, budget, seed, maker, on_run).spend()
+        made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
+    changes = [] if budget_s is None else _changes(plan, spent.tuned, made, seed)
+    told = {"budget": [*said, *spent.said], "changes": changes}
+    return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
+
+
+def _require_compared(
+    plan: RunPlan, sure: float | None, tune: int | None, budget_s: float | None
+) -> None:
+    """Check that there are times to compare where something is to be sure of them.
+
+    Raises:
+        OptionError: there are none, or two options say how much is tuned.
+    """
+    what = "sure" if budget_s is None else "budget_s"
+    asks = sure is not None or budget_s is not None
+    if asks and (plan.options.target is None or plan.options.mode == "sleep"):
+        raise OptionError(
+            f"{what} compares times to a target, and there is none; give a target, or repeats "
+            "instead"
+        )
+    if budget_s is not None and tune is not None:
+        raise OptionError("budget_s tunes all that a row needs; leave tune out, or budget_s")
+
+
+def _as_asked(
+    tuned: Tuned, looks: Looks, seed: int, maker: RunMaker, on_run: OnRow | None
+) -> Spent:
+    """Rows, perhaps tuned, run as often as was asked."""
+    made = Made((), tuned.interrupted, ())
+    if tuned.interrupted is None:
+        maker.on_run = on_run or maker.on_run
+        goal = tuned.entries[0].plan.goal
+        rank = partial(_ranking, goal, tuned.entries, looks.sureness)
+        ran, made = run_rows(tuned.entries, looks, seed, maker.make, rank)
+        tuned = replace(tuned, entries=ran)
+    return Spent(tuned, made, looks.sureness, ())
+
+
+def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
+    """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
+    if made.interrupted is not None:
+        return []
+    runs = {of[0].label: of for of in made.rows}
+    times = {name: row_of(name, plan.goal, of)["time_to_target_s"] for name, of in runs.items()}
+    optimizer = plan.model.optimizer.name
+    found = Answered(tuned.entries, times, runs, tuned.trials, optimizer)
+    try:
+        return found.what_would_change(seed)
+    except KeyboardInterrupt:  # the answer is there
+        return ["what would change it was not asked: interrupted"]
 
 
 def _ranking(
@@ -355,39 +393,25 @@ def _ranking(
 
 def _collect(
     plan: RunPlan,
-    schedules: Sequence[Schedule],
-    tuned: Tuned,
-    made: Made,
-    sureness: Sureness,
+    spent: Spent,
+    told: Mapping[str, list[str]],
     *,
     seed: int,
     advice: Advice | None,
 ) -> Forecast:
+    tuned, made, sureness = spent.tuned, spent.made, spent.sureness
     goal, entries = plan.goal, tuned.entries
-    by_label = {one.label: one for one in entries}
-    mine = [by_label[of[0].label] for of in made.rows]
-    rows = [
-        {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(plan.model)}
-        for of, one in zip(made.rows, mine, strict=True)
-    ]
-    rows = compared(goal, rows, made.rows, sureness)
-    rows = [
-        {**row, "is_draining_pipeline": is_draining_pipeline(one.schedule)}
-        for row, one in zip(rows, mine, strict=True)
-    ]
-    note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
-    rows = with_devices(rows, made.rows, made.spreads)
-    copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    rows = [{**row, **of} for row, of in zip(rows, copies, strict=True)]
+    rows = _rows(goal, entries, made, sureness)
     unreached = tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
     runs = [run for row in made.rows for run in row]
     is_off = any(not one.plan.options.times_validation for one in entries)
     spread = sentences_of(rows, made.rows, made.spreads)
-    said = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
+    assumed = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
     manifest = {
-        **manifest_of(plan, schedules, [one.plan.rate for one in entries], runs),
+        **manifest_of(plan, entries, runs),
         **({"sure": sureness.sure, "looks": sureness.looks} if len(rows) > 1 else {}),
-        **({"assumptions": said} if said else {}),
+        **{name: lines for name, lines in told.items() if lines},
+        **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(
         table=table_of(rows),
@@ -403,6 +427,27 @@ def _collect(
         trials=tuned.trials,
         unreached=unreached,
     )
+
+
+def _rows(
+    goal: Goal, entries: Sequence[Row], made: Made, sureness: Sureness
+) -> list[dict[str, Any]]:
+    """The rows of the table."""
+    by_label = {one.label: one for one in entries}
+    mine = [by_label[of[0].label] for of in made.rows]
+    rows = [
+        {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(one.plan.model)}
+        for of, one in zip(made.rows, mine, strict=True)
+    ]
+    rows = compared(goal, rows, made.rows, sureness)
+    rows = [
+        {**row, "is_draining_pipeline": is_draining_pipeline(one.schedule)}
+        for row, one in zip(rows, mine, strict=True)
+    ]
+    note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
+    rows = with_devices(rows, made.rows, made.spreads)
+    copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
+    return [{**row, **of} for row, of in zip(rows, copies, strict=True)]
 
 
 KEYS: Final = (

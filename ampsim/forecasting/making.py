@@ -330,7 +330,7 @@ def run_rows(
     entries: Sequence[Row],
     looks: Looks,
     seed: int,
-    maker: RunMaker,
+    make: Callable[[Sequence[Task]], Made],
     rank_of: Callable[[Sequence[Sequence[Run]]], Ranking | None],
 ) -> tuple[tuple[Row, ...], Made]:
     """Run each row until its order is clear, or as often as it may be.
@@ -346,7 +346,7 @@ def run_rows(
     lost: tuple[str, ...] = ()
     made = Made((), None, ())
     for count in looks.counts:
-        made = maker.make(_tasks(entries, seed, range(done, count)))
+        made = make(_tasks(entries, seed, range(done, count)))
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
@@ -355,7 +355,7 @@ def run_rows(
         ]
         if broken and not made.interrupted:
             given = {one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in broken}
-            made = maker.make(_tasks([*given.values()], seed, range(count)))
+            made = make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
             again = {of_row[0].label: of_row for of_row in made.rows}
             rows |= again

@@ -19,8 +19,11 @@ nor is one that lost a trial, which would be compared with fewer than the others
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final, TypeAlias
@@ -29,6 +32,18 @@ import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
 from ampsim.forecasting.making import Made, RunMaker
+from ampsim.forecasting.settings import (
+    STEP,
+    Asked,
+    Choice,
+    Score,
+    Space,
+    Tried,
+    factors,
+    rounds_of,
+    search,
+    trials_of,
+)
 from ampsim.metric import Goal
 from ampsim.options import require_count
 from ampsim.runs.rows import row_of
@@ -36,33 +51,11 @@ from ampsim.runs.run import Run
 from ampsim.runs.task import Row, RunPlan
 from ampsim.text import short
 
-STEP: Final = 2.0
-"""Between neighbouring rates (chosen: the coarsest grid that is usual for learning rates)."""
-
 BUDGET: Final = 8
 """Rates that a row tries unless told otherwise (chosen: from a sixteenth to sixteen times)."""
 
 BUDGET_MAX: Final = 64
 """Most rates (chosen: the outermost are then 4e9 times apart from the middle)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What a trial gave; the smaller is better.
-
-    Args:
-        time_s: to the target; infinite if it was not reached.
-        shortfall: how bad the best validation was, where that decides; infinite if unknown, or if
-            the trial diverged.
-    """
-
-    time_s: float
-    shortfall: float
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing can be said for the rate."""
-        return math.isinf(self.time_s) and math.isinf(self.shortfall)
 
 
 @dataclass(slots=True)
@@ -93,6 +86,11 @@ _Search: TypeAlias = Generator[list[tuple[float, int]], Mapping[tuple[float, int
 TryAll: TypeAlias = Callable[[Sequence[Trial]], Mapping[Trial, Score]]
 """Makes trials; those that it does not give were lost."""
 
+_Trial: TypeAlias = tuple[int, Choice, int]
+"""The same, of a setting."""
+
+LOST: Final = Score(math.inf, math.inf)
+
 
 def require_budget(budget: object) -> int:
     """Return how many rates each row tries.
@@ -112,40 +110,6 @@ def require_budget(budget: object) -> int:
     return found
 
 
-def factors(budget: int, given: float = 1.0) -> list[float]:
-    """The rates that a row begins with, times its own.
-
-    >>> factors(5)
-    [1.0, 2.0, 0.5, 4.0, 0.25]
-    >>> factors(4, 1 / 8), factors(6, 1 / 8)
-    ([1.0, 0.125, 0.5, 0.25], [1.0, 0.125, 0.5, 0.25, 2.0, 0.0625])
-    """
-    if given == 1.0:
-        found, between = [1.0], 0
-    else:
-        octaves = math.ceil(round(abs(math.log(given, STEP)), 9))
-        found, between = [1.0, given], max(min(octaves - 1, budget - 2), 0)
-    found += [given ** (place / (between + 1)) for place in range(1, between + 1)]
-    low, high = min(1.0, given), max(1.0, given)
-    for turn in range(budget - len(found)):
-        steps = STEP ** (turn // 2 + 1)
-        found.append(low / steps if turn % 2 else high * steps)
-    return found
-
-
-def trials_of(budget: int) -> int:
-    """How many trials a row gets.
-
-    >>> trials_of(8), trials_of(4), trials_of(3)
-    (14, 6, 5)
-    """
-    left, trials = budget, 0
-    while left > 1:
-        trials += left
-        left = math.ceil(left / 2)
-    return trials
-
-
 def halve(givens: Sequence[float], budget: int, try_all: TryAll) -> list[list[Candidate]]:
     """Try rates until each row has one left, or all of its trials are made.
 
@@ -155,20 +119,33 @@ def halve(givens: Sequence[float], budget: int, try_all: TryAll) -> list[list[Ca
     found: list[list[Candidate]] = [[] for _ in givens]
     searches = {row: _search(budget, given, found[row]) for row, given in enumerate(givens)}
     wanted = {row: next(search) for row, search in searches.items()}
-    while wanted:
-        asked = [(row, *one) for row, of in wanted.items() for one in of]
-        scores = try_all(asked)
-        lost = Score(math.inf, math.inf)
+    _drive(searches, wanted, try_all)
+    return found
+
+
+def _drive(
+    searches: Mapping[int, Any],
+    wanted: dict[int, Any],
+    try_all: Any,
+    is_enough: Callable[[int], bool] = lambda _rounds: False,
+) -> None:
+    """Make what the searches of all rows ask for, round by round, until none asks for more.
+
+    `is_enough` is asked after each round, with how many there were.
+    """
+    for rounds in itertools.count(1):
+        if not wanted:
+            return
+        scores = try_all([(row, *one) for row, of in wanted.items() for one in of])
         told = {
-            row: {one: scores.get((row, *one), lost) for one in of} for row, of in wanted.items()
+            row: {one: scores.get((row, *one), LOST) for one in of} for row, of in wanted.items()
         }
         wanted.clear()
         for row, mine in told.items():
-            try:
+            with contextlib.suppress(StopIteration):
                 wanted[row] = searches[row].send(mine)
-            except StopIteration:
-                continue
-    return found
+        if is_enough(rounds):
+            return
 
 
 def _search(budget: int, given: float, found: list[Candidate]) -> _Search:
@@ -219,7 +196,11 @@ COLUMNS: Final = (
     "schedule", "learning_rate", "factor", "seed", "epochs_to_target", "time_to_target_s",
     "best_accuracy", "best_error", "is_chosen", "note",
 )  # fmt: skip
-"""What `Forecast.trials` says of each trial."""
+"""What `Forecast.trials` says of each trial; with `setting` where more than rates were tried."""
+
+SLACK: Final = 1.5
+"""Times the epochs of a row's soonest trial after which others of it end (chosen: seeds differ by
+less, and what takes longer is not chosen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +213,8 @@ class Tuned:
         untuned: why a row is not tuned, by the labels of those.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
         lost: one sentence for each trial whose process died.
+        runs: of all trials that ended.
+        runs_of_best: those of the setting that was best, by the labels of rows.
     """
 
     entries: tuple[Row, ...]
@@ -239,6 +222,8 @@ class Tuned:
     untuned: Mapping[str, str] = field(default_factory=dict[str, str])
     interrupted: str | None = None
     lost: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    runs_of_best: Mapping[str, tuple[Run, ...]] = field(default_factory=dict[str, tuple[Run, ...]])
 
 
 def no_trials() -> pd.DataFrame:
@@ -256,8 +241,12 @@ class Tuner:
     def __init__(self, entries: Sequence[Row], seed: int, goal: Goal, maker: RunMaker) -> None:
         """Try nothing yet."""
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
-        self._made: dict[Trial, dict[str, Any]] = {}
-        self._broken: set[Trial] = set()
+        self._spaces = [Space() for _ in entries]
+        self._caps: dict[int, int] = {}
+        self._made: dict[_Trial, dict[str, Any]] = {}
+        self._runs: dict[_Trial, Run] = {}
+        self._broken: set[_Trial] = set()
+        self._asked: Counter[int] = Counter()
         self._lost: list[str] = []
         self._sentence: str | None = None
 
@@ -272,36 +261,112 @@ class Tuner:
                 "tune needs what is learned, and mode 'sleep' computes none of it; "
                 "take mode 'numeric', or leave tuning out"
             )
+        givens = [1 / one.plan.rate.factor for one in self._entries]
+
+        def try_all(trials: Sequence[Trial]) -> Mapping[Trial, Score]:
+            made = self._try_all([(row, Choice(factor), seed) for row, factor, seed in trials])
+            return {(row, one.factor, seed): score for (row, one, seed), score in made.items()}
+
         try:
-            givens = [1 / one.plan.rate.factor for one in self._entries]
-            found = halve(givens, budget, self._try_all)
+            found = halve(givens, budget, try_all)
         except _Interrupted:
-            table = self._table({})
-            return Tuned((), table, interrupted=self._sentence, lost=tuple(self._lost))
-        reasons = [self._why_not(row, of, budget) for row, of in enumerate(found)]
-        best = {row: of[0].factor for row, of in enumerate(found) if reasons[row] is None}
+            return self._interrupted()
+        return self._tuned([Choice(of[0].factor) for of in found])
+
+    def settle(
+        self,
+        spaces: Sequence[Space],
+        start: int,
+        caps: Mapping[int, int],
+        is_spent: Callable[[Iterable[Run]], bool],
+    ) -> Tuned:
+        """Give each row the best of its settings.
+
+        Args:
+            spaces: what may be set of each row.
+            start: settings that a row begins with.
+            caps: epochs of a trial at most, by row.
+            is_spent: whether trials have cost enough; asked when the settings are halved, and then
+                after each round of moves.
+        """
+        self._spaces, self._caps = list(spaces), dict(caps)
+        found: list[list[Tried]] = [[] for _ in spaces]
+        searches = {row: search(one, start, found[row]) for row, one in enumerate(spaces)}
+        wanted: dict[int, Asked] = {}
+        for row, one in searches.items():
+            with contextlib.suppress(StopIteration):
+                wanted[row] = next(one)
+        try:
+            _drive(
+                searches,
+                wanted,
+                self._try_capped,
+                lambda rounds: rounds >= rounds_of(start) and is_spent(self._runs.values()),
+            )
+        except _Interrupted:
+            return self._interrupted()
+        return self._tuned([of[0].setting for of in found])
+
+    def _try_capped(self, trials: Sequence[_Trial]) -> Mapping[_Trial, Score]:
+        """Make trials, and end those that follow when they take clearly longer than the best."""
+        scores = self._try_all(trials)
+        for place in range(len(self._spaces)):
+            arrived = [
+                (made["time_to_target_s"], made["epochs_to_target"])
+                for (row, _setting, _seed), made in self._made.items()
+                if row == place and made["time_to_target_s"] is not None
+            ]
+            if arrived:
+                self._caps[place] = math.ceil(SLACK * min(arrived)[1])
+        return scores
+
+    def _interrupted(self) -> Tuned:
+        return Tuned((), self._table({}), interrupted=self._sentence, lost=tuple(self._lost))
+
+    def _tuned(self, best: Sequence[Choice]) -> Tuned:
+        """The rows with the settings that were best."""
+        reasons = [self._why_not(row) for row in range(len(best))]
+        chosen = {row: one for row, one in enumerate(best) if reasons[row] is None}
         entries = [
-            one.at(one.plan.rate.tuned(of[0].factor, reason))
-            for one, of, reason in zip(self._entries, found, reasons, strict=True)
+            space.chosen(self._entries[row], one, reason)
+            if self._asked[row]
+            else self._entries[row]
+            for row, (space, one, reason) in enumerate(
+                zip(self._spaces, best, reasons, strict=True)
+            )
         ]
         untuned = {one.label: why for one, why in zip(entries, reasons, strict=True) if why}
-        return Tuned(tuple(entries), self._table(best), untuned, lost=tuple(self._lost))
+        of_best = {
+            one.label: tuple(
+                run for key, run in self._runs.items() if key[0] == row and key[1] == best[row]
+            )
+            for row, one in enumerate(entries)
+        }
+        return Tuned(
+            tuple(entries),
+            self._table(chosen),
+            untuned,
+            lost=tuple(self._lost),
+            runs=tuple(self._runs.values()),
+            runs_of_best=of_best,
+        )
 
-    def _why_not(self, row: int, candidates: Sequence[Candidate], budget: int) -> str | None:
+    def _why_not(self, row: int) -> str | None:
         """Why a row is not tuned; None where it is."""
-        wanted, made = trials_of(budget), sum(one[0] == row for one in self._made)
-        if made < wanted:
-            return f"of its {wanted} trials {made} ended"
-        scores = [score for one in candidates for score in one.scores]
-        if self._goal.target is not None and all(math.isinf(one.time_s) for one in scores):
+        wanted, made = self._asked[row], [key for key in self._made if key[0] == row]
+        if len(made) < wanted:
+            return f"of its {wanted} trials {len(made)} ended"
+        is_reached = any(self._made[key]["time_to_target_s"] is not None for key in made)
+        if wanted and self._goal.target is not None and not is_reached:
             return f"no trial reached {self._goal.text}"
         return None
 
-    def _try_all(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
+    def _try_all(self, trials: Sequence[_Trial]) -> Mapping[_Trial, Score]:
         tasks = [
-            self._entry(row, factor).task(self._seed + SEEDS + place, place + 1, place + 1)
-            for row, factor, place in trials
+            self._entry(row, setting).task(self._seed + SEEDS + place, place + 1, place + 1)
+            for row, setting, place in trials
         ]
+        self._asked.update(row for row, _setting, _place in trials)
         by_label = {(task.label, task.seed): one for task, one in zip(tasks, trials, strict=True)}
         try:
             made = self._maker.make(tasks)
@@ -312,7 +377,7 @@ class Tuner:
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]
-            self._made[trial] = self._row(run)
+            self._made[trial], self._runs[trial] = self._row(run), run
             if run.failure:
                 self._broken.add(trial)
         if made.interrupted is not None:
@@ -320,16 +385,17 @@ class Tuner:
             raise _Interrupted
         return {trial: self._score(trial) for trial in trials if trial in self._made}
 
-    def _entry(self, row: int, factor: float) -> Row:
-        one = self._entries[row]
-        rate = replace(one.plan.rate, factor=one.plan.rate.factor * factor, is_by_rule=False)
-        tried = one.at(rate)
-        return replace(tried, label=f"{one.label}, rate {_rate(tried.plan):.3g}")
+    def _entry(self, row: int, setting: Choice) -> Row:
+        tried = self._spaces[row].row_at(self._entries[row], setting)
+        words = ", ".join(filter(None, [f"rate {_rate(tried.plan):.3g}", setting.words]))
+        if row in self._caps:
+            tried = replace(tried, plan=tried.plan.having(epochs=self._caps[row]))
+        return replace(tried, label=f"{tried.label}, {words}")
 
     def _row(self, run: Run) -> dict[str, Any]:
         return row_of(run.label, self._goal, [run])
 
-    def _score(self, trial: Trial) -> Score:
+    def _score(self, trial: _Trial) -> Score:
         row, metric = self._made[trial], self._goal.metric
         time_s, best = row["time_to_target_s"], row[metric.best_column]
         shortfall = math.inf
@@ -337,20 +403,23 @@ class Tuner:
             shortfall = -best if metric.is_rising else best
         return Score(math.inf if time_s is None else time_s, shortfall)
 
-    def _table(self, best: Mapping[int, float]) -> pd.DataFrame:
-        """A row for each trial that was made, those of one row and rate beside each other."""
+    def _table(self, best: Mapping[int, Choice]) -> pd.DataFrame:
+        """A row for each trial that was made, those of one row and setting beside each other."""
         rows = [
             {
                 **made,
                 "schedule": self._entries[row].label,
-                "learning_rate": _rate(self._entry(row, factor).plan),
-                "factor": factor,
+                "learning_rate": _rate(self._entry(row, setting).plan),
+                "factor": setting.factor,
                 "seed": self._seed + SEEDS + place,
-                "is_chosen": best.get(row) == factor,
+                "is_chosen": best.get(row) == setting,
+                "setting": setting.words,
             }
-            for (row, factor, place), made in sorted(self._made.items())
+            for (row, setting, place), made in sorted(self._made.items(), key=lambda one: one[0])
         ]
-        return pd.DataFrame(rows, columns=list(COLUMNS)) if rows else no_trials()
+        has_more = any(one["setting"] for one in rows)
+        names = [*COLUMNS, *(["setting"] if has_more else [])]
+        return pd.DataFrame(rows, columns=names) if rows else no_trials()
 
 
 def _rate(plan: RunPlan) -> float:

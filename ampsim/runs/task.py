@@ -169,7 +169,7 @@ def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
         counts_memory=True,
     )  # fmt: skip
     simulation = Simulation(
-        with_rate(plan.model, plan.rate.factor), plan.cluster, schedule, options
+        with_rate(plan.model, plan.rate.factor, plan.rate.decay), plan.cluster, schedule, options
     )
     if options.mode == "sleep" and simulation.batches_grow:
         raise OptionError(
@@ -244,6 +244,7 @@ class Row:
             "stop_at": options.target,
             "data": self.data,
             **({} if self.plan.rate.factor == 1 else {"rate_factor": self.plan.rate.factor}),
+            **({} if self.plan.rate.decay == 1 else {"rate_decay": self.plan.rate.decay}),
             **(
                 {} if options.validate_every is None else {"validate_every": options.validate_every}
             ),

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ampsim.data_parallel import Solver
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.model_parallel import Schedule
-from ampsim.optim import LearningRate, within_epochs
+from ampsim.optim import Learning, LearningRate, within_epochs
 from ampsim.study.model import Model
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
@@ -43,11 +43,13 @@ class Rate:
         factor: times the model's own rate.
         rule: a few words.
         is_by_rule: whether the scaling rule alone made it.
+        decay: times which it is multiplied after each epoch, beside what the model's own does.
     """
 
     factor: float = 1.0
     rule: str = AS_GIVEN
     is_by_rule: bool = False
+    decay: float = 1.0
 
     def columns(self, model: Model) -> dict[str, Any]:
         """`COLUMNS`."""
@@ -61,8 +63,14 @@ class Rate:
         'not tuned (no trial reached 97 %): 0.125 × linear: 8 averaged gradients'
         """
         words = "" if self.rule == AS_GIVEN else f" × {self.rule}"
+        words += "" if self.decay == 1 else f", and {self.decay:.3g} times as much each epoch"
         start = "tuned" if why_not is None else f"{_NOT_TUNED} ({why_not})"
-        return Rate(self.factor * factor, f"{start}: {factor:.4g}{words}")
+        return replace(
+            self,
+            factor=self.factor * factor,
+            rule=f"{start}: {factor:.4g}{words}",
+            is_by_rule=False,
+        )
 
     def why_high(self, model: Model) -> str:
         """Words behind the error of a run that diverged: who raised the rate; empty if nobody."""
@@ -122,22 +130,57 @@ def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) ->
     return Rate(math.sqrt(count), words, is_by_rule=True)
 
 
-def with_rate(model: Model, factor: float) -> Model:
-    """The model with its learning rate so many times as large; itself where that is 1."""
-    if factor == 1:
+def with_rate(model: Model, factor: float, decay: float = 1.0) -> Model:
+    """The model with its learning rate so many times as large; itself where that is 1.
+
+    Args:
+        model: whose rate it is.
+        factor: times the rate.
+        decay: times which it is multiplied after each epoch besides.
+    """
+    if factor == decay == 1:
         return model
-    optimizer = replace(model.optimizer, rate=_Scaled(model.optimizer.rate, factor))
+    optimizer = replace(model.optimizer, rate=_Scaled(model.optimizer.rate, factor, decay))
     return replace(model, optimizer=optimizer)
+
+
+USUAL: Final[Mapping[str, float]] = {"sgd": 0.1, "momentum": 0.01, "adam": 0.001}
+"""Optimizers that a row is tried with, and where their rates are looked for: the perceptron's of
+AMPNet's Appendix B.1, that times 1 - 0.9, for a gradient counts 1 / (1 - momentum) times, and
+Kingma and Ba's (2014)."""
+
+
+def methods_of(model: Model) -> dict[str, Model]:
+    """A model with each optimizer that it knows of `USUAL`, its own first.
+
+    A model knows them whose options are `ampsim.optim.Learning`. From plain gradient descent to
+    momentum, and back, the rate keeps what a gradient changes in all.
+    """
+    own, config = model.optimizer.name, model.config
+    found = {own: model}
+    if not isinstance(config, Learning) or own not in USUAL or config.momentum is not None:
+        return found
+    for name, usual in USUAL.items():
+        if name == own:
+            continue
+        rate = usual
+        if {name, own} == {"sgd", "momentum"}:
+            rate *= config.learning_rate / USUAL[own]
+        other = replace(config, optimizer=name, learning_rate=rate)
+        found[name] = replace(model, config=other, optimizer=other.make_optimizer())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Scaled:
     rate: LearningRate
     factor: float
+    decay: float = 1.0
 
     @property
     def is_within_epochs(self) -> bool:
         return within_epochs(self.rate)
 
     def __call__(self, epoch: float) -> float:
-        return self.rate(epoch) * self.factor
+        rate = self.rate(epoch) * self.factor
+        return rate if self.decay == 1 else rate * self.decay**epoch

@@ -151,7 +151,7 @@ def test_commands_tell_it_from_a_graph(call, file):
 def test_commands_run_it_by_schedules_of_programs_unless_one_is_named(call, file, tmp_path):
     kept = tmp_path / "kept"
     assert "choice, dataflow, " in call("run", str(file), "--out", str(kept)).out
-    words = ("--max-epochs", "1", "--target", "0.99", "--out", str(tmp_path / "rows"))
+    words = ("--max-epochs", "1", "--target", "0.99", "--quick", "--out", str(tmp_path / "rows"))
     told = call("forecast", str(file), *words, "--json", "-")
     assert [row["schedule"] for row in json.loads(told.out)["rows"]] == ["dataflow", "out-of-graph"]
     assert call("gantt", str(file), "--out", str(tmp_path / "chart.svg")).code == 0

@@ -13,12 +13,14 @@ from ampsim.report.gantt.view import gantt_view
 from ampsim.report.page.tables import LEFT, node_tables, tuning_tables
 from ampsim.report.page.text import (
     ALL_COLUMNS,
+    CHANGES,
     FORECAST,
     NEXT,
     PAPER,
     Picture,
     Words,
     assumed,
+    changes_of,
     charged,
     lines_below,
     next_steps,
@@ -87,13 +89,17 @@ def html_page(
 def _answer(forecast: RunTable) -> dict[str, Any]:
     """The table with what its headings mean, the lines below, and all columns for a fold."""
     table, has_target = forecast.table, forecast.target is not None
+    changes = [plain(line, _SENTENCES) for line in changes_of(forecast)]
     headings, *lines = answer_cells(table, has_target=has_target)
     return {
         "headings": list(zip(headings, answer_titles(table, has_target=has_target), strict=True)),
         "lines": [[name, *map(_in_two, cells)] for name, *cells in lines],
         "best": best_rows(table) if len(lines) > 1 else [],
         "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
-        "columns": [(ALL_COLUMNS, columns_folded(table))],
+        "columns": [
+            *([(CHANGES, [[CHANGES], *([one] for one in changes)])] if changes else []),
+            (ALL_COLUMNS, columns_folded(table)),
+        ],
     }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampsim.metric import Goal
+from ampsim.options import read_seconds
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, node_tables, tuning_tables
@@ -27,6 +28,7 @@ _OF_DEVICES = (
 
 NEXT: Final = "What to type next"
 ALL_COLUMNS: Final = "All columns, and what they are"
+CHANGES: Final = "What would change it"
 
 PAPER = "https://arxiv.org/abs/1705.09786"
 """AMPNet: Asynchronous Model-Parallel Training for Dynamic Neural Networks (2017)."""
@@ -114,11 +116,19 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
         return []
     headings, *lines = columns_folded(table)
     folded = markdown.table(headings, lines, left=LEFT)
+    changes = changes_of(forecast)
+    fold = f"<details>\n<summary>{CHANGES}</summary>\n\n{bullets(changes)}\n</details>"
     return [
         to_markdown(table, has_target=forecast.target is not None, bold=bold).rstrip("\n"),
         bullets(lines_below(forecast)),
+        fold if changes else "",
         f"<details>\n<summary>{ALL_COLUMNS}</summary>\n\n{folded}\n</details>",
     ]
+
+
+def changes_of(forecast: RunTable) -> list[str]:
+    """Sentences on what would make another row first."""
+    return [str(one) for one in sequence(forecast.manifest.get("changes"))]
 
 
 def lines_below(forecast: RunTable) -> list[str]:
@@ -169,7 +179,8 @@ def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
 
 def origin_values(manifest: Mapping[str, Any]) -> list[list[str]]:
     """Name and text of each other value of the manifest; a value in a table has a dotted name."""
-    rest = {key: manifest[key] for key in manifest if key not in ("assumptions", "costs")}
+    elsewhere = ("assumptions", "costs", "budget", "changes")
+    rest = {key: manifest[key] for key in manifest if key not in elsewhere}
     rest["placement"] = _without_nodes(rest.get("placement", {}))
     if "placements" in rest:
         found = mapping(rest["placements"])
@@ -295,14 +306,14 @@ def _names(names: Sequence[str]) -> str:
     return listed([plain(name, 32) for name in names])
 
 
-_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback"})
+_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback", "--quick"})
 """Those of the options below that take no value; a test compares them with the command line's."""
 
 _OF_FORECAST: Final = frozenset(
     {
         "--schedule", "--max-active-keys", "--min-update-interval", "--max-epochs", "--repeats",
         "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--columns", "--jobs",
-        "-j",
+        "-j", "--budget", "--quick",
     }
 )  # fmt: skip
 """Options of a forecast that `ampsim run` lacks, or that differ by row."""
@@ -315,7 +326,9 @@ _OF_OUTPUT: Final = frozenset({"--out", "--json", "--columns", "--quiet", "-q", 
 
 def beside_answer(forecast: RunTable) -> list[str]:
     """How rates were made, who may have arrived before the first look, and rates at an end."""
-    told = (rates_words(forecast), _first_look(forecast), _ends_of_rates(forecast))
+    spent = [str(one) for one in sequence(forecast.manifest.get("budget"))]
+    rates = "" if spent else rates_words(forecast)
+    told = (*spent, rates, _first_look(forecast), _ends_of_rates(forecast))
     return [one for one in (*told, _learnings(forecast)) if one]
 
 
@@ -365,8 +378,14 @@ def assumed_words(manifest: Mapping[str, Any]) -> str:
     return f"assumed, not measured: {'; '.join(told)}" if told else ""
 
 
+_AMOUNTS: Final = frozenset(
+    {"--repeats", "--sure", "--max-repeats", "--budget", "--quick", "--tune", "--trials"}
+)
+"""Options of a forecast that say how much is run."""
+
+
 def next_steps(forecast: RunTable) -> list[str]:
-    """Three commands that say more than a forecast did; none of one that no command made."""
+    """Commands that say more than a forecast did; none of one that no command made."""
     words = _command(forecast.manifest, "forecast")
     records = rows(forecast.table)
     if words is None or not records:
@@ -375,20 +394,25 @@ def next_steps(forecast: RunTable) -> list[str]:
     seeds, asked = number(records[0], "repeats"), number(best, "seeds_needed")
     needed = seeds_needed(len(records)) if math.isnan(asked) else int(asked)
     repeats = max(needed, int(2 * seeds) if seeds >= 1 and math.isnan(asked) else 0)
-    surer = [*_without(words, {"--repeats", "--sure", "--max-repeats"}), "--repeats", str(repeats)]
+    surer = [*_without(words, _AMOUNTS - {"--tune", "--trials"}), "--repeats", str(repeats)]
+    tuned = [*_without(words, {"--tune", "--trials", "--quick"}), "--tune"]
+    if forecast.manifest.get("budget"):
+        budget_s = read_seconds("--budget", _value(words, "--budget") or "60s")
+        surer = [*_without(words, _AMOUNTS), "--budget", f"{math.ceil(budget_s / 6)}m"]
+        tuned = []
+    elif len(forecast.trials):
+        tuned = [*_without(words, {"--trials"}), "--trials", "16"]
     if rows_at_first_look(forecast):
         counts = (floats(run.epochs, "instances").max(initial=0.0) for run in forecast.runs)
         each = max(int(max(counts)) // LOOKS, 1)
         surer = [*_without(surer, {"--validate-every"}), "--validate-every", str(each)]
-    tuned = [*_without(words, {"--tune", "--trials"}), "--tune"]
-    if len(forecast.trials):
-        tuned = [*_without(words, {"--trials"}), "--trials", "16"]
     name = text(best, "schedule").partition(",")[0]
     run = ["run", *_without(words[1:], _OF_FORECAST), "--schedule", name]
     in_flight = number(best, "max_active_keys")
     if name != "sequential" and not math.isnan(in_flight) and "--max-active-keys" in words:
         run += ["--max-active-keys", f"{in_flight:.0f}"]
-    return _plain([_line(one) for one in (surer, tuned, run)])
+    has_model = len(words) > 1 and not words[1].startswith("-")
+    return _plain([_line(one) for one in (surer, tuned, run if has_model else []) if one])
 
 
 def next_of_run(manifest: Mapping[str, Any], epochs: int) -> list[str]:

@@ -1,0 +1,361 @@
+"""A forecast within a budget: rows tuned alike, then seeds, until an answer, or all is spent.
+
+The budget is work, not a clock: seconds of two processors like the one on which a message and a
+FLOP were priced. So the same inputs, seed and budget give the same answer to the bit, on every
+machine and with any number of jobs; a slower machine takes longer.
+
+1. Each row runs once, with the first seed, as it is. That prices a run of it, by its messages and
+   FLOP, and is all that is made where the budget does not buy more.
+2. Each row gets as many trials of what its method needs (`ampsim.forecasting.settings`), on seeds
+   of their own: as many as half of the budget buys.
+3. All rows run with seed after seed, looked at as `sure` says, while the budget lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Final
+
+from ampsim.data import MissingDataError
+from ampsim.dataflow import Dataflow
+from ampsim.errors import AmpsimError
+from ampsim.forecasting.making import Looks, Made, OnRow, RunMaker, looks_of, run_rows
+from ampsim.forecasting.settings import Space, spaces_of, trials_of
+from ampsim.forecasting.tuning import SLACK, Tuned, Tuner, no_trials
+from ampsim.hardware import load_cluster
+from ampsim.metric import Goal
+from ampsim.model_parallel import RunSettings, Sequential, placement_of
+from ampsim.runs.ranking import SURE, Ranking, Sureness, seeds_needed
+from ampsim.runs.rows import ranked
+from ampsim.runs.run import Run
+from ampsim.runs.task import Row, Task
+from ampsim.study.learning_rates import Scaling
+from ampsim.study.model import Model
+from ampsim.study.placement_advice import advice_on
+from ampsim.study.placement_trials import Trials
+from ampsim.study.process_settings import fixed_settings
+from ampsim.study.training import Training
+from ampsim.units import format_seconds
+
+RUN_S: Final = 0.05
+"""Of a processor for a run, whatever it is of (tests/benchmark/bench_default_forecast.py)."""
+
+MESSAGE_S: Final = 8e-6
+"""For each message that is served in it, likewise."""
+
+FLOP_S: Final = 2e-11
+"""For each FLOP of the network, likewise."""
+
+PROCESSORS: Final = 2
+"""Of which a second of the budget is one each (chosen: of the least machine that CI has)."""
+
+SHARE: Final = 0.7
+"""Of the budget for runs; the rest is for the start, the page and its figures (measured there)."""
+
+TUNING: Final = 0.5
+"""Of what is for runs, the share after which no further round of trials begins (chosen)."""
+
+STARTS: Final = (4, 8, 16, 32)
+"""With how many settings a row may begin, the least first (chosen)."""
+
+SEEDS_MAX: Final = 200
+"""Seeds of a row at most (chosen: what they leave open is a tie, or nearly one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a forecast may take.
+
+    Args:
+        budget_s: seconds of two processors.
+        fixed: names of options that a user chose, which are not tuned.
+        scaling: the rule of learning rates.
+        repeats: seeds that a user chose; 1 for as many as the answer needs.
+        sure: how sure the answer must be; None for 90 %.
+    """
+
+    budget_s: float
+    fixed: tuple[str, ...] = ()
+    scaling: Scaling | None = None
+    repeats: int = 1
+    sure: float | None = None
+
+    @property
+    def work_s(self) -> float:
+        """Of one processor, for runs."""
+        return self.budget_s * PROCESSORS * SHARE
+
+    def least(self, rows: int) -> int:
+        """Seeds that are run at least."""
+        return self.repeats if self.repeats > 1 else least_seeds(rows)
+
+    def looks(self, rows: int, seeds: int) -> Looks:
+        """After how many of so many seeds it is asked whether the order is clear."""
+        if self.repeats > 1 or rows < 2:
+            return Looks((self.least(rows),), Sureness())
+        return looks_of(rows, 1, self.sure or SURE, min(seeds, SEEDS_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What came of a budget.
+
+    Args:
+        tuned: rows as they ran, and what was tried.
+        made: their runs.
+        sureness: of the answer.
+        said: sentences on what was spent, and what a larger budget would settle.
+    """
+
+    tuned: Tuned
+    made: Made
+    sureness: Sureness
+    said: tuple[str, ...]
+
+
+def least_seeds(rows: int) -> int:
+    """Seeds below which nothing is ranked."""
+    return seeds_needed(max(rows, 2))
+
+
+def price_s(run: Run, flop_per_item: float) -> float:
+    """Seconds of a processor that a run is counted for: by its messages, and the FLOP of its items.
+
+    A backward step takes twice the FLOP of a forward step.
+    """
+    items = 3 * float(run.epochs["instances"].sum()) + float(run.epochs["valid_instances"].sum())
+    return RUN_S + run.messages * MESSAGE_S + items * flop_per_item * FLOP_S
+
+
+def flop_per_item(model: Model) -> float | None:
+    """FLOP of a forward pass for an item of the first training batch, in the mean.
+
+    Returns:
+        None where the data are not there, where there is no batch, or where a program says itself
+        what an instance of training does, of which there is no forward pass alone.
+
+    Raises:
+        SimulationError: a step failed.
+    """
+    if model.is_program_only and model.program.train is not None:
+        return None
+    graph = model.graph()
+    try:
+        with fixed_settings():
+            batches = model.data(0, None).batches("train", epoch=0, seed=0)
+            first = list(itertools.islice(batches, 1))
+    except MissingDataError:
+        return None
+    if not first or not first[0].rows:
+        return None
+    workers = [-1, *[0] * (len(graph.nodes) - 1)]
+    schedule, settings, devices = Sequential(), None, 1
+    if model.is_program_only:  # whose control flow may read values
+        schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
+    cluster = load_cluster("tflops-1", workers=devices)
+    training = Training(model, graph, cluster, workers, schedule, settings=settings)
+    training.start_epoch(0)
+    training.validate(first)
+    training.recorder.flush()
+    return training.recorder.summary.flop / first[0].rows
+
+
+def placed_alike(entries: Sequence[Row], trials: Trials, seed: int) -> tuple[list[Row], list[str]]:
+    """Rows, each with a placement that is clearly faster where there is one, and what was done."""
+    found: list[Row] = []
+    said: list[str] = []
+    for one in entries:
+        advice = advice_on(trials, [one.schedule], seed=seed)
+        if advice is not None:
+            placed = trials.settled(placement_of(advice.placement), one.schedule)
+            one = replace(one, plan=one.plan.having(placement=placed))
+            said.append(f"{one.label} is placed by {advice.placement}: {advice.fastest:.2f} times")
+        found.append(one)
+    return found, [f"{', '.join(said)} as fast as by paper, in time alone"] if said else []
+
+
+class Spending:
+    """Spends a budget on rows."""
+
+    def __init__(
+        self,
+        entries: Sequence[Row],
+        budget: Allowance,
+        seed: int,
+        maker: RunMaker,
+        on_run: OnRow | None = None,
+    ) -> None:
+        """Make nothing yet; `on_run` is told of the runs by which rows are compared."""
+        self._on_run = on_run or maker.on_run
+        self._entries, self._budget, self._seed, self._maker = tuple(entries), budget, seed, maker
+        self._goal: Goal = entries[0].plan.goal
+        self._spent_s = 0.0
+        self._first: dict[str, Run] = {}
+        self._looks = Looks((1,), Sureness())
+
+    @cached_property
+    def _flop(self) -> float:
+        """FLOP of a forward pass for an item; asked when a run is priced, which ran it before."""
+        with contextlib.suppress(AmpsimError):  # as its runs say themselves
+            return flop_per_item(self._entries[0].plan.model) or 0.0
+        return 0.0
+
+    def spend(self) -> Spent:
+        """Run, tune, and run until there is an answer, as far as the budget goes.
+
+        Raises:
+            SimulationError: no run gave anything.
+        """
+        self._entries, made = run_rows(
+            self._entries, self._looks, self._seed, self._maker.make, self._rank
+        )
+        self._first = {of[0].label: of[0] for of in made.rows}
+        once_s = self._count(self._first.values())
+        start = self._start(once_s)
+        tuned = Tuned(self._entries, no_trials())
+        if start is None or made.interrupted is not None or len(made.rows) < len(self._entries):
+            for run in self._first.values():
+                self._on_run(run)
+            return Spent(tuned, made, self._looks.sureness, (self._too_small(once_s),))
+        spaces = spaces_of(self._entries, self._budget.fixed, self._budget.scaling)
+        if any(one.is_free for one in spaces):
+            tuner = Tuner(self._entries, self._seed, self._goal, self._maker)
+            tuned = tuner.settle(spaces, start, self._caps(), self._is_tuned)
+            self._count(tuned.runs)
+        if tuned.interrupted is not None:
+            return Spent(tuned, Made((), tuned.interrupted, ()), self._looks.sureness, ())
+        return self._ranked(tuned, spaces)
+
+    def _count(self, runs: Iterable[Run]) -> float:
+        """Take from the budget what runs cost, and say how much that is."""
+        cost_s = sum(price_s(one, self._flop) for one in runs)
+        self._spent_s += cost_s
+        return cost_s
+
+    def _start(self, once_s: float) -> int | None:
+        """With how many settings a row begins; None where the budget does not buy an answer."""
+        work_s = self._budget.work_s
+        seeds = self._budget.least(len(self._entries))
+        bought = [
+            one
+            for one in STARTS
+            if trials_of(one) * once_s <= TUNING * work_s
+            and (1 + trials_of(one) + seeds) * once_s <= work_s
+        ]
+        return bought[-1] if bought else None
+
+    def _is_tuned(self, runs: Iterable[Run]) -> bool:
+        """Whether the trials so far leave no more of the budget than the seeds have."""
+        cost_s = sum(price_s(one, self._flop) for one in runs)
+        return self._spent_s + cost_s >= TUNING * self._budget.work_s
+
+    def _caps(self) -> dict[int, int]:
+        """Epochs after which a trial of each row ends: clearly more than its first run took."""
+        found: dict[int, int] = {}
+        for place, one in enumerate(self._entries):
+            index = self._goal.reached_by(self._first[one.label].epochs[self._goal.metric.kind])
+            if index is not None:
+                found[place] = math.ceil(SLACK * (index + 1))
+        return found
+
+    def _rank(self, rows: Sequence[Sequence[Run]]) -> Ranking | None:
+        rules = {one.label: one.plan.rate.rule for one in self._entries}
+        return ranked(self._goal, rows, [rules[of[0].label] for of in rows], self._looks.sureness)
+
+    def _ranked(self, tuned: Tuned, spaces: Sequence[Space]) -> Spent:
+        """Run the tuned rows with seed after seed."""
+        same = {
+            one.label
+            for before, one in zip(self._entries, tuned.entries, strict=True)
+            if one.schedule == before.schedule and one.plan.model is before.plan.model
+            and (one.plan.rate.factor, one.plan.rate.decay) == (before.plan.rate.factor, 1.0)
+        }  # fmt: skip
+        self._entries = tuned.entries
+        least = least_seeds(len(tuned.entries))
+        each_s = self._each_s(tuned)
+        seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
+        self._looks = self._budget.looks(len(tuned.entries), seeds)
+        tuning_s, self._maker.on_run = self._spent_s, self._on_run
+
+        def make(tasks: Sequence[Task]) -> Made:
+            known = {
+                one.label: (self._first[one.label],)
+                for one in tasks
+                if one.label in same and one.seed == self._seed
+            }
+            for of in known.values():
+                self._on_run(of[0])
+            made = self._maker.make(
+                [one for one in tasks if one.label not in known or one.seed != self._seed]
+            )
+            later = {of[0].label: of for of in made.rows}
+            order = dict.fromkeys([*(one.label for one in tasks)])
+            rows = [(*known.get(label, ()), *later.get(label, ())) for label in order]
+            return replace(made, rows=tuple(of for of in rows if of))
+
+        entries, made = run_rows(tuned.entries, self._looks, self._seed, make, self._rank)
+        self._count(run for of in made.rows for run in of)
+        said = [*self._what_was_done(spaces, tuned, made), *self._more(made, tuning_s)]
+        return Spent(replace(tuned, entries=entries), made, self._looks.sureness, tuple(said))
+
+    def _each_s(self, tuned: Tuned) -> float:
+        """What a seed of all rows costs, by the trials of the settings that were chosen."""
+        cost_s = 0.0
+        for one in tuned.entries:
+            mine = tuned.runs_of_best.get(one.label) or (self._first[one.label],)
+            cost_s += median(price_s(run, self._flop) for run in mine)
+        return cost_s
+
+    def _what_was_done(self, spaces: Sequence[Space], tuned: Tuned, made: Made) -> Iterator[str]:
+        """What the budget bought, and what a user chose."""
+        seeds = max((len(of) for of in made.rows), default=0)
+        trials = max(tuned.trials["schedule"].value_counts(), default=0)
+        what = ["learning rate"] * any(one.has_rate for one in spaces)
+        what += ["optimizer"] * any(len(one.methods) > 1 for one in spaces)
+        what += ["in flight"] * any(one.in_flight for one in spaces)
+        what += ["decay"] * any(one.decays for one in spaces)
+        tried = f"each row tuned by {trials} trials ({', '.join(what)}), then " if trials else ""
+        yield (
+            f"budget {format_seconds(self._budget.budget_s)}: "
+            f"{tried}{seeds} seed{'s' * (seeds != 1)}; "
+            f"{self._spent_s:.0f} of {self._budget.work_s:.0f} s of work, counted and not timed"
+        )
+        kept = sorted({name for one in spaces for name in one.kept})
+        if kept:
+            yield f"chosen by you, so not tuned: {', '.join(kept)}"
+
+    def _more(self, made: Made, tuning_s: float) -> Iterator[str]:
+        """What a larger budget would settle."""
+        ranking = self._rank(made.rows)
+        if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
+            return
+        seeds = max(len(of) for of in made.rows)
+        wanted_s = tuning_s + (self._spent_s - tuning_s) / seeds * ranking.seeds_needed
+        yield (
+            f"about {ranking.seeds_needed} seeds would settle it: --budget {self._typed(wanted_s)}"
+        )
+
+    def _too_small(self, once_s: float) -> str:
+        least = least_seeds(len(self._entries))
+        trials = trials_of(STARTS[0])
+        wanted_s = once_s * max(1 + trials + least, trials / TUNING)
+        return (
+            f"budget {format_seconds(self._budget.budget_s)} buys one run of each row, which ranks "
+            f"nothing; --budget {self._typed(wanted_s)} would tune all rows alike and rank them"
+        )
+
+    @staticmethod
+    def _typed(work_s: float) -> str:
+        """A budget for so much work, rounded up, as it is typed.
+
+        >>> Spending._typed(100), Spending._typed(1000)
+        ('72s', '12m')
+        """
+        budget_s = math.ceil(work_s / PROCESSORS / SHARE)
+        return f"{budget_s}s" if budget_s < 100 else f"{math.ceil(budget_s / 60)}m"

@@ -1,0 +1,311 @@
+"""What would change a forecast's answer, from short runs in time alone.
+
+The epochs that each row needed are held, as if a gradient's age did not change with the hardware.
+A short run of each row in mode "sleep" at another latency, FLOP rate or number of workers, over the
+same at the numbers themselves, then scales its time to the target, as the ends of intervals do
+(`ampsim.forecasting.intervals`). Where another row becomes first is found by bisection.
+
+The number that the answer hangs on most is that of which a change by a tenth moves the ratio of the
+two leading rows most. What another optimizer would change is read off the trials.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import pandas as pd
+
+from ampsim.data import Dataset
+from ampsim.data_parallel import Solver
+from ampsim.errors import AmpsimError
+from ampsim.forecasting.intervals import Items, Throughputs, items_of
+from ampsim.forecasting.making import VALIDATED, trained
+from ampsim.hardware import Cluster
+from ampsim.model_parallel import PLACEMENTS, placement_of
+from ampsim.runs.run import Run
+from ampsim.runs.task import Row, Task
+from ampsim.runs.witness import leading
+from ampsim.study.learning_rates import USUAL
+from ampsim.units import format_seconds
+
+LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))
+"""Between which a latency is looked for (chosen: from a wire of a foot to a second)."""
+
+FACTORS: Final = (0.01, 0.1, 10.0, 100.0)
+"""Times the FLOP rate, likewise."""
+
+DIGITS: Final = 1.1
+"""Up to which factor a place is found (chosen: the epochs that are held are no more exact)."""
+
+STEP: Final = 1.1
+"""Times a number, to see what hangs on it."""
+
+STILL: Final = 0.005
+"""Share of the ratio below which nothing hangs on a number (chosen)."""
+
+NUMBERS: Final = (
+    "flop_per_s", "operation_overhead_s", "step_overhead_s", "message_overhead_s",
+    "memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s", "cache_bandwidth_bytes_per_s",
+)  # fmt: skip
+"""Numbers of a device on which an answer may hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A row that reached the target.
+
+    Args:
+        label: of the row.
+        time_s: its median time to the target.
+        items: training and validation items of an epoch that take time.
+        base: throughputs of a short run at the numbers themselves.
+        run_on: makes such a run on another cluster.
+    """
+
+    label: str
+    time_s: float
+    items: Items
+    base: Throughputs
+    run_on: Callable[[Cluster], Throughputs]
+
+    def at(self, cluster: Cluster) -> float:
+        """The time to the target on another cluster, its epochs held."""
+        made = self.run_on(cluster)
+        return self.time_s * made.time_s(*self.items) / self.base.time_s(*self.items)
+
+
+def short_run(entry: Row, seed: int, cluster: Cluster) -> Throughputs:
+    """Throughputs of a row's leading instances on a cluster, in time alone.
+
+    Raises:
+        AmpsimError: the row does not fit the cluster, or its control flow reads values.
+    """
+    plan = entry.plan
+    if cluster.workers != plan.cluster.workers:
+        plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
+    model = leading(plan.model, trained(entry.schedule, plan.cluster), VALIDATED)
+    plan = replace(plan, model=model, cluster=cluster)
+    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    result, _failure = Task(plan, entry.schedule, seed, entry.label, 1, 1).run(None)
+    return Throughputs(float(result.train_per_s), float(result.valid_per_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a forecast found.
+
+    Args:
+        entries: the rows as they ran.
+        times: seconds to the target of each, by label; None where it did not arrive.
+        runs: of each, by label.
+        trials: those of tuning.
+        optimizer: the model's own.
+    """
+
+    entries: Sequence[Row]
+    times: Mapping[str, float | None]
+    runs: Mapping[str, Sequence[Run]]
+    trials: pd.DataFrame
+    optimizer: str
+
+    def what_would_change(self, seed: int) -> list[str]:
+        """Sentences on what would make another row first; none where that cannot be told.
+
+        Args:
+            seed: of the short runs.
+        """
+        try:
+            rows = sorted(self._contenders(seed), key=lambda one: one.time_s)
+        except AmpsimError:
+            return []
+        if len(rows) < 2:
+            return []
+        cluster = self.entries[0].plan.cluster
+        names = {one.plan.options.placed.origin["name"] for one in self.entries}
+        told = [*_latency(rows, cluster), *_flop(rows, cluster)]
+        told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
+        other = [one for one, is_other in told if is_other]
+        same = [one for one, is_other in told if not is_other]
+        said = [f"another row is first {'; '.join(other)}"] if other else []
+        said += [f"{rows[0].label} stays first {'; '.join(same)}"] if same else []
+        held = "epochs of each row held, times of short sleep runs"
+        lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
+        return [*lines, *_hangs_on(rows, cluster), *self._optimizers()]
+
+    def _contenders(self, seed: int) -> Iterator[Contender]:
+        """Rows that reached the target, each with its data read once."""
+        for one in self.entries:
+            time_s = self.times.get(one.label)
+            if time_s is None or isinstance(one.schedule, Solver):
+                continue
+            data = one.plan.model.make_data(seed, one.plan.options.instances)
+            model = replace(one.plan.model, make_data=partial(_given, data))
+            entry = replace(one, plan=replace(one.plan, model=model))
+            run_on = partial(short_run, entry, seed)
+            base = run_on(entry.plan.cluster)
+            if 0 < base.train_per_s < math.inf:
+                yield Contender(one.label, time_s, items_of(self.runs[one.label]), base, run_on)
+
+    def _optimizers(self) -> Iterator[str]:
+        """Who is first with one optimizer for all, by the trials."""
+        if "setting" not in self.trials:
+            return
+        best: dict[str, dict[str, float]] = {}
+        groups = self.trials.groupby(["schedule", "learning_rate", "setting"])
+        for (label, _rate, setting), of in groups["time_to_target_s"]:
+            word = str(setting).partition(",")[0]
+            known = best.setdefault(word if word in USUAL else self.optimizer, {})
+            middle = float(of.median()) if of.notna().all() else math.inf
+            known[str(label)] = min(known.get(str(label), math.inf), middle)
+        if len(best) < 2:
+            return
+        firsts = {name: min(times, key=times.__getitem__) for name, times in best.items()}
+        words = [
+            f"{name}: {first if math.isfinite(best[name][first]) else 'no row arrives'}"
+            for name, first in firsts.items()
+        ]
+        yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
+
+
+def _given(data: Dataset[Any], _seed: int, _count: int | None) -> Dataset[Any]:
+    """Data that were read before."""
+    return data
+
+
+Told: TypeAlias = tuple[str, bool]
+"""A few words, and whether they say that another row is first."""
+
+
+def _first(rows: Sequence[Contender], cluster: Cluster) -> Contender | None:
+    """Who is first on a cluster; None where a row cannot run there."""
+    try:
+        return min(rows, key=lambda one: one.at(cluster))
+    except AmpsimError:
+        return None
+
+
+def _turn(
+    rows: Sequence[Contender], values: Sequence[float], on: Callable[[float], Cluster]
+) -> tuple[float, Contender] | None:
+    """Where, going from the first value to the last, another row is first, and which one."""
+    before = values[0]
+    for value in values[1:]:
+        found = _first(rows, on(value))
+        if found is None:
+            return None
+        if found is not rows[0]:
+            while max(value, before) / max(min(value, before), 1e-12) > DIGITS:
+                middle = math.sqrt(max(before, 1e-12) * value)
+                at = _first(rows, on(middle))
+                if at is None or at is rows[0]:
+                    before = middle
+                else:
+                    value, found = middle, at
+            return value, found
+        before = value
+    return None
+
+
+def _latency(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
+    if cluster.topology is not None or cluster.edges or cluster.links:
+        return
+    now = cluster.link.latency_s
+
+    def on(latency_s: float) -> Cluster:
+        return cluster.model_copy(
+            update={"link": cluster.link.model_copy(update={"latency_s": latency_s})}
+        )
+
+    told = f"now {format_seconds(now)}"
+    more = [now, *(one for one in LATENCIES_S if one > now)]
+    if up := _turn(rows, more, on):
+        yield f"from a latency of {format_seconds(up[0])} on ({told}): {up[1].label}", True
+    less = [now, *(one for one in reversed(LATENCIES_S) if one < now)]
+    if down := _turn(rows, less, on):
+        yield (
+            f"from a latency of {format_seconds(down[0])} down ({told}): {down[1].label}",
+            True,
+        )
+    if not up and not down:
+        yield f"at any latency up to {format_seconds(LATENCIES_S[-1])}", False
+
+
+def _workers(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
+    differ = (cluster.links, cluster.events, cluster.topology, cluster.edges, cluster.ports)
+    if len(set(cluster.devices)) > 1 or any(differ):
+        return
+    now = cluster.workers
+    counts = [now]
+    while counts[-1] > 1:
+        counts.append(counts[-1] // 2)
+
+    def on(count: int) -> Cluster:
+        return cluster.model_copy(update={"devices": cluster.devices[:1] * count})
+
+    for count in (*counts[1:], 2 * now):
+        found = _first(rows, on(count))
+        if found is None:
+            return
+        if found is not rows[0]:
+            yield f"with {count} worker{'s' * (count > 1)} (now {now}): {found.label}", True
+            return
+    yield f"with 1 to {2 * now} workers", False
+
+
+def _flop(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
+
+    def on(factor: float) -> Cluster:
+        return _scaled(cluster, "flop_per_s", factor)
+
+    turns = [
+        _turn(rows, [1.0, *(one for one in FACTORS if one > 1)], on),
+        _turn(rows, [1.0, *(one for one in reversed(FACTORS) if one < 1)], on),
+    ]
+    for turn in turns:
+        if turn is not None:
+            yield f"at {turn[0]:.2g} times the FLOP rate: {turn[1].label}", True
+    if not any(turns):
+        yield f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate", False
+
+
+def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
+    """The cluster with a number of its devices, or of its link, so many times as large."""
+    if key in ("latency_s", "bandwidth_bytes_per_s"):
+        value = getattr(cluster.link, key)
+        return cluster.model_copy(
+            update={"link": cluster.link.model_copy(update={key: value * factor})}
+        )
+    devices = tuple(
+        one.model_copy(update={key: getattr(one, key) * factor}) if getattr(one, key) else one
+        for one in cluster.devices
+    )
+    return cluster.model_copy(update={"devices": devices})
+
+
+def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
+    """Which number moves the lead most."""
+    device: Any = cluster.devices[0]
+    keys = [key for key in NUMBERS if getattr(device, key, None)]
+    keys += [key for key in ("latency_s", "bandwidth_bytes_per_s") if getattr(cluster.link, key)]
+    lead = rows[1].time_s / rows[0].time_s
+    moved: dict[str, float] = {}
+    for key in keys:
+        there = _scaled(cluster, key, STEP)
+        try:
+            moved[key] = rows[1].at(there) / rows[0].at(there)
+        except AmpsimError:
+            continue
+    if not moved:
+        return
+    most = max(moved, key=lambda key: abs(math.log(moved[key] / lead)))
+    if abs(math.log(moved[most] / lead)) < STILL:
+        yield "the lead hangs on no number of devices or links: a tenth more moves it by < 0.5 %"
+        return
+    yield (
+        f"the lead over {rows[1].label} hangs most on {most}: with a tenth more it is "
+        f"{moved[most]:.2f} times, in place of {lead:.2f}"
+    )

@@ -1,0 +1,189 @@
+"""Whether the default forecast may be acted on, and what it costs.
+
+    python tests/benchmark/bench_default_forecast.py price
+    python tests/benchmark/bench_default_forecast.py unseen [--seeds 20] [--jobs 2]
+    python tests/benchmark/bench_default_forecast.py drawn [--count 20] [--first 0] [--budget 60]
+
+`price` measures what a run, a message and a FLOP take of a processor, by least squares over runs of
+several sizes: the constants of `ampsim.forecasting.budget`. `unseen` asks the default question,
+and runs its rows, tuned as they were, with seeds that neither trials nor the answer had. `drawn`
+asks of configurations drawn at random, within the budget and then within ten times as much with
+other seeds, and counts firsts that are reversed and ties that are none; it takes hours for 20 at
+60 s, and a tenth of that at 6 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+import ampsim
+from ampsim.cli.forecast import BUDGET_S, MODEL, QUESTION, QUESTION_INSTANCES
+from ampsim.forecasting import budget
+from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item
+from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.model_parallel import placement_of
+from ampsim.runs.jobs import opened
+from ampsim.runs.ranking import SAME, rank
+from ampsim.runs.rows import times_of
+from ampsim.runs.task import Row, RunPlan, Task
+from ampsim.study.schedule_names import schedules_of
+from ampsim.study.simulation import RunOptions
+
+UNSEEN = 5_000_000
+"""The first of the unseen seeds, far from those of answers and trials."""
+
+
+def rows_of(
+    model: ampsim.Model, cluster: Any, names: str, instances: int, target: float
+) -> list[Row]:
+    options = RunOptions(
+        epochs=40, instances=instances, target=target, placement=placement_of("paper")
+    )
+    return entries_of(RunPlan(model, cluster, options), schedules_of(names), None)
+
+
+def default_rows() -> list[Row]:
+    model = ampsim.load_model(MODEL, **QUESTION)
+    assert model.target is not None
+    cluster = ampsim.load_cluster("tflops-1", workers=16)
+    return rows_of(model, cluster, "sequential,pipeline,amp", QUESTION_INSTANCES, model.target)
+
+
+def spend(rows: list[Row], budget_s: float, seed: int, jobs: int) -> Spent:
+    with opened(jobs) as makes:
+        return Spending(rows, Allowance(budget_s), seed, RunMaker(makes, None, None)).spend()
+
+
+def answer_of(spent: Spent, rows: list[Row]) -> tuple[str, str, dict[str, float]]:
+    """What is said, of which row, and the median times."""
+    goal = rows[0].plan.goal
+    made = {of[0].label: times_of(goal, of) for of in spent.made.rows}
+    found = rank([*made.values()], spent.sureness)
+    times = {name: median(of.values()) for name, of in made.items()}
+    if found is None:
+        return "nothing", "", times
+    return found.answer, [*made][found.best], times
+
+
+def price() -> None:
+    lines: list[list[float]] = []
+    took: list[float] = []
+    for options in ({"hidden": 16}, {"hidden": 64}, {"hidden": 128}, {"hidden": 256}):
+        model = ampsim.load_model(MODEL, digits=2, batch=50, **options)
+        flop = flop_per_item(model) or 0.0
+        cluster = ampsim.load_cluster("tflops-1", workers=16)
+        for instances in (200, 2_000, 5_000):
+            (row,) = rows_of(model, cluster, "amp", instances, 1.0)
+            plan = row.plan.having(epochs=3, target=None)
+            task = Task(plan, row.schedule, 0, row.label, 1, 1)
+            task.learning_in(Path(tempfile.mkdtemp())).run(None)
+            start_s = time.process_time()
+            result, _ = task.learning_in(Path(tempfile.mkdtemp())).run(None)
+            took.append(time.process_time() - start_s)
+            items = 3 * result.epochs["instances"].sum() + result.epochs["valid_instances"].sum()
+            lines.append([1.0, float(result.messages), float(items) * flop])
+    # relative errors count, so that short runs are priced as well as long ones
+    weighted = np.array(lines) / np.array(took)[:, None]
+    found, *_ = np.linalg.lstsq(weighted, np.ones(len(took)), rcond=None)
+    for name, value in zip(("RUN_S", "MESSAGE_S", "FLOP_S"), found, strict=True):
+        print(f"{name}: {value:.3g}, in the code {getattr(budget, name):.3g}")
+
+
+def unseen(seeds: int, jobs: int) -> None:
+    rows = default_rows()
+    start_s = time.time(), time.process_time()
+    spent = spend(rows, BUDGET_S, 0, jobs)
+    print(*spent.said, sep="\n")
+    print(f"took {time.time() - start_s[0]:.0f} s here, load {os.getloadavg()[0]:.1f}")
+    answer, best, times = answer_of(spent, rows)
+    print(answer, best, {name: f"{time_s:.3g}" for name, time_s in times.items()})
+    tasks = [one.task(UNSEEN + seed) for one in spent.tuned.entries for seed in range(seeds)]
+    with opened(jobs) as makes:
+        made = RunMaker(makes, None, None).make(tasks)
+    goal = rows[0].plan.goal
+    later = {of[0].label: times_of(goal, of) for of in made.rows}
+    for name, of in later.items():
+        wins = sum(later[best][seed] < time_s for seed, time_s in of.items())
+        ratio = median(of.values()) / median(later[best].values())
+        print(
+            f"{name}: {ratio:.2f} times the time of {best}, which is sooner with {wins} of {seeds}"
+        )
+
+
+def drawn_rows(number: int) -> tuple[str, list[Row]]:
+    """A configuration: model, device, links and schedules, small enough for a short budget."""
+    chance = np.random.default_rng(number)
+    if chance.random() < 0.5:
+        options: dict[str, Any] = {
+            "digits": int(chance.integers(1, 3)), "hidden": int(chance.choice([16, 32])),
+            "batch": int(chance.choice([25, 50])), "replicas": int(chance.choice([1, 2, 4])),
+        }  # fmt: skip
+        model, names, target = ampsim.load_model("rnn", **options), ["gpipe"], 0.8
+        instances = 2_000
+    else:
+        options = {
+            "data": "synthetic", "hidden": int(chance.choice([16, 32, 64])),
+            "batch": int(chance.choice([10, 20])), "valid_images": 200,
+        }  # fmt: skip
+        model, target, instances = ampsim.load_model("mlp", **options), 0.8, 400
+        names = ["gpipe", "1f1b", "pipedream", "pipedream-2bw", "zb-h1"]
+    names = ["sequential", "pipeline", "amp", *names]
+    chosen = sorted(chance.choice(names, size=int(chance.integers(2, 4)), replace=False))
+    device = str(chance.choice(["tflops-1", "cpu-core", "ampnet-core"]))
+    workers, latency_s = int(chance.choice([4, 8, 16])), float(chance.choice([0, 1e-6, 1e-5, 1e-4]))
+    cluster = ampsim.load_cluster(device, workers=workers, latency_s=latency_s)
+    said = f"{model!r} on {workers} {device}, {latency_s:g} s, {', '.join(chosen)}"
+    return said, rows_of(model, cluster, ",".join(chosen), instances, target)
+
+
+def drawn(count: int, first: int, budget_s: float, jobs: int) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(first, first + count):
+        said, rows = drawn_rows(number)
+        answer, best, times = answer_of(spend(rows, budget_s, 0, jobs), rows)
+        larger = spend(rows, 10 * budget_s, 1000, jobs)
+        later, best_later, times_later = answer_of(larger, rows)
+        verdict = {"first": "first", "tie": "tie", "nothing": "nothing"}.get(answer, "open")
+        counts[verdict] += 1
+        if answer == "first" and later == "first" and best != best_later:
+            counts["reversed"] += 1
+        ratio = max(times_later.values()) / min(times_later.values())
+        if answer == "tie" and len(rows) == 2 and ratio > 1 + SAME:
+            counts["no tie"] += 1
+        told = [f"{name} {time_s:.3g}" for name, time_s in times.items()]
+        told_later = [f"{name} {time_s:.3g}" for name, time_s in times_later.items()]
+        print(f"{number}: {said}: {answer} {best} ({', '.join(told)}); then {later} {best_later} "
+              f"({', '.join(told_later)})", flush=True)  # fmt: skip
+    print(dict(counts))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("price", "unseen", "drawn"))
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--budget", type=float, default=BUDGET_S)
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args()
+    if asked.what == "price":
+        price()
+    elif asked.what == "unseen":
+        unseen(asked.seeds, asked.jobs)
+    else:
+        drawn(asked.count, asked.first, asked.budget, asked.jobs)
+
+
+if __name__ == "__main__":
+    main()

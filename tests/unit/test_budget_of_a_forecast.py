@@ -1,0 +1,257 @@
+"""A forecast within a budget: rows searched alike, priced in work, the same on every machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import OptionError
+from ampsim.forecasting import budget
+from ampsim.forecasting.budget import least_seeds, price_s
+from ampsim.forecasting.change import Contender, _turn, short_run
+from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.forecasting.settings import (
+    MOVES,
+    Choice,
+    Score,
+    rounds_of,
+    search,
+    spaces_of,
+    trials_of,
+)
+from ampsim.forecasting.tuning import Tuner
+from ampsim.model_parallel import placement_of
+from ampsim.options import read_seconds
+from ampsim.runs.jobs import opened
+from ampsim.runs.run import Run
+from ampsim.runs.task import RunPlan
+from ampsim.study.learning_rates import USUAL, methods_of, with_rate
+from ampsim.study.simulation import RunOptions
+
+SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return ampsim.load_cluster("tflops-1", workers=4)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ampsim.load_model("mlp", **SMALL)
+
+
+def rows_of(model, cluster, schedules, **options):
+    plan = RunPlan(model, cluster, RunOptions(placement=placement_of("paper"), **options))
+    return entries_of(plan, schedules, None)
+
+
+def trials_made(space, start, time_of):
+    """What a search asks for, where a setting takes `time_of` whatever the seed, and the best."""
+    found, asked = [], []
+    going = search(space, start, found)
+    wanted = next(going, None)
+    while wanted:
+        asked += wanted
+        try:
+            wanted = going.send({one: Score(time_of(one[0]), 0.0) for one in wanted})
+        except StopIteration:
+            break
+    return asked, found[0].setting if found else None
+
+
+@pytest.mark.parametrize("start", [4, 8, 16])
+@pytest.mark.parametrize("best", [(2.0, 16), (0.5, 4), (4.0, 2), (1.0, 8)])
+def test_a_search_finds_the_best_rate_and_number_in_flight(cluster, start, best):
+    """Of a time with one valley, and with as many trials for each row, whatever it needs."""
+    model = ampsim.load_model("rnn", hidden=4)
+    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Amp()])
+    spaces = spaces_of(entries, (), None)
+
+    def time_of(one: Choice) -> float:
+        far = abs(math.log2(one.factor / best[0])) + abs(math.log2(one.decay))
+        return 1 + far + abs(math.log2((one.in_flight or 8) / best[1]))
+
+    both = [trials_made(space, start, time_of) for space in spaces]
+    assert both[1][1] == Choice(best[0], in_flight=0 if best[1] == 8 else best[1])
+    assert both[0][1] == Choice(best[0])
+    assert len({len(asked) for asked, _best in both}) == 1
+    moves = 2 * MOVES * rounds_of(start)
+    assert all(len(asked) == len(set(asked)) == trials_of(start) + moves for asked, _best in both)
+
+
+def test_what_a_user_chose_is_not_tried(cluster):
+    model = ampsim.load_model("rnn", hidden=4, learning_rate=0.01)
+    (amp, other) = spaces_of(
+        rows_of(model, cluster, [ampsim.Amp(), ampsim.Amp(max_active_keys=3)]), (), None
+    )
+    asked, _best = trials_made(amp, 4, lambda one: 1.0)
+    assert {one.factor for one, _seed in asked} == {1.0}
+    assert {one.in_flight for one, _seed in asked} >= {0, 16, 4}
+    assert trials_made(other, 4, lambda one: 1.0)[0] == []
+    assert not other.is_free and "learning_rate" in other.kept
+    given = spaces_of(rows_of(model, cluster, [ampsim.Amp()]), ("max_active_keys",), None)
+    assert not given[0].is_free
+
+
+def test_a_model_that_knows_optimizers_is_tried_with_each(model, cluster):
+    found = methods_of(model)
+    assert list(found) == ["sgd", "momentum", "adam"]
+    for name, one in found.items():
+        rate = one.config.learning_rate
+        alone = ampsim.load_model("mlp", **SMALL, optimizer=name, learning_rate=rate)
+        assert (one.optimizer.name, one.optimizer.rate(0)) == (name, rate)
+        assert asdict(one.config) == asdict(alone.config)
+    assert found["momentum"].config.learning_rate == pytest.approx(0.1 * (1 - 0.9))
+    assert list(
+        methods_of(ampsim.load_model("mlp", **SMALL, momentum=0.5, optimizer="nesterov"))
+    ) == ["nesterov"]
+    assert list(methods_of(ampsim.load_model("rnn", hidden=4))) == ["adam"]
+    (row,) = rows_of(model, cluster, [ampsim.Amp()])
+    (space,) = spaces_of([row], (), None)
+    asked, best = trials_made(space, 8, lambda one: {"": 3, "adam": 1}.get(one.optimizer, 2))
+    assert {one.optimizer for one, _seed in asked[:8]} == {"", "momentum", "adam"}
+    assert best is not None and best.optimizer == "adam"
+    chosen = space.chosen(row, best, None)
+    assert chosen.plan.model.optimizer.rate(0) == USUAL["adam"]
+    assert chosen.plan.rate.rule.startswith("tuned: ") and chosen.plan.rate.rule.endswith("adam")
+
+
+def test_a_decay_multiplies_the_rate_of_each_epoch(cluster):
+    model = ampsim.load_model("rnn", hidden=4, decay=0.5)
+    (entry,) = rows_of(model, cluster, [ampsim.Amp()])
+    (space,) = spaces_of([entry], ("decay",), None)
+    assert not space.decays
+    row = space.row_at(entry, Choice(2.0, decay=0.9))
+    result, _failure = replace(row, plan=row.plan.having(epochs=1, instances=40)).task(0).run(None)
+    assert result.epochs["accuracy"].notna().all()
+    rate = with_rate(model, 2.0, 0.9).optimizer.rate
+    assert [rate(epoch) for epoch in (0, 1, 2)] == pytest.approx(
+        [6e-3 * (0.5 * 0.9) ** epoch for epoch in (0, 1, 2)]
+    )
+
+
+def test_a_run_is_priced_by_what_it_does():
+    run = Run(
+        messages=1000, epochs=pd.DataFrame({"instances": [40, 40], "valid_instances": [8, 8]})
+    )
+    assert price_s(run, 1e6) == pytest.approx(
+        budget.RUN_S + 1000 * budget.MESSAGE_S + (3 * 80 + 16) * 1e6 * budget.FLOP_S
+    )
+
+
+def ask(model, cluster, budget_s, **more):
+    return ampsim.forecast(
+        model, cluster, [ampsim.Sequential(), ampsim.Pipeline()], target=0.6, max_epochs=20,
+        instances=200, budget_s=budget_s, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
+    one, other = (ask(model, cluster, 4.0, jobs=jobs) for jobs in (1, 2))
+    assert one.table.to_csv() == other.table.to_csv()
+    assert one.trials.to_csv() == other.trials.to_csv()
+    assert one.manifest["budget"] == other.manifest["budget"]
+    counts = one.trials["schedule"].value_counts()
+    assert set(counts.index) == {"sequential", "pipeline"} and counts.nunique() == 1
+    assert set(one.trials["seed"]).isdisjoint(run.seed for run in one.runs)
+    assert one.table["repeats"].min() >= least_seeds(2)
+    assert one.table["learning_rate_rule"].str.startswith("tuned").all()
+    assert "seeds; " in one.manifest["budget"][0]
+    assert any("what would change it" in line for line in one.manifest["changes"])
+
+
+def test_a_budget_that_is_too_small_buys_one_run_and_says_what_would_do(model, cluster):
+    made = ask(model, cluster, 0.01)
+    plain = ask(model, cluster, None)
+    assert made.table.to_csv() == plain.table.to_csv()
+    assert not len(made.trials)
+    assert "buys one run of each row, which ranks nothing; --budget " in made.manifest["budget"][0]
+
+
+@pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
+def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
+    with pytest.raises(OptionError, match="budget_s"):
+        ask(model, cluster, 1.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--quick", "--repeats", "3"),
+            "--quick runs each schedule once, as it is; leave out --re",
+        ),
+        (("--quick", "--budget", "3s"), "leave out --budget"),
+        (("--budget", "3s", "--tune"), "--budget says how much is tried and run; leave out --tune"),
+        (("--budget", "soon"), "--budget must be a time such as 60s, 10m or 2h, got 'soon'"),
+    ],
+)
+def test_options_that_contradict_a_budget_are_a_line(mistake, words, said):
+    assert said in mistake("forecast", "mlp", "--set", "data=synthetic", *words)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("2", 2), ("1.5m", 90), ("2h", 7200)])
+def test_a_time_is_read_as_it_is_typed(text, seconds):
+    assert read_seconds("--budget", text) == seconds
+
+
+@dataclass(frozen=True)
+class Line:
+    """A contender whose time is a line over what is changed."""
+
+    start: float
+    slope: float
+
+    def at(self, value: Any) -> float:
+        return self.start + self.slope * value
+
+
+@pytest.mark.parametrize("at", [3e-7, 2e-4, 0.5])
+def test_where_another_row_is_first_is_found(at):
+    rows: Any = [Line(1.0, 2.0), Line(1.0 + at, 1.0)]
+    found = _turn(rows, [0.0, *(10.0**power for power in range(-9, 1))], lambda value: value)  # type: ignore[arg-type]
+    assert found is not None and found[1] is rows[1]
+    assert at <= found[0] <= 1.11 * at
+    assert _turn(rows, [0.0, at / 2], lambda value: value) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
+def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
+    """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
+    (entry,) = rows_of(model, cluster, [schedule], instances=400)
+    base = short_run(entry, 0, cluster)
+    slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
+    whole = [
+        ampsim.simulate(
+            model, one, schedule, instances=400, mode="sleep", placement="paper"
+        ).train_per_s
+        for one in (cluster, slow)
+    ]
+    contender = Contender("one", 1.0, (400.0, 0.0), base, partial(short_run, entry, 0))
+    fast = cluster.model_copy(
+        update={"devices": tuple(
+            one.model_copy(update={"flop_per_s": 2 * one.flop_per_s}) for one in cluster.devices
+        )}
+    )  # fmt: skip
+    assert contender.at(fast) == pytest.approx(0.5)
+    assert contender.at(slow) == pytest.approx(whole[0] / whole[1], rel=0.1)
+
+
+def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluster):
+    entries = rows_of(model, cluster, [ampsim.Sequential()], target=0.6, epochs=30, instances=200)
+    with opened(1) as makes:
+        tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(makes, None, None))
+        tuned = tuner.settle(spaces_of(entries, (), None), 4, {}, lambda _runs: True)
+    assert len(tuned.trials) == trials_of(4)
+    second = tuned.trials[tuned.trials["seed"] == tuned.trials["seed"].max()]
+    soonest = tuned.trials["epochs_to_target"].min()
+    lengths = [len(run.epochs) for run in tuned.runs if run.seed == second["seed"].iloc[0]]
+    assert max(lengths) <= math.ceil(1.5 * soonest) + 1
