@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from numbers import Integral
 from typing import Annotated, Final, TypeAlias
 
@@ -135,3 +137,22 @@ def require_target(value: object, metric: str = "accuracy") -> float | None:
             "for 97 % write 0.97"
         )
     return number
+
+
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Read a span of time such as "90", "90s", "30m", "2h" or "1d".
+
+    Raises:
+        OptionError: it is none, or not above 0.
+
+    >>> seconds_of("budget", "1.5m")
+    90.0
+    """
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([smhd]?)\s*", text)
+    with contextlib.suppress(ValueError):
+        if found and 0 < (seconds := float(found[1]) * _SECONDS[found[2]]) < math.inf:
+            return seconds
+    raise OptionError(f"{option} must be a time above 0 such as 60s, 30m or 2h, got {short(text)}")

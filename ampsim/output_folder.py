@@ -23,10 +23,10 @@ from ampsim.errors import FileFormatError, OutputError
 from ampsim.files import output_error, prepared_folder, read_regular, sha256_of
 from ampsim.text import mapping
 
-Kind: TypeAlias = Literal["run", "forecast", "report", "calibration"]
+Kind: TypeAlias = Literal["run", "forecast", "report", "calibration", "exploration", "search"]
 
 MANIFEST: Final = "manifest.toml"
-_KINDS: Final = ("run", "forecast", "report", "calibration")
+_KINDS: Final = ("run", "forecast", "report", "calibration", "exploration", "search")
 _LOCK: Final = ".ampsim.lock"
 _STAGING: Final = ".ampsim-new-"
 _SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png")

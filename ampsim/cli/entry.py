@@ -13,6 +13,7 @@ from ampsim.cli import (
     compare,
     data,
     devices,
+    explore,
     forecast,
     gantt,
     models,
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for _function, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
+    (explore.explore, "Map which schedule is first over a space of hardware."),
     (run.run, "Run one schedule and keep its trace."),
     (gantt.gantt, "Draw who works when."),
     (compare.compare, "Say what differs between two runs that were kept."),

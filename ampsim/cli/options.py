@@ -105,6 +105,20 @@ JobsOption = Annotated[
         "-j",
     ),
 ]
+ForOption = Annotated[
+    list[str] | None,
+    optional(
+        "KEY=VALUES",
+        "What varies, and over which values: KEY=A,B,... or KEY=A..B[:log], such as "
+        "latency_s=1e-7..1e-4:log, device.flop_per_s=1e11,1e12, workers=2,4, max_active_keys=1..16 "
+        "or model.hidden=64,128; repeat it for another key.",
+        "--for",
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    optional("TIME", "End after this time, such as 60s, 30m or 2h.  [default: none]", "--budget"),
+]
 ColumnsOption = Annotated[
     str | None,
     optional(

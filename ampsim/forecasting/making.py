@@ -29,7 +29,7 @@ from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Unspread, ends_of
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
-from ampsim.runs.jobs import Listeners, OnFinish, run_all
+from ampsim.runs.jobs import Listeners, OnFinish, OnLoss, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
@@ -173,15 +173,26 @@ class RunMaker:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         return self._temporary
 
-    def make_beside(self, tasks: Sequence[Task], on_finish: OnFinish) -> None:
+    def make_beside(
+        self,
+        tasks: Sequence[Task],
+        on_finish: OnFinish,
+        on_loss: OnLoss = lambda _place, _sentence: None,
+    ) -> None:
         """Make runs that belong to no row, and keep none of them.
 
         Raises:
             KeyboardInterrupt: what was handed over is whole.
         """
-        run_all(
-            tasks, self._jobs, Listeners(on_finish, lambda _place, _said: None, self._on_progress)
-        )
+        run_all(tasks, self._jobs, Listeners(on_finish, on_loss, self._on_progress))
+
+    def key(self, task: Task) -> str:
+        """What a run is known by where runs are kept.
+
+        Raises:
+            OptionError: its model is of no file, or was changed since.
+        """
+        return known_by(self._row(task), [task.seed])[0].key
 
     def _row(self, task: Task) -> Row:
         """The row that a task is of; what its model reads is hashed once."""
