@@ -17,8 +17,8 @@ from .dependency import Naive as Naive
 from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
-from .explore import Exploration as Exploration
-from .explore import explore as explore
+from .exploring import Exploration as Exploration
+from .exploring import explore as explore
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
 from .hardware import Cluster as Cluster

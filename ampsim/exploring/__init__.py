@@ -1,6 +1,7 @@
 """Many questions: what binds, what each thing would buy, and which hardware an answer needs."""
 
-from ampsim.explore.explore import Exploration, explore
+from ampsim.exploring.exploration import Exploration
+from ampsim.exploring.explore import explore
 
 __all__ = [
     "Exploration",

@@ -1,4 +1,4 @@
-"""An exploration as a folder, page with its map, table and manifest; and what it says in words."""
+"""A map that was explored: its table, what it says in words, and its folder with the page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pandas as pd
+
+from ampsim.arguments import checked
+from ampsim.exploring.cells import LeftOut
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.forecasting.forecast import row_values
+from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.report.frames import rows
 from ampsim.report.grid import words
@@ -19,11 +25,8 @@ from ampsim.report.style import line_styles
 from ampsim.report.table import to_csv
 from ampsim.report.words import plain
 from ampsim.study.provenance import own_version
-from ampsim.text import to_toml
+from ampsim.text import html_table, to_toml
 from ampsim.units import format_percent
-
-if TYPE_CHECKING:
-    from ampsim.explore.explore import Exploration
 
 TABLE: Final = "explore.csv"
 INDEX: Final = "index.html"
@@ -33,6 +36,69 @@ FILES: Final = (TABLE, INDEX)
 _KIND: Final = "exploration"
 _FORMAT: Final = 1
 _LONGEST: Final = 80  # chosen: of a name
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exploration:
+    """What `explore` returns.
+
+    Attributes:
+        table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
+            high (its 90 % interval), basis ("learned", "shared", "predicted", or missing),
+            is_first, doubt (the probability that another is first there), epoch_s, train_per_s,
+            staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
+            equal where the first epoch learns the same). Unknown is missing, never 0.
+        over: the values of each key.
+        target: validation accuracy, or error, aimed at.
+        metric: what the model is measured by.
+        model: the model's name.
+        cluster: the name of the cluster that was given.
+        learnings: cells that were trained.
+        wrong: share of the points with a prediction of which the winner may turn out to be another
+            one when it is trained.
+        left_out: what came of predicting trained cells from the others.
+        interrupted: why it ended before it was sure everywhere; None where it was.
+        is_stopped: whether Ctrl-C did that, not the budget.
+        manifest: command, versions, seeds and hashes.
+    """
+
+    table: pd.DataFrame
+    over: dict[str, tuple[Any, ...]]
+    target: float
+    metric: Metric = ACCURACY
+    model: str
+    cluster: str
+    learnings: int
+    wrong: float
+    left_out: LeftOut
+    interrupted: str | None
+    is_stopped: bool = False
+    manifest: dict[str, Any] = field(repr=False)
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write page, table and manifest, as `ampsim explore --out` does.
+
+        Args:
+            folder: made if missing.
+
+        Returns:
+            The files, in the order written.
+
+        Raises:
+            OutputError: the folder or a file in it cannot be written.
+        """
+        return write_exploration(self, Path(folder))
+
+    def __repr__(self) -> str:
+        keys = ", ".join(self.over)
+        return f"Exploration({self.model} over {keys}; {self.learnings} learnings)"
+
+    def _repr_html_(self) -> str:
+        first = self.table[self.table["is_first"].fillna(False)]
+        names = [*self.over, "schedule", "time_to_target_s", "basis", "doubt"]
+        lines = [[str(row[name]) for name in names] for row in first.to_dict("records")]
+        return html_table(f"{self.model}: who is first", lines, headings=names)
 
 
 def write_exploration(found: Exploration, folder: str | os.PathLike[str]) -> list[Path]:

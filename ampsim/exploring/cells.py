@@ -3,7 +3,7 @@
 A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
 were made; *shared* if those of another point were made that learn the same, by the digests of their
 first epochs: times are those of that point, times the ratio of the two first epochs; *predicted*
-else, with an interval (`ampsim.explore.predicting`).
+else, with an interval (`ampsim.exploring.predicting`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.explore.predicting import Guess, Process, fitted, probability_below
-from ampsim.explore.timing import Timed
+from ampsim.exploring.predicting import Guess, Process, fitted, probability_below
+from ampsim.exploring.timing import Timed
 from ampsim.runs.ranking import rank
 from ampsim.runs.rows import median_interval
 

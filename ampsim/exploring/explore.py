@@ -1,7 +1,7 @@
 """Explore: who is first at each point of a space of hardware, by how much, and how sure that is.
 
 Every cell, a method at a point, is timed exactly. What is learned there is made where it decides:
-the next learning is the one that takes most doubt from the winners (`ampsim.explore.cells`). As the
+the next learning is the one that takes most doubt from the winners (`ampsim.exploring.cells`). As the
 choice depends on what was found and not on the clock, a map that goes on is one that never stopped.
 """
 
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
-import pandas as pd
 from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
-from ampsim.explore.axes import Axis, Point, Setup, Value, axes_over, setup_at
-from ampsim.explore.cells import Cells, LeftOut, Method, stated_wrong
-from ampsim.explore.timing import Timed, Timer
+from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
+from ampsim.exploring.cells import Cells, Method, stated_wrong
+from ampsim.exploring.exploration import Exploration
+from ampsim.exploring.timing import Timed, Timer
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
-from ampsim.metric import ACCURACY, Metric
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.ranking import SURE, finite
 from ampsim.runs.rows import table_of, times_of
@@ -44,7 +41,6 @@ from ampsim.study.simulation import (
     model_of,
     schedules_of,
 )
-from ampsim.text import html_table
 from ampsim.units import format_seconds
 
 POINTS: Final = 8
@@ -59,71 +55,6 @@ POINTS_MAX: Final = 4096
 
 class BudgetSpentError(KeyboardInterrupt):
     """The time that an exploration was given is over; it ends as Ctrl-C ends it."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Exploration:
-    """What `explore` returns.
-
-    Attributes:
-        table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
-            high (its 90 % interval), basis ("learned", "shared", "predicted", or missing),
-            is_first, doubt (the probability that another is first there), epoch_s, train_per_s,
-            staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
-            equal where the first epoch learns the same). Unknown is missing, never 0.
-        over: the values of each key.
-        target: validation accuracy, or error, aimed at.
-        metric: what the model is measured by.
-        model: the model's name.
-        cluster: the name of the cluster that was given.
-        learnings: cells that were trained.
-        wrong: share of the points with a prediction of which the winner may turn out to be another
-            one when it is trained.
-        left_out: what came of predicting trained cells from the others.
-        interrupted: why it ended before it was sure everywhere; None where it was.
-        is_stopped: whether Ctrl-C did that, not the budget.
-        manifest: command, versions, seeds and hashes.
-    """
-
-    table: pd.DataFrame
-    over: dict[str, tuple[Any, ...]]
-    target: float
-    metric: Metric = ACCURACY
-    model: str
-    cluster: str
-    learnings: int
-    wrong: float
-    left_out: LeftOut
-    interrupted: str | None
-    is_stopped: bool = False
-    manifest: dict[str, Any] = field(repr=False)
-
-    @checked
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write page, table and manifest, as `ampsim explore --out` does.
-
-        Args:
-            folder: made if missing.
-
-        Returns:
-            The files, in the order written.
-
-        Raises:
-            OutputError: the folder or a file in it cannot be written.
-        """
-        from ampsim.explore.page import write_exploration
-
-        return write_exploration(self, Path(folder))
-
-    def __repr__(self) -> str:
-        keys = ", ".join(self.over)
-        return f"Exploration({self.model} over {keys}; {self.learnings} learnings)"
-
-    def _repr_html_(self) -> str:
-        first = self.table[self.table["is_first"].fillna(False)]
-        names = [*self.over, "schedule", "time_to_target_s", "basis", "doubt"]
-        lines = [[str(row[name]) for name in names] for row in first.to_dict("records")]
-        return html_table(f"{self.model}: who is first", lines, headings=names)
 
 
 @checked
@@ -154,7 +85,7 @@ def explore(
         cluster: on what, but for what `over` changes: from `load_cluster`, or its name or path.
         schedules: those compared: objects or names, or names as on the command line.
         over: values of each key, such as {"latency_s": "1e-7..1e-4:log", "workers": [2, 4]}; a
-            text is read as on the command line (`ampsim.explore.axes` says which keys there are).
+            text is read as on the command line (`ampsim.exploring.axes` says which keys there are).
         points: of each range.
         budget_s: seconds after which it ends; None until it is `sure`.
         target: as in `forecast`; the model must have one.
