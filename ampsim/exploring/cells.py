@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.exploring.predicting import Guess, Process, fitted, probability_below
+from ampsim.exploring.predicting import Guess, Predictor, probability_below
 from ampsim.exploring.timing import Timed
 from ampsim.runs.ranking import rank
 from ampsim.runs.rows import median_interval
@@ -149,13 +149,13 @@ class Method:
         most = _NEVER * self.epochs_max
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
-    def process(self) -> Process:
+    def predictor(self) -> Predictor:
         """What the learned points say of all; places in it are those in `points`."""
         nodes = sorted({node for one in self.points for node in self.first(one).staleness})
         ages = [[self.first(p).staleness.get(node, 0.0) for node in nodes] for p in self.points]
         places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
         known = [self.points.index(point) for point in self.learned]
-        return fitted(places, known, [self.value(point) for point in self.learned])
+        return Predictor(places, known, [self.value(point) for point in self.learned])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +248,10 @@ class Cells:
         """Predict what is not known."""
         self.methods = methods
         self.points = [p for p in methods[0].points if all(p in one.timed for one in methods)]
-        self._processes = [one.process() for one in methods]
+        self._predictors = [one.predictor() for one in methods]
         self.estimates: dict[int, list[Estimate]] = {point: [] for point in self.points}
-        for method, process in zip(methods, self._processes, strict=True):
-            guesses = process.guesses([method.points.index(point) for point in self.points])
+        for method, predictor in zip(methods, self._predictors, strict=True):
+            guesses = predictor.guesses([method.points.index(point) for point in self.points])
             for point, guess in zip(self.points, guesses, strict=True):
                 self.estimates[point].append(method.estimate(point, guess))
         self.calls = dict.fromkeys(self.points, Call(None, 0.5, (0.0,) * len(methods), None))
@@ -281,7 +281,7 @@ class Cells:
                 continue
             open_points = [*weights]
             chosen = [*{self._first_alike(method, point): None for point in open_points}]
-            told = self._processes[place].told(
+            told = self._predictors[place].told(
                 [method.points.index(one) for one in chosen],
                 [method.points.index(one) for one in open_points],
             )
@@ -324,9 +324,9 @@ class Cells:
 
     def _without(self, place: int, point: int) -> tuple[bool, float, bool]:
         """Whether a cell would be called wrongly, how likely that was, whether it is inside."""
-        method, process = self.methods[place], self._processes[place]
+        method, predictor = self.methods[place], self._predictors[place]
         index = method.points.index(point)
-        (guess,) = process.without(index).guesses([index])
+        (guess,) = predictor.without(index).guesses([index])
         epoch_s = method.first(point).epoch_s
         known = self.estimates[point]
         blind = Estimate("predicted", epoch_s, guess, None, method.epochs_max)

@@ -1,8 +1,8 @@
 """Explore: who is first at each point of a space of hardware, by how much, and how sure that is.
 
 Every cell, a method at a point, is timed exactly. What is learned there is made where it decides:
-the next learning is the one that takes most doubt from the winners (`ampsim.exploring.cells`). As the
-choice depends on what was found and not on the clock, a map that goes on is one that never stopped.
+the next learning is the one that takes most doubt from the winners (`ampsim.exploring.cells`). As
+this depends on what was found and not on the clock, a map that goes on is one that never stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
@@ -65,7 +65,7 @@ def explore(
     *,
     over: Mapping[str, str | Sequence[Value] | Axis],
     points: Annotated[int, Ge(2), Le(POINTS_MAX)] = POINTS,
-    budget_s: Annotated[float, Gt(0)] | None = None,
+    budget_s: float | None = None,
     target: float | None = None,
     max_epochs: Count = MAX_EPOCHS,
     repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
@@ -203,6 +203,17 @@ class _Budget:
         """Whether there is no time left."""
         return time.monotonic() >= self._end_s
 
+    def refuse(self) -> None:
+        """Tell that the budget is too small, if it is over.
+
+        Raises:
+            OptionError: it is.
+        """
+        if self.is_over:
+            raise OptionError(
+                f"budget_s must be enough to time a point, got {self._budget_s:g}; give more"
+            ) from None
+
     def sentence(self, done: str) -> str:
         """Why it ended, and how far it is."""
         spent = f"the budget of {format_seconds(self._budget_s)} was spent"
@@ -234,6 +245,7 @@ class _Explorer:
                 self._learn(*chosen)
         except KeyboardInterrupt:
             if not any(method.timed for method in self.methods):
+                clock.refuse()
                 raise
             trained = sum(len(method.learned) for method in self.methods)
             cells = len(self._rows) * len(self.methods)

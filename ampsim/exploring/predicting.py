@@ -3,11 +3,11 @@
 How many epochs a method takes depends on which versions of weights its steps read, of which the
 mean staleness of each node tells most; a run in mode "sleep" gives it exactly. So the logarithm of
 the epochs is taken for a Gaussian process over log(1 + staleness), node by node, with a flat mean
-and a variance of unknown size, which makes predictions Student's t. Length and share of noise are
-those under which the known ones, left out one by one, were likeliest.
+and a variance of unknown size, which makes predictions Student's t. Lengths and shares of
+noise are mixed by how likely each makes what is known.
 
 Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, Sections 2.7 (flat
-mean) and 5.4.2 (leaving out); Gelman et al., "Bayesian Data Analysis", 3rd edition, Section 3.3
+mean) and 5.2 (weights); Gelman et al., "Bayesian Data Analysis", 3rd edition, Section 3.3
 (scaled inverse chi-squared prior of a variance).
 """
 
@@ -35,9 +35,6 @@ LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 NOISES: Final = (0.01, 0.1, 0.5)
 """Shares tried that chance has in the variance, which neighbours do not tell."""
-
-_TUNED_FROM: Final = 4
-"""Known points from which length and noise are tuned (chosen: each is left out once)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +119,18 @@ class Process:
         theirs = np.diag(self._left(of, of)) + self.noise
         return left / own[:, None] / theirs[None, :]
 
-    def without(self, place: int) -> Process:
-        """The same with one known point less."""
-        pairs = [one for one in zip(self.known, self.values, strict=True) if one[0] != place]
-        known, values = zip(*pairs, strict=True) if pairs else ((), ())
-        return Process(self.places, known, values, self.length, self.noise)
-
     def likelihood(self) -> float:
-        """The logarithm of that of each known point, told by all others, added up."""
-        total = 0.0
-        for place, value in zip(self.known, self.values, strict=True):
-            (guess,) = self.without(place).guesses([place])
-            away = (value - guess.mean) / guess.spread
-            total -= math.log(guess.spread)
-            total -= (guess.freedom + 1) / 2 * math.log1p(away**2 / guess.freedom)
-        return total
+        """The logarithm of that of the known values, with mean and variance integrated out."""
+        if not self.known:
+            return 0.0
+        inverse, ones = self._inverse(), np.ones(len(self.known))
+        values = np.array(self.values)
+        certain = float(ones @ inverse @ ones)
+        left = values - float(ones @ inverse @ values) / certain
+        freedom = _PRIOR_FREEDOM + len(values) - 1
+        square = _PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ inverse @ left)
+        size = float(np.linalg.slogdet(inverse)[1])
+        return (size - math.log(certain) - freedom * math.log(square)) / 2
 
     def _inverse(self) -> np.ndarray:
         alike = self._alike(self.known, self.known)
@@ -163,21 +157,48 @@ def _apart_2(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     return np.maximum(lengths - 2 * one @ two.T, 0.0)
 
 
-def fitted(places: np.ndarray, known: Sequence[int], values: Sequence[float]) -> Process:
-    """The process of points with the length and noise under which the known ones are likeliest.
+class Predictor:
+    """Processes of all lengths and noises, weighted by how likely each makes what is known.
 
     Args:
         places: as of `Process`.
         known: likewise.
         values: likewise.
     """
-    apart = np.sqrt(_apart_2(places, places))
-    is_apart = apart > 1e-6  # below it there is rounding
-    usual = float(np.median(apart[is_apart])) if is_apart.any() else 1.0
-    tried = [
-        Process(places, tuple(known), tuple(values), times * usual, noise)
-        for times in LENGTHS
-        for noise in NOISES
-    ]
-    middle = tried[len(tried) // 2]
-    return max(tried, key=Process.likelihood) if len(known) >= _TUNED_FROM else middle
+
+    def __init__(self, places: np.ndarray, known: Sequence[int], values: Sequence[float]) -> None:
+        """Weigh the processes."""
+        self._places, self._known, self._values = places, tuple(known), tuple(values)
+        apart = np.sqrt(_apart_2(places, places))
+        is_apart = apart > 1e-6  # below it there is rounding
+        usual = float(np.median(apart[is_apart])) if is_apart.any() else 1.0
+        self._all = [
+            Process(places, self._known, self._values, times * usual, noise)
+            for times in LENGTHS
+            for noise in NOISES
+        ]
+        likely = np.array([one.likelihood() for one in self._all])
+        weights = np.exp(likely - likely.max())
+        self._weights = weights / weights.sum()
+
+    def guesses(self, at: Sequence[int]) -> list[Guess]:
+        """What is said of points: mean and variance of the mixture."""
+        of_each = [one.guesses(at) for one in self._all]
+        means = np.array([[one.mean for one in of] for of in of_each])
+        spreads = np.array([[one.spread for one in of] for of in of_each])
+        middles = self._weights @ means
+        spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
+        freedom = of_each[0][0].freedom if at else _PRIOR_FREEDOM
+        pairs = zip(middles.tolist(), np.sqrt(spread_2).tolist(), strict=True)
+        return [Guess(mean, spread, freedom) for mean, spread in pairs]
+
+    def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
+        """As of `Process`, in the mean."""
+        shares = np.array([one.told(by, of) for one in self._all])
+        return np.tensordot(self._weights, shares, axes=1)
+
+    def without(self, place: int) -> Predictor:
+        """The same with one known point less."""
+        pairs = zip(self._known, self._values, strict=True)
+        left = [(known, value) for known, value in pairs if known != place]
+        return Predictor(self._places, [one for one, _ in left], [one for _, one in left])

@@ -130,5 +130,6 @@ def _read(file: Path) -> dict[str, Timed]:
         for line in read_regular(file).splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 content: dict[str, Any] = mapping(json.loads(line))
-                found[content.pop("key")] = Timed(**content)
+                key = content.pop("key")
+                found[key] = Timed(**content)
     return found
